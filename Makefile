@@ -1,0 +1,78 @@
+# `make` alone lists the targets. Each one does its own set-up: only make and Python are needed.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+UV_VERSION := 0.13.8
+SOURCES := gateway adapters tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check format-check lint types imports docs format bench \
+	agent-wheel lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## install everything into .venv, once
+
+demo: $(READY) ## try the product: an agent asks, you answer in the browser
+	$(VENV)/bin/gateway demo
+
+test: $(READY) ## run the tests
+	$(RUN) -m pytest -q -m "not slow"
+
+test-slow: $(READY) ## run the long tests
+	$(RUN) -m pytest -q -m slow
+
+check: format-check lint types imports docs ## run every check that is not a test
+
+format-check: $(READY) ## is the code formatted?
+	$(VENV)/bin/ruff format --check $(SOURCES)
+
+lint: $(READY) ## ruff
+	$(VENV)/bin/ruff check $(SOURCES)
+
+types: $(READY) ## mypy --strict over source and tests
+	$(VENV)/bin/mypy
+
+imports: $(READY) ## the rules of who may import whom
+	$(VENV)/bin/lint-imports
+
+docs: $(READY) ## spelling, links and promises of the documents
+	$(VENV)/bin/codespell $(SOURCES) docs deploy *.md Makefile Dockerfile docker-compose.yml
+	$(RUN) -m pytest -q tests/frame/test_documents.py
+
+format: $(READY) ## format the code and sort the imports
+	$(VENV)/bin/ruff check --select I --fix $(SOURCES)
+	$(VENV)/bin/ruff format $(SOURCES)
+
+bench: $(READY) ## measure speed and memory, write build/bench.json
+	$(RUN) -m benchmarks
+
+agent-wheel: $(READY) ## build the agent-only distribution into dist/
+	$(RUN) -m build --wheel --no-isolation --outdir dist packaging/agent
+
+# Releases younger than a week are left out: most bad ones are found and withdrawn by then.
+lock: ## pin every dependency anew into requirements.lock
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	.venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --upgrade --universal \
+		--python-version 3.11 --all-extras --group dev --exclude-newer "7 days" \
+		--generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+		--output-file requirements.lock
+
+clean: ## remove what make made
+	rm -rf $(VENV) .venv-lock build dist .hypothesis .import_linter_cache .mypy_cache \
+		.pytest_cache .ruff_cache
+
+$(VENV)/.locked: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("The approval gateway needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+$(READY): $(VENV)/.locked pyproject.toml
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@

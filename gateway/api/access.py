@@ -1,0 +1,136 @@
+"""Who may knock: the Host header, bearer tokens, and a limit on failed ones."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeVar
+
+from aiohttp import web
+
+from gateway.api.problems import TooMany, Unauthenticated, WrongHost
+from gateway.canonical import sha256_hex
+from gateway.errors import Unauthorized
+from gateway.ports import Credential, Credentials
+
+log = logging.getLogger("gateway.api")
+
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+MAX_REMEMBERED = 10_000  # addresses, and credentials that were good
+
+_TOKEN_PREFIX = "agw_"
+_TOKEN_NAMES = frozenset({"token", "access_token", "api_key", "apikey", "key", "authorization"})
+_LONGEST_TOKEN = 512
+_AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class FailureLimit:
+    """Bounds failed credentials per address: `most` in `window` seconds, loopback included.
+
+    A credential that was good before is still checked at an address that is over its limit, so that
+    one bad agent cannot lock out the others beside it. `now` gives monotonic seconds.
+    """
+
+    now: Callable[[], float]
+    most: int = 20
+    window: float = 60.0
+    _failures: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
+    _good: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+    def check(self, address: str, token: str) -> None:
+        """Return when this credential may be tried from this address; raise TooMany otherwise."""
+        if self._count(address)[1] >= self.most and sha256_hex(token.encode()) not in self._good:
+            raise TooMany("too many failed credentials from this address; try again later")
+
+    def failed(self, address: str, token: str) -> None:
+        """Count a failure."""
+        began, count = self._count(address)
+        _remember(self._failures, address, (began, count + 1))
+        self._good.pop(sha256_hex(token.encode()), None)
+
+    def succeeded(self, token: str) -> None:
+        """Remember that this credential was good."""
+        _remember(self._good, sha256_hex(token.encode()), None)
+
+    def _count(self, address: str) -> tuple[float, int]:
+        began, count = self._failures.get(address, (self.now(), 0))
+        return (began, count) if self.now() - began < self.window else (self.now(), 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Admits callers by their bearer tokens."""
+
+    credentials: Credentials
+    limit: FailureLimit
+
+    async def caller(self, request: web.Request, kinds: Collection[str]) -> Credential:
+        """Return who calls.
+
+        Raises Unauthenticated for a bad token, TooMany after many of those, and Unauthorized when the
+        token's kind is not among `kinds`.
+        """
+        token = bearer_token(request)
+        self.limit.check(request.remote or "", token)
+        found = await self.credentials.authenticate(token)
+        if found is None:
+            self._refuse(request, token)
+        self.limit.succeeded(token)
+        if found.kind not in kinds:
+            raise Unauthorized(f"this is for {' and '.join(sorted(kinds))} tokens only")
+        return found
+
+    async def still(self, request: web.Request, caller: Credential) -> None:
+        """Return when the token is as good as it was when the call came in; else raise."""
+        if await self.credentials.authenticate(bearer_token(request)) != caller:
+            raise Unauthenticated("the token was revoked while the call waited")
+
+    def check_secret(self, request: web.Request, secret: str) -> None:
+        """Return when the bearer token is this secret; else raise as `caller` does."""
+        token = bearer_token(request)
+        self.limit.check(request.remote or "", token)
+        if not hmac.compare_digest(token.encode(), secret.encode()):
+            self._refuse(request, token)
+
+    def _refuse(self, request: web.Request, token: str) -> NoReturn:
+        self.limit.failed(request.remote or "", token)
+        raise Unauthenticated("the token is unknown or revoked")
+
+
+def bearer_token(request: web.Request) -> str:
+    """Return the bearer token of the Authorization header; raise Unauthenticated without one."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not 0 < len(token) <= _LONGEST_TOKEN or not token.isascii():
+        raise Unauthenticated("send the token in the header: Authorization: Bearer <token>")
+    return token
+
+
+def check_query(request: web.Request) -> None:
+    """Raise Unauthenticated when the query string carries a token: addresses end up in logs."""
+    for name, value in request.query.items():
+        if name.lower() in _TOKEN_NAMES or _TOKEN_PREFIX in value:
+            log.warning("a token in a query string", extra={"event": "token_in_query"})
+            raise Unauthenticated("a token in the address is refused, and may be in logs: rotate it")
+
+
+def check_host(request: web.Request, allowed: Collection[str]) -> None:
+    """Raise WrongHost unless the Host header names us, so that no web page can rebind to us."""
+    named = request.headers.getall("Host", [])
+    match = _AUTHORITY.fullmatch(named[0]) if len(named) == 1 else None
+    if match is None or match[1].strip("[]").lower() not in allowed:
+        raise WrongHost("the Host header does not name this gateway")
+
+
+def _remember(table: OrderedDict[K, V], key: K, value: V) -> None:
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > MAX_REMEMBERED:
+        table.popitem(last=False)

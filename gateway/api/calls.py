@@ -1,0 +1,156 @@
+"""One call of the API: who calls, with what, and the parts of the gateway that answer it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from aiohttp import web
+from multidict import MultiMapping
+from pydantic import TypeAdapter, ValidationError
+
+from gateway.api.access import Access
+from gateway.api.metrics import Metrics
+from gateway.api.problems import BadCall, TooLarge, TooSlow, WrongMediaType
+from gateway.approvals import Approvals
+from gateway.errors import InvalidRequest, NotFound
+from gateway.models import REQUEST_ID, JsonObject, plain
+from gateway.ports import Credential, Origin
+from gateway.validation import parse_message, parsed, sentence
+
+AGENT, APPROVER = "agent", "approver"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much the API takes. Bytes of a body, seconds for it to arrive and between heartbeats."""
+
+    body_bytes: int = 1_048_576
+    body_seconds: float = 30.0
+    heartbeat_seconds: float = 15.0
+    event_streams: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enrolment:
+    """Lets agents of the same operating-system user get a credential by a secret they can read.
+
+    `enroll` makes or renews the credential of a name and returns the members of `Enrolled`.
+    """
+
+    secret: str = field(repr=False)
+    enroll: Callable[[str], Awaitable[JsonObject]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What the calls are answered with.
+
+    `ready` returns what keeps the gateway from being ready, in sentences. `hanging` are the calls
+    that wait, which are ended when the server stops.
+    """
+
+    approvals: Approvals
+    access: Access
+    metrics: Metrics
+    ready: Callable[[], Awaitable[Sequence[str]]]
+    enrolment: Enrolment | None
+    limits: Limits
+    streams: asyncio.Semaphore
+    document: bytes
+    hanging: set[asyncio.Task[Any]] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One admitted call. `body` and `query` are the validated messages of its endpoint."""
+
+    request: web.Request
+    services: Services
+    who: Credential | None
+    body: Any
+    query: Any
+
+    @property
+    def caller(self) -> Credential:
+        """Whose token it came with; only for endpoints that need one."""
+        if self.who is None:
+            raise RuntimeError("an endpoint without credential asked who calls")
+        return self.who
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether an agent calls, which sees only what is its own."""
+        return self.caller.kind == AGENT
+
+    @property
+    def id(self) -> str:
+        """The request id of the path. What is no id is not found, as if it were unknown."""
+        text = self.request.match_info["id"]
+        if not REQUEST_ID.fullmatch(text):
+            raise NotFound("no such request")
+        return text
+
+    def origin(self, verb: str, process: str | None = None) -> Origin:
+        """Return the origin of a verb: the token's agent and the process it names."""
+        caller = self.caller
+        return Origin(agent=caller.name, owner=caller.owner, process=process, verb=verb)
+
+
+@contextmanager
+def hanging(call: Call) -> Iterator[None]:
+    """Mark this call as one that waits, so that a stopping server ends it at once."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a call is always a task")
+    call.services.hanging.add(task)
+    try:
+        yield
+    finally:
+        call.services.hanging.discard(task)
+
+
+def reply(value: Any, status: int = 200) -> web.Response:
+    """Return a message, or JSON values, as the answer."""
+    return web.json_response(plain(value), status=status)
+
+
+async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
+    """Return the body as a `cls`; an empty one counts as an empty object.
+
+    Raises TooLarge, before reading where the length is told, TooSlow, WrongMediaType, InvalidRequest.
+    """
+    if (request.content_length or 0) > limits.body_bytes:
+        raise TooLarge(f"the body is larger than {limits.body_bytes} bytes")
+    if request.headers.get("Content-Encoding") or _media_type(request) != "application/json":
+        raise WrongMediaType("send the body as Content-Type: application/json, not compressed")
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            raw = await request.read()
+    except TimeoutError:
+        raise TooSlow(f"the body took longer than {limits.body_seconds:g} s") from None
+    return await parsed(partial(parse_message, cls), raw or b"{}")
+
+
+def read_query(cls: type[T], query: MultiMapping[str]) -> T:
+    """Return the query string as a `cls`; raises InvalidRequest."""
+    values = dict(query)
+    if len(values) != len(query):
+        raise InvalidRequest("a parameter stands twice in the query string")
+    try:
+        return TypeAdapter(cls).validate_python(values)
+    except ValidationError as error:
+        raise InvalidRequest(sentence(error)) from None
+
+
+def _media_type(request: web.Request) -> str:
+    charset = request.charset
+    if charset not in (None, "utf-8", "UTF-8"):
+        raise BadCall("JSON is sent as UTF-8")
+    return request.content_type

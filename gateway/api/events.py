@@ -1,0 +1,87 @@
+"""Server-sent events: everything that happens, to approvers, without a gap after a reconnect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from gateway.api.calls import Call, hanging
+from gateway.api.messages import EVENT_ID, check_match
+from gateway.api.problems import TooMany, Unauthenticated
+from gateway.errors import Unreachable
+from gateway.models import plain
+from gateway.records import Event
+
+_PAGE = 200
+# After these, who may listen is checked again at once and not only with the next heartbeat.
+_ABOUT_PEOPLE = frozenset({"policy_applied", "agent_revoked", "agent_rotated"})
+
+
+async def stream(call: Call) -> web.StreamResponse:
+    """Send events as they happen, from the one after Last-Event-ID or from now on."""
+    last = call.request.headers.get("Last-Event-ID") or None
+    check_match(EVENT_ID, "Last-Event-ID", last)
+    if call.services.streams.locked():
+        raise TooMany("too many event streams are open")
+    async with call.services.streams, call.services.approvals.changes() as live:
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(call.request)
+        with hanging(call):
+            try:
+                await _send(call, answer, live, last)
+            except (Unreachable, Unauthenticated, TimeoutError, ConnectionResetError):
+                # Too slow, no longer allowed, or gone: the client comes back with its last id.
+                call.request.transport and call.request.transport.abort()
+    return answer
+
+
+async def _send(
+    call: Call, answer: web.StreamResponse, live: AsyncIterator[Event], last: str | None
+) -> None:
+    if last is not None:
+        last = await _replay(call, answer, last)
+    patience = call.services.limits.heartbeat_seconds
+    coming = asyncio.ensure_future(anext(live))
+    try:
+        while True:
+            # `wait` and not `timeout`: a cancelled iterator would be at its end.
+            done, _ = await asyncio.wait({coming}, timeout=patience)
+            if not done:
+                await call.services.access.still(call.request, call.caller)
+                await _write(call, answer, b": still here\n\n")
+                continue
+            event = coming.result()
+            coming = asyncio.ensure_future(anext(live))
+            if last is None or _order(event.id) > _order(last):
+                if event.type in _ABOUT_PEOPLE:
+                    await call.services.access.still(call.request, call.caller)
+                await _write(call, answer, _frame(event))
+    finally:
+        coming.cancel()
+
+
+async def _replay(call: Call, answer: web.StreamResponse, last: str) -> str:
+    """Send what happened after `last`; return the id of the last event sent."""
+    while events := await call.services.approvals.history(last, _PAGE):
+        for event in events:
+            await _write(call, answer, _frame(event))
+        last = events[-1].id
+    return last
+
+
+async def _write(call: Call, answer: web.StreamResponse, data: bytes) -> None:
+    async with asyncio.timeout(call.services.limits.heartbeat_seconds):
+        await answer.write(data)
+
+
+def _frame(event: Event) -> bytes:
+    data = json.dumps(plain(event), separators=(",", ":"), allow_nan=False)
+    return f"id: {event.id}\nevent: {event.type}\ndata: {data}\n\n".encode()
+
+
+def _order(event_id: str) -> tuple[int, int]:
+    at, _, number = event_id.partition("-")
+    return int(at), int(number)

@@ -1,0 +1,289 @@
+"""What is said over HTTP: the bodies and query strings that come in, the answers that go out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from gateway.errors import InvalidRequest
+from gateway.models import (
+    AGENT_NAME,
+    PROCESS_TOKEN,
+    SESSION_NAME,
+    Action,
+    ApprovalRequest,
+    Decision,
+    JsonObject,
+    Reason,
+    Report,
+    Risk,
+    State,
+    Status,
+    Wire,
+)
+from gateway.records import Record, Session, Vote
+from gateway.validation import check_digest
+
+MAX_WAIT_SECONDS = 60.0
+MAX_PAGE = 200
+MAX_SYNC_IDS = 1000
+CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
+NONCE = re.compile(r"[0-9A-Za-z_-]{8,64}")
+EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+CANCEL_REASONS = (
+    Reason.CANCELLED_BY_AGENT,
+    Reason.ABANDONED,
+    Reason.SUPERSEDED,
+    Reason.RESOLVED_ELSEWHERE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit(Wire):
+    """A request, and the process that waits for its answer; with `detached` nobody waits."""
+
+    request: ApprovalRequest
+    process: str | None = None
+    detached: bool = False
+
+    def __post_init__(self) -> None:
+        check_match(PROCESS_TOKEN, "process", self.process)
+        check_digest(self.request)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel(Wire):
+    """Why the agent withdraws its request."""
+
+    reason: Reason = Reason.CANCELLED_BY_AGENT
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        if self.reason not in CANCEL_REASONS:
+            raise InvalidRequest(f"reason must be one of {', '.join(CANCEL_REASONS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consume(Wire):
+    """The process that takes the approval."""
+
+    process: str
+
+    def __post_init__(self) -> None:
+        check_match(PROCESS_TOKEN, "process", self.process)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported(Wire):
+    """What became of the action."""
+
+    report: Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync(Wire):
+    """The requests that a process waits for; with none, its lease alone is renewed."""
+
+    process: str
+    ids: Annotated[tuple[str, ...], Field(max_length=MAX_SYNC_IDS)] = ()
+
+    def __post_init__(self) -> None:
+        check_match(PROCESS_TOKEN, "process", self.process)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decide(Wire):
+    """What an approver wants done with the revision that was seen.
+
+    `nonce` makes a repeated call the same call; one is made when it is left out.
+    """
+
+    revision: int
+    action: Action
+    message: str = ""
+    note: str = ""
+    arguments: JsonObject | None = None
+    answers: JsonObject | None = None
+    result: Any = None
+    abort: str | None = None
+    feedback: bool = False
+    nonce: str | None = None
+
+    def __post_init__(self) -> None:
+        check_match(NONCE, "nonce", self.nonce)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enroll(Wire):
+    """The name under which a local agent wants a credential."""
+
+    agent: str
+
+    def __post_init__(self) -> None:
+        check_match(AGENT_NAME, "agent", self.agent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look(Wire):
+    """How long to wait (seconds), for a newer revision than which, and who waits.
+
+    Without `revision` the wait is for the end of the request.
+    """
+
+    wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    revision: Annotated[int, Field(ge=0)] | None = None
+    process: str | None = None
+
+    def __post_init__(self) -> None:
+        check_match(PROCESS_TOKEN, "process", self.process)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing(Wire):
+    """Which requests to list, newest first: those that wait, or with `final` those that ended.
+
+    Any other status than pending narrows the ended ones. `after` is the cursor that the page before
+    named.
+    """
+
+    status: Status | None = None
+    final: bool = False
+    agent: str | None = None
+    session: str | None = None
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+
+    def __post_init__(self) -> None:
+        check_match(AGENT_NAME, "agent", self.agent)
+        check_match(SESSION_NAME, "session", self.session)
+        check_match(CURSOR, "after", self.after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhichAgent(Wire):
+    """The agent that is meant; an agent's own token needs none."""
+
+    agent: str | None = None
+
+    def __post_init__(self) -> None:
+        check_match(AGENT_NAME, "agent", self.agent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestView(Wire):
+    """A request as people see it.
+
+    `arguments` are what would run now, `digest` theirs; `shown_since` is the first revision that
+    shows them. Agents get it without `decision`, `votes` and `note`: a decision reaches only the
+    process that may act on it.
+    """
+
+    request: ApprovalRequest
+    status: Status
+    revision: int
+    shown_since: int
+    digest: str
+    created: int
+    deadline: int
+    route: str
+    risk: Risk
+    arguments: JsonObject
+    quorum: int = 1
+    owner: str | None = None
+    waiting: bool = True
+    votes: tuple[Vote, ...] = ()
+    decision: Decision | None = None
+    note: str = ""
+    report: Report | None = None
+    erased: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests(Wire):
+    """One page of requests and the cursor of the next; null at the end."""
+
+    items: tuple[RequestView, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States(Wire):
+    """The states of those requests asked for that are the agent's own."""
+
+    items: tuple[State, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions(Wire):
+    """Sessions that have not ended."""
+
+    items: tuple[Session, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded(Wire):
+    """The ids of the requests that were cancelled with their session."""
+
+    cancelled: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enrolled(Wire):
+    """A local agent's credential. `redis_url` is null where agents have to use HTTP."""
+
+    agent: str
+    token: str = field(repr=False)
+    public_key: str
+    redis_url: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health(Wire):
+    """Whether the gateway lives or is ready; `problems` says in sentences what is missing."""
+
+    status: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem(Wire):
+    """Why a call was refused (RFC 9457). `code` is for machines and stays the same."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+
+
+def view(record: Record, *, whole: bool) -> RequestView:
+    """Show a record; with `whole` also votes, decision and note, which are for approvers."""
+    return RequestView(
+        request=record.request,
+        status=record.status,
+        revision=record.revision,
+        shown_since=record.shown_since,
+        digest=record.digest,
+        created=record.created,
+        deadline=record.deadline,
+        route=record.route,
+        risk=record.risk,
+        arguments=record.arguments,
+        quorum=record.quorum,
+        owner=record.owner,
+        waiting=record.waiting,
+        votes=record.votes if whole else (),
+        decision=record.decision if whole else None,
+        note=record.note if whole else "",
+        report=record.report,
+        erased=record.erased,
+    )
+
+
+def check_match(pattern: re.Pattern[str], name: str, text: str | None) -> None:
+    """Return when `text` is None or wholly matches; raise InvalidRequest that names the member."""
+    if text is not None and not pattern.fullmatch(text):
+        raise InvalidRequest(f"{name} does not match {pattern.pattern}")

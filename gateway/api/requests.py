@@ -1,0 +1,97 @@
+"""Looking at requests, waiting for them, and deciding them."""
+
+from __future__ import annotations
+
+import time
+
+from aiohttp import web
+
+from gateway.api.calls import Call, hanging, reply
+from gateway.api.messages import MAX_WAIT_SECONDS, Look, Requests, view
+from gateway.errors import NotFound
+from gateway.models import Status, new_id
+from gateway.records import Click, Identity, Query, Record
+
+
+async def look(call: Call) -> web.Response:
+    """Return a request, after waiting for news of it when asked to."""
+    query: Look = call.query
+    record = await _seen(call)
+    if query.wait and not _is_news(record, query.revision):
+        record = await _news(call, query)
+        await call.services.access.still(call.request, call.caller)
+    if not call.is_agent:
+        return reply(view(record, whole=True))
+    origin = call.origin("sync", query.process)
+    return reply(await call.services.approvals.state(record.id, origin))
+
+
+async def listing(call: Call) -> web.Response:
+    """Return a page of requests."""
+    query = call.query
+    agent = call.caller.name if call.is_agent else query.agent
+    if query.agent not in (None, agent):
+        return reply(Requests(items=(), next=None))
+    ended = query.final or query.status not in (None, Status.PENDING)
+    page = await call.services.approvals.page(
+        Query(
+            final=ended,
+            status=query.status if ended else None,
+            agent=agent,
+            session=query.session,
+            after=query.after,
+            limit=query.limit,
+        )
+    )
+    items = tuple(view(record, whole=not call.is_agent) for record in page.items)
+    return reply(Requests(items=items, next=page.next))
+
+
+async def decide(call: Call) -> web.Response:
+    """Apply an approver's decision."""
+    body, name = call.body, call.caller.name
+    click = Click(
+        request_id=call.id,
+        revision=body.revision,
+        identity=Identity(platform="token", id=name),
+        action=body.action,
+        # Bound to who sent it, so that nobody is told that another one's click was theirs.
+        nonce=f"http:{name}:{body.nonce or new_id()}",
+        message=body.message,
+        note=body.note,
+        arguments=body.arguments,
+        answers=body.answers,
+        result=body.result,
+        abort=body.abort,
+        feedback=body.feedback,
+    )
+    with call.services.metrics.decide_seconds.time():
+        record = await call.services.approvals.decide(click)
+    return reply(view(record, whole=True))
+
+
+async def _seen(call: Call) -> Record:
+    record = await call.services.approvals.get(call.id)
+    if call.is_agent and record.request.agent != call.caller.name:
+        raise NotFound("no such request")
+    return record
+
+
+async def _news(call: Call, query: Look) -> Record:
+    """Wait until the request has news, for `query.wait` seconds at most; return it as it stands."""
+    approvals, seconds = call.services.approvals, min(query.wait, MAX_WAIT_SECONDS)
+    end = time.monotonic() + seconds
+    if call.is_agent and query.process is not None:
+        await approvals.sync([call.id], call.origin("sync", query.process))
+    with hanging(call), call.services.metrics.waiters.track_inprogress():
+        async with approvals.watch(call.id) as watch:
+            record = await _seen(call)
+            while not _is_news(record, query.revision) and (left := end - time.monotonic()) > 0:
+                await watch.wait(left)
+                record = await _seen(call)
+    return record
+
+
+def _is_news(record: Record, revision: int | None) -> bool:
+    return record.final or (revision is not None and record.revision > revision)
+

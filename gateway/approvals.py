@@ -1,0 +1,381 @@
+"""The only writer of a request's status: the agents' five verbs, people's clicks, and the clock.
+
+Each method reads the record, asks the pure functions of `gateway.transitions` what should become of
+it, and hands the result to the store, whose script applies it only if nothing changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+
+from gateway.authority import approver
+from gateway.clock import Clock
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    Execution,
+    Reason,
+    Report,
+    State,
+    Status,
+    plain,
+)
+from gateway.policy import ALLOW, DENY, Chain, Opinion
+from gateway.ports import Feed, Origin, Outcome, Store, Transition, Verdict, Watch
+from gateway.records import (
+    Click,
+    Event,
+    Identity,
+    Page,
+    PolicyDocument,
+    Query,
+    Record,
+    Session,
+)
+from gateway.signatures import Signer
+from gateway.transitions import Effect, Ending, clicked
+from gateway.writer import TOMBSTONE_DIGEST, Writer
+
+_TRIES = 20
+
+
+class Approvals:
+    """Requests and their answers. One instance per gateway process; replicas share the store."""
+
+    def __init__(
+        self, store: Store, feed: Feed, chain: Chain, clock: Clock, signer: Signer | None
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        self._chain = chain
+        self._clock = clock
+        self._writer = Writer(store, clock, signer)
+
+    # ---------------------------------------------------------------- what agents send
+
+    async def submit(
+        self, request: ApprovalRequest, origin: Origin, *, detached: bool = False
+    ) -> tuple[Record, bool]:
+        """Take a request in, or find it again; return it and whether it is new.
+
+        Raises Unauthorized for another agent's name or id, Conflict when the id has other content.
+        """
+        if request.agent != origin.agent:
+            raise Unauthorized(
+                f"this credential is {origin.agent}'s, the request says {request.agent}"
+            )
+        waiter = None if detached else origin.process
+        forced: Ending | None = None
+        for _ in range(_TRIES):
+            policy = await self._writer.policy()
+            route = policy.route_for(request.agent, request.tool)
+            record, timeout_ms = self._writer.newborn(request, route, origin, waiter)
+            ending = forced or _by_policy(await self._chain.decide(record, route))
+            if ending is not None:
+                record = self._writer.ended(record, ending, revision=1)
+            outcome, stored = await self._store.create(
+                record,
+                origin,
+                generation=policy.generation,
+                data={"digest": request.digest, "kind": request.kind.value, "tool": request.tool},
+                timeout_ms=timeout_ms,
+            )
+            if outcome == Outcome.OK:
+                return stored, True
+            if outcome == Outcome.EXISTS:
+                return await self._known(request, origin, waiter), False
+            if outcome == Outcome.AGAIN:
+                self._writer.forget_policy()
+            forced = _ENDINGS.get(outcome)
+        raise Unreachable("the request could not be stored: the policy keeps changing")
+
+    async def sync(self, request_ids: Sequence[str], origin: Origin) -> list[State]:
+        """Attach a process to requests and renew its lease; return those it may see, as they stand."""
+        seen = await self._store.attach(request_ids, origin)
+        if origin.entry is not None:
+            return []
+        return [
+            record.state_for(origin.process)
+            for record in await self._store.load_many(seen)
+            if record
+        ]
+
+    async def cancel(
+        self, request_id: str, origin: Origin, *, reason: Reason, message: str = ""
+    ) -> Record:
+        """Withdraw a request, also one that has not arrived yet. A final one stays as it is."""
+        ending = Ending(status=Status.CANCELLED, reason=reason, message=message)
+        for _ in range(_TRIES):
+            record = await self._store.load(request_id)
+            if record is None:
+                outcome, stored = await self._writer.entomb(request_id, ending, origin)
+                if outcome == Outcome.OK:
+                    return stored
+                continue
+            if record.request.agent != origin.agent:
+                raise NotFound("no such request")
+            if record.final:
+                await self._answer(record, origin)
+                return record
+            after, outcome = await self._writer.end(record, ending, origin)
+            if outcome == Outcome.OK:
+                return after
+        raise Unreachable("the request keeps changing")
+
+    async def end_session(self, session: str, origin: Origin) -> list[str]:
+        """End an agent's session and cancel what waits in it; return the ids."""
+        records = await self._store.load_many(await self._store.pending_of(origin.agent))
+        waiting = [record.id for record in records if record and record.request.session == session]
+        inner = replace(origin, entry=None)
+        for request_id in waiting:
+            await self.cancel(
+                request_id, inner, reason=Reason.CANCELLED_BY_AGENT, message="session ended"
+            )
+        if await self._store.end_session(origin.agent, session):
+            await self._store.note(
+                "session_ended", agent=origin.agent, data={"session": session, "cancelled": waiting}
+            )
+        await self._store.answer(origin, state={})
+        return waiting
+
+    async def consume(self, request_id: str, origin: Origin) -> State:
+        """Hand the approval to this process, with a warning when another one had it.
+
+        Raises Conflict when its time is over or the kill switch is on; the state of anything but an
+        approval is returned unchanged.
+        """
+        if origin.process is None:
+            raise InvalidRequest("consume needs a process token")
+        for _ in range(_TRIES):
+            record = await self._owned(request_id, origin)
+            if record.status is not Status.APPROVED or record.consumers[-1:] == (origin.process,):
+                await self._answer(record, origin)
+                return await self._state(record, origin)
+            after = replace(
+                record,
+                consumers=(*record.consumers, origin.process),
+                revision=record.revision + 1,
+            )
+            outcome = await self._store.change(
+                Transition(
+                    before=record,
+                    after=after,
+                    event="consumed",
+                    data={"process": origin.process, "may_have_run": len(after.consumers) > 1},
+                    clock="before",
+                    stoppable=True,
+                ),
+                origin,
+            )
+            if outcome == Outcome.OK:
+                return await self._state(after, origin)
+            if outcome == Outcome.LATE:
+                raise Conflict("the approval was not used before its time was over")
+            if outcome == Outcome.STOPPED:
+                raise Conflict("the gateway's kill switch is on")
+        raise Unreachable("the request keeps changing")
+
+    async def report(self, request_id: str, report: Report, origin: Origin) -> Record:
+        """Record what became of the action. Late and doubled reports change nothing."""
+        for _ in range(_TRIES):
+            record = await self._owned(request_id, origin)
+            if not record.final:
+                raise Conflict("the request still waits for an answer")
+            if not _is_news(record.report, report):
+                await self._answer(record, origin)
+                return record
+            after = replace(record, report=report, revision=record.revision + 1)
+            change = Transition(before=record, after=after, event="reported", data=plain(report))
+            if await self._store.change(change, origin) == Outcome.OK:
+                await self._store.forget_secrets(request_id)
+                return after
+        raise Unreachable("the request keeps changing")
+
+    async def state(self, request_id: str, origin: Origin) -> State:
+        """Return what this agent's process may see of its request. Raises NotFound."""
+        return await self._state(await self._owned(request_id, origin), origin)
+
+    async def explain(self, request: ApprovalRequest) -> list[Opinion]:
+        """Return what each decider would answer to this request; nothing is stored."""
+        route = (await self._writer.policy()).route_for(request.agent, request.tool)
+        record, _ = self._writer.newborn(request, route, Origin(agent=request.agent), None)
+        return await self._chain.explain(record, route)
+
+    # ---------------------------------------------------------------- what people do
+
+    async def decide(self, click: Click) -> Record:
+        """Apply a click. See `gateway.ports.Desk` for what it raises."""
+        for _ in range(_TRIES):
+            record = await self.get(click.request_id)
+            policy = await self._writer.policy()
+            try:
+                person = approver(policy, record, click.identity)
+            except Unauthorized as refusal:
+                who = f"{click.identity.platform}:{click.identity.id}"
+                await self._note_refused(record.id, who, str(refusal))
+                raise
+            if record.nonce == click.nonce:
+                return record
+            if record.final:
+                raise Conflict(f"this was decided already: {said(record)}")
+            effect = clicked(
+                record, click, person, now=self._clock.now_ms(), sign=self._writer.sign
+            )
+            await self._check_edit(effect, click, policy)
+            outcome = await self._writer.apply(record, effect, policy)
+            if outcome == Outcome.OK:
+                return effect.after
+            if outcome == Outcome.AGAIN:
+                self._writer.forget_policy()
+            if outcome in (Outcome.LATE, Outcome.STOPPED):
+                await self._overtaken(record, outcome)
+        raise Unreachable("the request keeps changing")
+
+    async def get(self, request_id: str) -> Record:
+        """Return a request; raises NotFound."""
+        record = await self._store.load(request_id)
+        if record is None:
+            raise NotFound("no such request")
+        return record
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+        return await self._store.page(query)
+
+    async def sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended."""
+        return await self._store.sessions(agent)
+
+    async def history(self, after: str | None, limit: int) -> list[Event]:
+        """Return up to `limit` events after a stream id."""
+        return await self._store.history(after, limit)
+
+    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence."""
+        try:
+            approver(await self._writer.policy(), record, identity)
+        except Unauthorized as refusal:
+            return str(refusal)
+        return None
+
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Subscribe to the events of all replicas from now on."""
+        return self._feed.changes()
+
+    def watch(self, request_id: str) -> AbstractAsyncContextManager[Watch]:
+        """Watch one request, from entering on."""
+        return self._feed.watch(request_id)
+
+    # ---------------------------------------------------------------- what the clock does
+
+    async def expire(self, request_id: str) -> None:
+        """End a request whose deadline has passed by the server's clock."""
+        record = await self._store.load(request_id)
+        if record is not None and not record.final:
+            await self._writer.end(
+                record, Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT), None
+            )
+
+    async def lapse(self, agent: str, process: str) -> None:
+        """Say on its requests that a process no longer waits. They may still be decided."""
+        records = await self._store.load_many(await self._store.lapse(agent, process))
+        for record in records:
+            if record is not None and not record.final and record.process == process:
+                after = replace(record, waiting=False, revision=record.revision + 1)
+                change = Transition(before=record, after=after, event="waiter_lost")
+                await self._store.change(change)
+
+    def forget_policy(self) -> None:
+        """Have the policy read again: it was replaced."""
+        self._writer.forget_policy()
+
+    # ---------------------------------------------------------------- inside
+
+    async def _known(self, request: ApprovalRequest, origin: Origin, waiter: str | None) -> Record:
+        """Return the request that has this id already, if it is the same one."""
+        record = await self._store.load(request.id)
+        if record is None:
+            raise Unreachable("the request was removed while it was submitted")
+        if record.request.agent != origin.agent:
+            await self._note_refused(request.id, origin.agent, "the id is another agent's")
+            raise Unauthorized("the id is taken")
+        if record.request.digest not in (request.digest, TOMBSTONE_DIGEST):
+            await self._note_refused(request.id, origin.agent, "the id has another digest")
+            raise Conflict("the id is taken by a request with other content")
+        if waiter is None:
+            await self._answer(record, origin)
+            return record
+        await self._store.attach([request.id], origin)
+        return await self.get(request.id)
+
+    async def _owned(self, request_id: str, origin: Origin) -> Record:
+        record = await self.get(request_id)
+        if record.request.agent != origin.agent:
+            raise NotFound("no such request")
+        return record
+
+    async def _state(self, record: Record, origin: Origin) -> State:
+        state = record.state_for(origin.process)
+        if state.decision is None or not record.request.questions:
+            return state
+        return replace(state, secrets=await self._store.secrets(record.id))
+
+    async def _answer(self, record: Record, origin: Origin) -> None:
+        if origin.entry is not None:
+            state = await self._state(record, origin)
+            await self._store.answer(origin, request_id=record.id, state=plain(state))
+
+    async def _overtaken(self, record: Record, outcome: str) -> None:
+        """End a request that its deadline or the kill switch ended before the click; raise."""
+        await self._writer.end(record, _ENDINGS[outcome], None)
+        raise Conflict(
+            "it expired before your answer" if outcome == Outcome.LATE else _STOPPED_TEXT
+        )
+
+    async def _check_edit(self, effect: Effect, click: Click, policy: PolicyDocument) -> None:
+        """Refuse edited arguments that the policy denies."""
+        if click.action is not Action.EDIT:
+            return
+        request = replace(effect.after.request, arguments=effect.after.arguments)
+        route = policy.route_for(request.agent, request.tool)
+        verdict = await self._chain.decide(replace(effect.after, request=request), route)
+        if verdict is not None and verdict.effect == DENY:
+            raise InvalidRequest(f"{verdict.by.name} refuses the edited arguments")
+
+    async def _note_refused(self, request_id: str, who: str, why: str) -> None:
+        await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
+
+
+def said(record: Record) -> str:
+    """Say in a few words how a final request ended."""
+    return record.decision.sentence() if record.decision else record.status.value
+
+
+_STOPPED_TEXT = "the gateway's kill switch is on"
+_ENDINGS = {
+    Outcome.STOPPED: Ending(status=Status.DENIED, reason=Reason.STOPPED),
+    Outcome.LATE: Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT),
+}
+
+
+def _by_policy(verdict: Verdict | None) -> Ending | None:
+    if verdict is None:
+        return None
+    approves = verdict.effect == ALLOW
+    return Ending(
+        status=Status.APPROVED if approves else Status.DENIED,
+        action=Action.APPROVE if approves else Action.DENY,
+        reason=verdict.reason,
+        by=verdict.by,
+        message=verdict.message,
+    )
+
+
+def _is_news(known: Report | None, report: Report) -> bool:
+    """Whether a report says more than the one before: started comes first, endings are final."""
+    return known is None or (
+        known.execution is Execution.STARTED and report.execution is not Execution.STARTED
+    )

@@ -1,0 +1,147 @@
+"""What can go wrong, as agents and callers of the gateway see it.
+
+    GatewayError
+    ├── InvalidRequest          the gateway refused the message itself (never shown to anyone)
+    │   └── Conflict            the id is taken by another request
+    ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
+    ├── NotFound                no such request
+    ├── Unreachable             the gateway or Redis did not answer; nothing was approved
+    ├── Unverified              an answer was not for what was asked, or not signed by the pinned key
+    ├── Pending                 still waiting; picklable, carries what `wait` needs in another process
+    └── NotApproved             the request ended without leave to run
+        ├── Denied              a person, rule, grant or hook said no
+        │   └── Aborted         ... and the turn (or the whole agent) must stop
+        ├── Expired             nobody answered in time
+        ├── Cancelled           the request was withdrawn
+        └── AlreadyUsed         the approval was used before; the action may already have run
+
+Each class carries an HTTP status, a stable code for machines, and an exit code for `gateway ask`.
+Nothing here says "the user denied" unless a person did.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from gateway.models import Decision
+
+
+class GatewayError(Exception):
+    """Something went wrong; nothing was approved."""
+
+    code: ClassVar[str] = "error"
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 5
+
+
+class InvalidRequest(GatewayError):
+    """The message breaks the rules of the wire format, or a limit."""
+
+    code = "invalid_request"
+    status = 422
+    exit_code = 2
+
+
+class Conflict(InvalidRequest):
+    """The id is taken by a request with other content, or the revision seen is no longer current."""
+
+    code = "conflict"
+    status = 409
+
+
+class Unauthorized(GatewayError):
+    """The credential is missing, unknown or revoked, or does not allow this."""
+
+    code = "unauthorized"
+    status = 403
+    exit_code = 2
+
+
+class NotFound(GatewayError):
+    """There is no such request for this credential."""
+
+    code = "not_found"
+    status = 404
+    exit_code = 2
+
+
+class Unreachable(GatewayError):
+    """The gateway or its Redis did not answer."""
+
+    code = "unreachable"
+    status = 503
+    exit_code = 5
+
+
+class Unverified(GatewayError):
+    """The answer does not match what was asked, or the pinned key did not sign it."""
+
+    code = "unverified"
+    status = 502
+    exit_code = 5
+
+
+class Pending(GatewayError):
+    """The request still waits. Pickle it, and call `wait(request_id)` later, in any process."""
+
+    code = "pending"
+    status = 202
+    exit_code = 5
+
+    def __init__(self, request_id: str, digest: str) -> None:
+        super().__init__(request_id, digest)
+        self.request_id = request_id
+        self.digest = digest
+
+    def __str__(self) -> str:
+        """Say which request waits."""
+        return f"request {self.request_id} still waits for an answer"
+
+
+class NotApproved(GatewayError):
+    """The request ended without leave to run. `decision` says how."""
+
+    code = "not_approved"
+    status = 409
+    exit_code = 1
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision)
+        self.decision = decision
+
+    def __str__(self) -> str:
+        """Say who or what ended the request, and the words meant for the agent."""
+        return self.decision.sentence()
+
+
+class Denied(NotApproved):
+    """A person, a rule, a grant or a hook said no."""
+
+    code = "denied"
+
+
+class Aborted(Denied):
+    """Denied, and the turn or the agent must stop; `decision.abort` says which."""
+
+    code = "aborted"
+
+
+class Expired(NotApproved):
+    """Nobody answered before the deadline."""
+
+    code = "expired"
+    exit_code = 3
+
+
+class Cancelled(NotApproved):
+    """The request was withdrawn before anyone decided."""
+
+    code = "cancelled"
+    exit_code = 4
+
+
+class AlreadyUsed(NotApproved):
+    """The approval was handed out before: the action may already have run."""
+
+    code = "already_used"

@@ -1,0 +1,406 @@
+"""The wire contract: what agents and the gateway say to each other.
+
+Plain frozen dataclasses, so that the agent side needs no third-party model library. `plain` turns one
+into JSON values (absent and default members left out), `build` turns JSON values into one. The server
+validates the same classes strictly, see `gateway.intake`. Times are milliseconds since the Unix epoch
+unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import secrets
+import types
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from gateway.canonical import canonical, sha256_hex
+from gateway.errors import InvalidRequest
+
+JsonObject = dict[str, Any]
+
+WIRE_VERSION = 1
+MAX_LIFE_SECONDS = 30 * 24 * 3600
+AGENT_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+REQUEST_ID = re.compile(r"[0-9a-f]{32}")
+PROCESS_TOKEN = re.compile(r"[0-9a-z]{8,64}")
+SESSION_NAME = re.compile(r"[A-Za-z0-9_.:@/+=-]{1,128}")
+TOOL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
+
+
+class Status(StrEnum):
+    """Where a request stands; everything but pending is final."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Kind(StrEnum):
+    """What is asked for: leave to do something, or an answer."""
+
+    TOOL = "tool"
+    COMMAND = "command"
+    FILE_CHANGE = "file_change"
+    PLAN = "plan"
+    QUESTION = "question"
+
+
+class Action(StrEnum):
+    """What a decision does with the request."""
+
+    APPROVE = "approve"
+    EDIT = "edit"
+    DENY = "deny"
+    RESPOND = "respond"
+    ABORT = "abort"
+    ANSWER = "answer"
+
+
+class Reason(StrEnum):
+    """Why a request ended, for machines."""
+
+    PERSON = "person"
+    FEEDBACK = "feedback"
+    GRANT = "grant"
+    RULE = "rule"
+    HOOK = "hook"
+    TIMEOUT = "timeout"
+    CANCELLED_BY_AGENT = "cancelled_by_agent"
+    CANCELLED_BY_OPERATOR = "cancelled_by_operator"
+    ABANDONED = "abandoned"
+    UNDELIVERABLE = "undeliverable"
+    SUPERSEDED = "superseded"
+    RESOLVED_ELSEWHERE = "resolved_elsewhere"
+    STOPPED = "stopped"
+
+
+class RiskLevel(StrEnum):
+    """How much harm the action may do."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class DeciderKind(StrEnum):
+    """What sort of authority decided."""
+
+    PERSON = "person"
+    GRANT = "grant"
+    RULE = "rule"
+    SYSTEM = "system"
+
+
+class FieldKind(StrEnum):
+    """How one field of a question is answered."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    CHOICE = "choice"
+    CHOICES = "choices"
+
+
+class Execution(StrEnum):
+    """What the agent reports about running an approved action."""
+
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    REFUSED_LATE = "refused_late"
+
+
+class Wire:
+    """Base of everything on the wire: unknown members are refused where the server validates."""
+
+    __slots__ = ()
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic on the server)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Risk(Wire):
+    """A risk level with its reasons. From an agent it is a claim that can only raise the level."""
+
+    level: RiskLevel
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview(Wire):
+    """The agent's own picture of the change: `format` is text, diff, shell, json or markdown."""
+
+    format: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context(Wire):
+    """Where the action would run. `env` holds changed variables only; `files` maps path to SHA-256."""
+
+    cwd: str | None = None
+    host: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin(Wire):
+    """Where the agent says the request came from; claims, they only add to the self-approval ban."""
+
+    framework: str | None = None
+    tool_call_id: str | None = None
+    parent_agent: str | None = None
+    channel: str | None = None
+    chat: str | None = None
+    sender: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option(Wire):
+    """One choice of a question's field."""
+
+    value: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Wire):
+    """One field to fill in. `secret` answers reach only the asking process, never log or audit."""
+
+    id: str
+    text: str
+    kind: FieldKind = FieldKind.TEXT
+    options: tuple[Option, ...] = ()
+    required: bool = True
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest(Wire):
+    """One thing that waits for an answer.
+
+    `arguments` are exactly what will run; `digest` binds them, see `digest_of`. `timeout` is in
+    seconds: None takes the route's, 0 means no deadline but the 30-day cap. `schema` is a JSON Schema
+    for edited arguments. Raises InvalidRequest when a member breaks the wire's rules.
+    """
+
+    id: str
+    agent: str
+    tool: str
+    arguments: JsonObject
+    digest: str
+    kind: Kind = Kind.TOOL
+    session: str = "default"
+    turn: str | None = None
+    hint: str = ""
+    preview: Preview | None = None
+    payload: JsonObject | None = None
+    context: Context = field(default_factory=Context)
+    origin: Origin = field(default_factory=Origin)
+    questions: tuple[Question, ...] = ()
+    schema: JsonObject | None = None
+    allowed: tuple[Action, ...] = (Action.APPROVE, Action.DENY)
+    risk: Risk | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        _match(REQUEST_ID, "id", self.id)
+        _match(AGENT_NAME, "agent", self.agent)
+        _match(SESSION_NAME, "session", self.session)
+        _match(TOOL_NAME, "tool", self.tool)
+        if self.timeout is not None and not 0 <= self.timeout <= MAX_LIFE_SECONDS:
+            raise InvalidRequest(f"timeout must lie between 0 and {MAX_LIFE_SECONDS} seconds")
+        if (self.kind is Kind.QUESTION) != bool(self.questions):
+            raise InvalidRequest("questions belong to kind question, and it needs at least one")
+        if len({question.id for question in self.questions}) != len(self.questions):
+            raise InvalidRequest("two fields of the question share an id")
+        if not self.allowed:
+            raise InvalidRequest("allowed must name at least one action")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidedBy(Wire):
+    """Who or what decided: a person's id, a grant's id, a rule's name, or system."""
+
+    kind: DeciderKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Wire):
+    """The one terminal answer to a request.
+
+    `digest` names what may run: the request's, or that of the edited `arguments`. `answers` belong to
+    a question, `result` to `respond`. `abort` is turn or agent. An approval must be used before
+    `expires_at`.
+    """
+
+    request_id: str
+    revision: int
+    status: Status
+    action: Action | None
+    reason: Reason
+    digest: str
+    decided_by: DecidedBy
+    decided_at: int
+    expires_at: int
+    message: str = ""
+    arguments: JsonObject | None = None
+    answers: JsonObject | None = None
+    result: Any = None
+    abort: str | None = None
+    signature: str | None = None
+
+    def signed_bytes(self) -> bytes:
+        """Return the canonical bytes that the signature covers: everything but itself."""
+        return canonical(plain(dataclasses.replace(self, signature=None)))
+
+    def sentence(self) -> str:
+        """Say in one sentence what happened, true to who decided."""
+        said = f": {self.message}" if self.message else ""
+        return f"{_SENTENCES[self.reason].format(d=self)}{said}"
+
+
+_SENTENCES = {
+    Reason.PERSON: "{d.status} by {d.decided_by.name}",
+    Reason.FEEDBACK: "{d.decided_by.name} asks for another plan",
+    Reason.GRANT: "{d.status} by the remembered decision {d.decided_by.name}",
+    Reason.RULE: "{d.status} by the rule {d.decided_by.name}; no person was asked",
+    Reason.HOOK: "{d.status} by the hook {d.decided_by.name}; no person was asked",
+    Reason.TIMEOUT: "expired: nobody answered in time",
+    Reason.CANCELLED_BY_AGENT: "cancelled by the agent",
+    Reason.CANCELLED_BY_OPERATOR: "cancelled by an operator",
+    Reason.ABANDONED: "cancelled: nobody waits for the answer any more",
+    Reason.UNDELIVERABLE: "denied: the request could not be shown to anyone",
+    Reason.SUPERSEDED: "cancelled: a newer request took its place",
+    Reason.RESOLVED_ELSEWHERE: "cancelled: it was decided elsewhere",
+    Reason.STOPPED: "denied: the gateway's kill switch is on",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State(Wire):
+    """What the gateway answers to every message about a request: how it stands now.
+
+    `decision` is given to the process that may act on it. `waiting` is False when nobody waits any
+    more; `may_have_run` warns a process that consumes an approval which another one already had.
+    `secrets` are the secret answers of a question.
+    """
+
+    id: str
+    status: Status
+    revision: int
+    digest: str
+    deadline: int
+    decision: Decision | None = None
+    may_have_run: bool = False
+    secrets: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(Wire):
+    """What became of an approved action. `duration_ms` counts from its start."""
+
+    execution: Execution
+    duration_ms: int | None = None
+    detail: str = ""
+
+
+def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> str:
+    """Return the SHA-256 (hex) over everything that would run and for whom.
+
+    Covers agent, kind, tool, arguments (or the edited `arguments` given), payload, context and
+    questions; not id, session, or the agent's words. Equal actions have equal digests.
+    """
+    covered = {
+        "v": WIRE_VERSION,
+        "agent": request.agent,
+        "kind": request.kind.value,
+        "tool": request.tool,
+        "arguments": request.arguments if arguments is None else arguments,
+        "payload": request.payload,
+        "context": plain(request.context),
+        "questions": [plain(question) for question in request.questions],
+    }
+    return sha256_hex(canonical(covered))
+
+
+def new_id() -> str:
+    """Return 128 random bits as 32 hex digits: a request id or a process token."""
+    return secrets.token_hex(16)
+
+
+def plain(value: Any) -> Any:
+    """Return `value` as JSON values; members at their default are left out."""
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if not isinstance(value, Wire):
+        return value
+    kind: Any = type(value)
+    members = ((name, getattr(value, name), default) for name, default in _defaults(kind))
+    return {name: plain(member) for name, member, default in members if member != default}
+
+
+_T = TypeVar("_T")
+
+
+def build(cls: type[_T], values: JsonObject) -> _T:
+    """Return a `cls` made of trusted JSON values; members this version does not know are skipped.
+
+    Raises InvalidRequest when a member is missing or does not fit.
+    """
+    try:
+        kind: Any = cls
+        hints = _hints(kind)
+        known = {name: _fit(hints[name], v) for name, v in values.items() if name in hints}
+        return cls(**known)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InvalidRequest(f"not a valid {cls.__name__}: {error}") from error
+
+
+def _match(pattern: re.Pattern[str], name: str, text: str) -> None:
+    if not pattern.fullmatch(text):
+        raise InvalidRequest(f"{name} {text[:80]!r} does not match {pattern.pattern}")
+
+
+@lru_cache(maxsize=64)
+def _hints(cls: Any) -> dict[str, Any]:
+    names = {member.name for member in dataclasses.fields(cls)}
+    return {name: hint for name, hint in get_type_hints(cls).items() if name in names}
+
+
+@lru_cache(maxsize=64)
+def _defaults(cls: Any) -> tuple[tuple[str, Any], ...]:
+    missing = dataclasses.MISSING
+    return tuple(
+        (
+            member.name,
+            member.default_factory() if member.default_factory is not missing else member.default,
+        )
+        for member in dataclasses.fields(cls)
+    )
+
+
+def _fit(hint: Any, value: Any) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        inner = [arm for arm in get_args(hint) if arm is not types.NoneType]
+        return value if value is None or len(inner) != 1 else _fit(inner[0], value)
+    if origin is tuple:
+        return tuple(_fit(get_args(hint)[0], item) for item in value)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return hint(value)
+    if isinstance(hint, type) and issubclass(hint, Wire):
+        return build(hint, value)
+    return value

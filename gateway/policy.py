@@ -1,0 +1,89 @@
+"""The policy chain: ordered deciders, the first answer wins, and no answer means asking people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gateway.models import DecidedBy, DeciderKind, Reason
+from gateway.ports import Decider, Verdict
+from gateway.records import Mode, Record, Route
+
+log = logging.getLogger("gateway.policy")
+
+ALLOW, DENY = "allow", "deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """One decider's answer to one request, for `gateway explain`."""
+
+    decider: str
+    priority: int
+    effect: str
+    message: str = ""
+
+
+class Chain:
+    """Asks deciders from the highest priority down."""
+
+    def __init__(self, deciders: Iterable[Decider]) -> None:
+        self._deciders = sorted(deciders, key=lambda decider: -decider.priority)
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Return the first answer; None means people decide.
+
+        After a decider has failed nothing below it may allow any more: its missing answer could have
+        been a denial.
+        """
+        failed = False
+        for decider in self._deciders:
+            try:
+                verdict = await decider.decide(record, route)
+            except Exception:
+                log.exception("a decider failed", extra={"event": "decider_failed"})
+                failed = True
+                continue
+            if verdict is None or (failed and verdict.effect == ALLOW):
+                continue
+            return verdict
+        return None
+
+    async def explain(self, record: Record, route: Route) -> list[Opinion]:
+        """Return what each decider answers, in the order they are asked."""
+        return [await self._opinion(decider, record, route) for decider in self._deciders]
+
+    async def _opinion(self, decider: Decider, record: Record, route: Route) -> Opinion:
+        try:
+            verdict = await decider.decide(record, route)
+        except Exception as error:  # noqa: BLE001 (shown to the operator who asked)
+            return Opinion(
+                decider=decider.name, priority=decider.priority, effect="failed", message=str(error)
+            )
+        if verdict is None:
+            return Opinion(decider=decider.name, priority=decider.priority, effect="no opinion")
+        return Opinion(
+            decider=decider.name,
+            priority=decider.priority,
+            effect=verdict.effect,
+            message=verdict.message,
+        )
+
+
+class ModeDecider:
+    """The route's mode: the last link, which answers when a route does not ask people."""
+
+    name = "mode"
+    priority = 0
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Allow or deny as the route's mode says; no opinion when it asks."""
+        if route.mode is Mode.ASK or record.request.questions:
+            return None
+        effect = ALLOW if route.mode is Mode.AUTO_APPROVE else DENY
+        return Verdict(
+            effect=effect,
+            by=DecidedBy(kind=DeciderKind.RULE, name=f"mode {route.mode} of route {route.name}"),
+            reason=Reason.RULE,
+        )

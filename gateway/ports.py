@@ -1,0 +1,293 @@
+"""The doors of the core: what it needs from the outside, and what adapters may ask of it.
+
+All are structural protocols: an adapter, a decider or a store needs no base class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from gateway.models import DecidedBy, JsonObject, Reason
+from gateway.records import (
+    Click,
+    Event,
+    Identity,
+    Page,
+    PolicyDocument,
+    Query,
+    Record,
+    Route,
+    Session,
+)
+
+
+class Outcome:
+    """What a script did: one of these words."""
+
+    OK = "ok"
+    REPLAY = "replay"
+    EXISTS = "exists"
+    STALE = "stale"
+    GONE = "gone"
+    AGAIN = "again"
+    STOPPED = "stopped"
+    LATE = "late"
+    EARLY = "early"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The message behind a store call: whom to answer, and the ingress entry to delete with it.
+
+    `entry` is None for messages that came over HTTP, which is answered directly; `arrived_ms` is when
+    an entry was written. `owner` is the person whom the agent's credential belongs to.
+    """
+
+    agent: str
+    process: str | None = None
+    owner: str | None = None
+    arrived_ms: int | None = None
+    verb: str = ""
+    nonce: str = ""
+    entry: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """One change of a record, applied only if all its guards hold at that instant.
+
+    `after` replaces `before` when `before.revision` is still current. `clock` is `before` (refused as
+    late once the deadline has passed), `after` (refused as early until then) or empty. `generation`
+    is the policy generation it was decided under, None when policy has no part in it.
+    `stoppable` changes are refused while the kill switch is on.
+    """
+
+    before: Record
+    after: Record
+    event: str
+    data: JsonObject = field(default_factory=dict)
+    clock: str = ""
+    generation: int | None = None
+    stoppable: bool = False
+    secrets: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What the clock asks for: requests past their deadline, lapsed processes, idle sessions."""
+
+    expired: tuple[str, ...] = ()
+    lapsed: tuple[tuple[str, str], ...] = ()
+    idle: tuple[tuple[str, str], ...] = ()
+
+
+class Store(Protocol):
+    """Durable state. Every write is one atomic script that validates before it writes."""
+
+    async def load(self, request_id: str) -> Record | None:
+        """Return the record as it stands, or None."""
+
+    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
+        """Return the records in the order asked for."""
+
+    async def create(
+        self,
+        record: Record,
+        origin: Origin,
+        *,
+        generation: int,
+        data: JsonObject,
+        timeout_ms: int,
+    ) -> tuple[str, Record]:
+        """Create a record, pending or already decided, and answer the message.
+
+        The deadline is min(arrival, server's time) + timeout. Outcomes: OK with the record as stored;
+        EXISTS, AGAIN, STOPPED, LATE with nothing written.
+        """
+
+    async def change(self, transition: Transition, origin: Origin | None = None) -> str:
+        """Apply a transition, answer the message, push terminal ones to every attached process.
+
+        Outcomes: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY.
+        """
+
+    async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
+        """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
+
+    async def answer(
+        self,
+        origin: Origin,
+        *,
+        request_id: str = "",
+        state: JsonObject | None = None,
+        error: JsonObject | None = None,
+    ) -> None:
+        """Answer a message that changed nothing, and delete its entry."""
+
+    async def secrets(self, request_id: str) -> JsonObject | None:
+        """Return the secret answers of a question, kept until its deadline."""
+
+    async def forget_secrets(self, request_id: str) -> None:
+        """Drop the secret answers, now that the asking process has them."""
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+
+    async def pending_of(self, agent: str) -> list[str]:
+        """Return the ids of an agent's pending requests, oldest first."""
+
+    async def sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended, the most recent first."""
+
+    async def end_session(self, agent: str, session: str) -> bool:
+        """Forget a session; return whether there was one."""
+
+    async def due(self, *, idle_ms: int, limit: int) -> Due:
+        """Return what has become due by the server's time."""
+
+    async def lapse(self, agent: str, process: str) -> list[str]:
+        """Forget a process whose lease ran out; return the ids it waited for."""
+
+    async def policy(self) -> PolicyDocument:
+        """Return the policy in force."""
+
+    async def apply(self, policy: PolicyDocument, *, by: str) -> int:
+        """Replace the policy whose generation this one carries; return the new generation.
+
+        Raises Conflict when another one was applied meanwhile.
+        """
+
+    async def note(self, event: str, *, agent: str = "", data: JsonObject) -> str:
+        """Append an event that changes no request; return its id."""
+
+    async def set_stopped(self, stopped: bool, *, by: str) -> None:
+        """Turn the kill switch on or off."""
+
+    async def stopped(self) -> bool:
+        """Tell whether the kill switch is on."""
+
+    async def history(self, after: str | None, limit: int) -> list[Event]:
+        """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A decider's answer: `effect` is allow or deny, `by` is what the decision will cite."""
+
+    effect: str
+    by: DecidedBy
+    reason: Reason = Reason.RULE
+    message: str = ""
+
+
+class Watch(Protocol):
+    """Tells when something happened to one request."""
+
+    async def wait(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds; return whether an event came since the last call."""
+
+
+class Feed(Protocol):
+    """The event stream as it grows, from all replicas."""
+
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Subscribe to events from now on; entering has registered, so read state after entering."""
+
+    def watch(self, request_id: str) -> AbstractAsyncContextManager[Watch]:
+        """Watch one request; entering has registered."""
+
+
+class Decider(Protocol):
+    """One link of the policy chain. Higher priority is asked first; None means: no opinion."""
+
+    @property
+    def name(self) -> str:
+        """The name that decisions cite."""
+
+    @property
+    def priority(self) -> int:
+        """Higher is asked earlier."""
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Allow, deny, or have no opinion. Raising never allows: the chain asks people."""
+
+
+class Desk(Protocol):
+    """What an adapter may ask of the core. Whoever clicks is checked here, at that moment."""
+
+    async def decide(self, click: Click) -> Record:
+        """Apply a click; return the request as it then stands.
+
+        Raises NotFound, Unauthorized (not an approver, or the requester), Conflict (decided already,
+        expired, or an older revision was seen), InvalidRequest (action not allowed, bad arguments).
+        """
+
+    async def get(self, request_id: str) -> Record:
+        """Return a request; raises NotFound."""
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+
+    async def sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended."""
+
+    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence."""
+
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Subscribe to events from now on; entering has registered, so read state after entering."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """Who a bearer token belongs to. `kind` is agent or approver; `owner` is an agent's person."""
+
+    kind: str
+    name: str
+    key_id: str
+    owner: str | None = None
+
+
+class Credentials(Protocol):
+    """Checks bearer tokens. Tokens are stored hashed and compared in constant time."""
+
+    async def authenticate(self, token: str) -> Credential | None:
+        """Return whom the token belongs to; None for anything unknown, malformed or revoked."""
+
+    async def owner_of(self, agent: str) -> str | None:
+        """Return the person an agent's credential belongs to, None when it has no owner."""
+
+
+class Logins(Protocol):
+    """Browser logins: a one-time code becomes a session, a session names an identity."""
+
+    async def redeem(self, code: str) -> str:
+        """Use up a one-time login code; return a session token. Raises Unauthorized."""
+
+    async def who(self, session: str) -> Identity | None:
+        """Return whom the session belongs to; None when it ended."""
+
+    async def end(self, session: str) -> None:
+        """End the session."""
+
+
+class Adapter(Protocol):
+    """A place where people answer. Built by its entry point with no arguments."""
+
+    @property
+    def name(self) -> str:
+        """The adapter's name, as in settings and message references."""
+
+    def run(self, desk: Desk) -> AbstractAsyncContextManager[None]:
+        """Serve until left. Entering means connected and healthy."""
+
+
+@runtime_checkable
+class HasRoutes(Protocol):
+    """An adapter that serves web pages beside the HTTP API."""
+
+    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> object:
+        """Return aiohttp route definitions. `secure` tells whether browsers reach us over TLS."""

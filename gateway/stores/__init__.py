@@ -1,0 +1,1 @@
+"""Redis, and nothing but Redis: the only part of the server that knows it."""

@@ -1,0 +1,129 @@
+"""Follows the event stream with one blocking read and wakes everyone in this process who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from gateway.errors import Unreachable
+from gateway.records import Event
+from gateway.stores.codec import event_from
+from gateway.stores.keys import Keys
+
+log = logging.getLogger("gateway.feed")
+
+_BLOCK_MS = 4000
+_WATCHDOG_SECONDS = 6.0
+_BATCH = 500
+_BUFFER = 2000
+_PAUSE_SECONDS = 0.2
+
+
+class RedisFeed:
+    """A `gateway.ports.Feed` over one namespace. `redis` must be a client without socket timeout."""
+
+    def __init__(self, redis: Any, keys: Keys | None = None) -> None:
+        self._redis = redis
+        self._keys = keys or Keys()
+        self._cursor = "0"
+        self._subscribers: set[asyncio.Queue[Event | None]] = set()
+        self._watches: defaultdict[str, set[RequestWatch]] = defaultdict(set)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the stream until left. The cursor is taken before entering returns."""
+        last = await self._redis.xrevrange(self._keys.events, count=1)
+        self._cursor = last[0][0] if last else "0"
+        task = asyncio.create_task(self._follow(), name="event feed")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @asynccontextmanager
+    async def changes(self) -> AsyncIterator[AsyncIterator[Event]]:
+        """Subscribe to events from now on. The iterator raises Unreachable when it fell behind."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(_BUFFER)
+        self._subscribers.add(queue)
+        try:
+            yield _drain(queue)
+        finally:
+            self._subscribers.discard(queue)
+
+    @asynccontextmanager
+    async def watch(self, request_id: str) -> AsyncIterator[RequestWatch]:
+        """Watch one request, from entering on."""
+        watch = RequestWatch()
+        self._watches[request_id].add(watch)
+        try:
+            yield watch
+        finally:
+            self._watches[request_id].discard(watch)
+            if not self._watches[request_id]:
+                del self._watches[request_id]
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_WATCHDOG_SECONDS):
+                    found = await self._redis.xread(
+                        {self._keys.events: self._cursor}, count=_BATCH, block=_BLOCK_MS
+                    )
+            except (RedisError, OSError, TimeoutError) as error:
+                # The cursor stands, so nothing is missed once the server is back.
+                log.warning(
+                    "event feed interrupted: %s", error, extra={"event": "feed_interrupted"}
+                )
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            for event_id, fields in (entry for _, entries in found for entry in entries):
+                self._tell(event_from(event_id, fields))
+                self._cursor = event_id
+
+    def _tell(self, event: Event) -> None:
+        for watch in self._watches.get(event.request_id, ()):
+            watch.ring()
+        for queue in list(self._subscribers):
+            if queue.full():
+                # A reader this slow must not hold events in memory: it is cut off, and told.
+                self._subscribers.discard(queue)
+                queue.get_nowait()
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(event)
+
+
+class RequestWatch:
+    """Rings when an event of one request was read."""
+
+    def __init__(self) -> None:
+        self._bell = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake the waiter."""
+        self._bell.set()
+
+    async def wait(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds; return whether an event came since the last call."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._bell.wait()
+        except TimeoutError:
+            return False
+        self._bell.clear()
+        return True
+
+
+async def _drain(queue: asyncio.Queue[Event | None]) -> AsyncIterator[Event]:
+    while True:
+        event = await queue.get()
+        if event is None:
+            raise Unreachable("this subscriber fell too far behind; read the state again")
+        yield event

@@ -1,0 +1,185 @@
+"""Reads what agents write: about fifty streams per blocking read, shared among the replicas.
+
+A plain XREAD by the owning replica is enough, because handling is idempotent and the script that
+handled an entry deletes it. Whoever takes a shard over reads it from the start: what lies there was
+never handled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from gateway.stores.keys import Keys
+from gateway.stores.scripts import Script
+
+log = logging.getLogger("gateway.ingress")
+
+Handle = Callable[[str, str, dict[str, str]], Awaitable[None]]
+"""Handles (agent, entry id, fields). Raising anything means: try again later."""
+
+_BLOCK_MS = 4000
+_WATCHDOG_SECONDS = 6.0
+_BATCH = 128
+_AT_ONCE = 32
+_LEASE_MS = 6000
+_TICK_SECONDS = 2.0
+_RETRY_SECONDS = 0.2
+MOST_ATTEMPTS = 5
+
+
+class Ingress:
+    """Hands every entry of every agent to `handle`, again and again until the entry is gone.
+
+    `redis` sends commands, `blocking` must have no socket timeout. Entries that fail five times go to
+    the dead letter stream, and `bury` is told, so that the agent gets an answer.
+    """
+
+    def __init__(self, redis: Any, blocking: Any, keys: Keys, handle: Handle, bury: Handle) -> None:
+        self._redis = redis
+        self._blocking = blocking
+        self._keys = keys
+        self._handle = handle
+        self._bury = bury
+        self._lease = Script("lease")
+        self._replica = secrets.token_hex(8)
+        self._readers: dict[int, asyncio.Task[None]] = {}
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._leased_at = float("-inf")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Read until left; entering has taken the first leases."""
+        await self._take_leases()
+        task = asyncio.create_task(self._keep_leases(), name="ingress leases")
+        try:
+            yield
+        finally:
+            tasks = [task, *self._readers.values()]
+            for one in tasks:
+                one.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether leases were renewed lately, so that agents are being read."""
+        return asyncio.get_running_loop().time() - self._leased_at < _LEASE_MS / 1000
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            try:
+                await self._take_leases()
+            except (RedisError, OSError) as error:
+                log.warning("leases not renewed: %s", error, extra={"event": "lease_failed"})
+
+    async def _take_leases(self) -> None:
+        keys = self._keys
+        mine = set(
+            await self._lease.run(
+                self._redis, [keys.agents, keys.replicas, keys.owners], [self._replica, _LEASE_MS]
+            )
+        )
+        self._leased_at = asyncio.get_running_loop().time()
+        for shard in set(self._readers) - mine:
+            self._readers.pop(shard).cancel()
+        for shard in mine:
+            if shard not in self._readers or self._readers[shard].done():
+                name = f"ingress shard {shard}"
+                self._readers[shard] = asyncio.create_task(self._read(shard), name=name)
+
+    async def _read(self, shard: int) -> None:
+        while True:
+            try:
+                await self._read_until_cut(shard)
+            except (RedisError, OSError, TimeoutError) as error:
+                log.warning(
+                    "shard %s interrupted: %s", shard, error, extra={"event": "ingress_cut"}
+                )
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _read_until_cut(self, shard: int) -> None:
+        announcements = self._keys.shard(shard)
+        last = await self._redis.xrevrange(announcements, count=1)
+        cursors = {announcements: last[0][0] if last else "0"}
+        cursors |= await self._streams(shard)
+        suspects = set(cursors)
+        while True:
+            async with asyncio.timeout(_WATCHDOG_SECONDS):
+                found = await self._blocking.xread(cursors, count=_BATCH, block=_BLOCK_MS)
+            for stream, entries in found:
+                cursors[stream] = entries[-1][0]
+            if any(stream == announcements for stream, _ in found):
+                cursors = {announcements: cursors[announcements]} | {
+                    stream: cursors.get(stream, "0") for stream in await self._streams(shard)
+                }
+            batches = [
+                self._handle_all(stream, entries, counted=stream in suspects)
+                for stream, entries in found
+                if stream != announcements
+            ]
+            for stream, failed in await asyncio.gather(*batches):
+                if failed and stream in cursors:
+                    # What stays in the stream is read again from the start.
+                    cursors[stream] = "0"
+                    suspects.add(stream)
+                else:
+                    suspects.discard(stream)
+
+    async def _streams(self, shard: int) -> dict[str, str]:
+        agents = await self._redis.zrange(self._keys.agents, shard, shard, byscore=True)
+        return {self._keys.ingress(agent): "0" for agent in agents}
+
+    async def _handle_all(
+        self, stream: str, entries: list[tuple[str, dict[str, str]]], *, counted: bool
+    ) -> tuple[str, bool]:
+        """Handle a batch of one stream at once; return whether any of it failed."""
+        agent = stream.rpartition(":")[2]
+        done = await asyncio.gather(
+            *(self._handle_one(agent, entry, fields, counted) for entry, fields in entries)
+        )
+        failed = not all(done)
+        if failed:
+            await asyncio.sleep(_RETRY_SECONDS)
+        return stream, failed
+
+    async def _handle_one(
+        self, agent: str, entry: str, fields: dict[str, str], counted: bool
+    ) -> bool:
+        """Handle one entry; return whether it is settled.
+
+        Entries found on a first read may have killed the replica before us, so they are counted before
+        they are handled; others are counted when they fail.
+        """
+        async with self._at_once:
+            name = f"{agent} {entry}"
+            if counted and await self._redis.hincrby(self._keys.attempts, name, 1) > MOST_ATTEMPTS:
+                await self._give_up(agent, entry, fields, name)
+                return True
+            try:
+                await self._handle(agent, entry, fields)
+            except Exception:
+                # Whatever it is, one bad entry must not stop the others.
+                log.exception("an entry failed", extra={"event": "entry_failed", "agent": agent})
+                if not counted:
+                    await self._redis.hincrby(self._keys.attempts, name, 1)
+                return False
+            if counted:
+                await self._redis.hdel(self._keys.attempts, name)
+            return True
+
+    async def _give_up(self, agent: str, entry: str, fields: dict[str, str], name: str) -> None:
+        await self._redis.xadd(
+            self._keys.dead,
+            {"agent": agent, "entry": entry, "fields": json.dumps(fields)},
+            maxlen=10_000,
+        )
+        await self._bury(agent, entry, fields)
+        await self._redis.hdel(self._keys.attempts, name)

@@ -1,0 +1,57 @@
+-- Attaches a process to requests, renews its lease, and answers once per request (sync, and a submit
+-- that was seen before).
+--
+-- KEYS 1 processes, 2 what the process waits for, 3 ingress, 4 reply stream, 5 events, then for
+--      each request its record and its secret answers
+-- ARGV 1 agent, 2 process, 3 verb, 4 nonce, 5 entry or '', 6 lease in ms, 7... request ids
+-- Returns, for each id: '' unknown or another agent's, '1' attached before, '2' attached now.
+
+local now = now_ms()
+local over_redis = ARGV[5] ~= ''
+local answers = {}
+redis.call('ZADD', KEYS[1], now + tonumber(ARGV[6]), ARGV[1] .. ' ' .. ARGV[2])
+
+local function attach(key, id, found)
+  local attached = found[5] or ''
+  local change = {}
+  if over_redis and not string.find(' ' .. attached .. ' ', ' ' .. ARGV[2] .. ' ', 1, true) then
+    change = {'attached', attached == '' and ARGV[2] or attached .. ' ' .. ARGV[2]}
+  end
+  if found[6] and found[7] == ARGV[2] then
+    redis.call('HDEL', key, 'gone')
+  elseif #change == 0 then
+    return '1', found[3]
+  end
+  local revision = digits(tonumber(found[3]) + 1)
+  redis.call('HSET', key, 'rev', revision, unpack(change))
+  event(KEYS[5], 'attached', now, ARGV[1], id, revision, '{"process":"' .. ARGV[2] .. '"}')
+  return '2', revision
+end
+
+for i = 1, (#KEYS - 5) / 2 do
+  local id, key = ARGV[6 + i], KEYS[4 + 2 * i]
+  local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'gone',
+    'process', 'deadline', 'decision', 'consumer')
+  local answer, revision = '', found[3]
+  if found[1] == ARGV[1] then
+    if found[2] == 'pending' then
+      answer, revision = attach(key, id, found)
+      redis.call('SADD', KEYS[2], id)
+    else
+      answer = '1'
+    end
+    if over_redis then
+      local acts = found[2] ~= 'approved' or found[10] == ARGV[2]
+      reply(KEYS[4], ARGV[3], ARGV[4], id, 'state', state(id, found[2], revision, found[4], found[8],
+        acts and found[9], acts and redis.call('GET', KEYS[5 + 2 * i])))
+    end
+  elseif over_redis then
+    reply(KEYS[4], ARGV[3], ARGV[4], id, 'error', '{"code":"not_found","detail":"no such request"}')
+  end
+  answers[i] = answer
+end
+if over_redis then
+  if #KEYS == 5 then reply(KEYS[4], ARGV[3], ARGV[4], '', 'state', '{}') end
+  forget(KEYS[3], ARGV[5])
+end
+return answers

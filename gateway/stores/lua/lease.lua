@@ -1,0 +1,29 @@
+-- Shares the shards of ingress streams fairly among the live replicas. Leases need not be exact:
+-- handling is idempotent, so two readers of one shard only do work twice.
+-- KEYS 1 agents with their shard, 2 replicas, 3 owners. ARGV 1 replica, 2 lease in ms.
+-- Returns the shards that this replica reads.
+
+local now = now_ms()
+local lease = now + tonumber(ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', digits(now))
+redis.call('ZADD', KEYS[2], lease, ARGV[1])
+local last = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')
+local shards = last[2] and tonumber(last[2]) + 1 or 0
+local fair = math.ceil(shards / redis.call('ZCARD', KEYS[2]))
+
+local mine, free = {}, {}
+for shard = 0, shards - 1 do
+  local owner = redis.call('HGET', KEYS[3], shard)
+  if owner == ARGV[1] then
+    mine[#mine + 1] = shard
+  elseif not owner or not redis.call('ZSCORE', KEYS[2], owner) then
+    free[#free + 1] = shard
+  end
+end
+while #mine > fair do redis.call('HDEL', KEYS[3], table.remove(mine)) end
+while #mine < fair and #free > 0 do
+  local shard = table.remove(free)
+  redis.call('HSET', KEYS[3], shard, ARGV[1])
+  mine[#mine + 1] = shard
+end
+return mine

@@ -1,0 +1,41 @@
+-- Shared by every script. Times are milliseconds of the server's own clock, kept as strings of digits.
+
+local LONGEST_REPLY_STREAM = 10000
+local REPLY_STREAM_LIFE_MS = 86400000
+
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Appends to the event stream, which is the audit.
+local function event(key, kind, now, agent, id, revision, data)
+  return redis.call('XADD', key, '*', 't', kind, 'at', digits(now), 'agent', agent, 'id', id,
+    'rev', revision, 'd', data)
+end
+
+-- What an agent is told. The decision of an approval goes only to the process that may act on it.
+local function state(id, status, revision, digest, deadline, decision, secrets, may_have_run)
+  local json = '{"id":"' .. id .. '","status":"' .. status .. '","revision":' .. revision ..
+    ',"digest":"' .. digest .. '","deadline":' .. deadline
+  if decision and decision ~= '' then json = json .. ',"decision":' .. decision end
+  if secrets and secrets ~= '' then json = json .. ',"secrets":' .. secrets end
+  if may_have_run then json = json .. ',"may_have_run":true' end
+  return json .. '}'
+end
+
+-- Appends to a process's reply stream. Ids count 0-1, 0-2, ... so that a reader sees a gap.
+local function reply(key, verb, nonce, id, kind, body)
+  redis.call('XADD', key, 'MAXLEN', '~', LONGEST_REPLY_STREAM, '0-*', 're', verb, 'nonce', nonce,
+    'id', id, kind, body)
+  redis.call('PEXPIRE', key, REPLY_STREAM_LIFE_MS)
+end
+
+-- Deletes the ingress entry that this call handles; '' means it came over HTTP.
+local function forget(key, entry)
+  if entry ~= '' then redis.call('XDEL', key, entry) end
+end

@@ -1,0 +1,408 @@
+"""The state of all requests in Redis: one hash each, changed by one script per transition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gateway.errors import Conflict
+from gateway.models import AGENT_NAME, JsonObject, Status, build, plain
+from gateway.ports import Due, Origin, Outcome, Transition
+from gateway.records import Event, Page, PolicyDocument, Query, Record, Session
+from gateway.stores.codec import body_of, dumps, event_from, fields_of, record_from
+from gateway.stores.keys import Keys
+from gateway.stores.scripts import Script
+from gateway.transitions import summary
+
+STREAMS_PER_SHARD = 50
+LEASE_MS = 30_000
+HTTP_LEASE_MS = 90_000
+_SCAN_PAGES = 20
+
+
+class RedisStore:
+    """A `gateway.ports.Store` over one namespace of a Redis or Valkey server.
+
+    `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses.
+    """
+
+    def __init__(self, redis: Any, keys: Keys | None = None, adapters: Sequence[str] = ()) -> None:
+        self.redis = redis
+        self.keys = keys or Keys()
+        self._dirty = [self.keys.dirty(adapter) for adapter in adapters]
+        self._submit = Script("submit")
+        self._change = Script("change")
+        self._attach = Script("attach")
+        self._answer = Script("answer")
+        self._due = Script("due")
+        self._lapse = Script("lapse")
+        self._apply = Script("apply")
+        self._note = Script("note")
+        self._register = Script("register")
+
+    async def load(self, request_id: str) -> Record | None:
+        """Return the record as it stands, or None."""
+        fields = await self.redis.hgetall(self.keys.record(request_id))
+        return record_from(request_id, fields) if fields else None
+
+    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
+        """Return the records in the order asked for, in one round trip."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for request_id in request_ids:
+            pipeline.hgetall(self.keys.record(request_id))
+        found = await pipeline.execute() if request_ids else []
+        return [
+            record_from(request_id, fields) if fields else None
+            for request_id, fields in zip(request_ids, found, strict=True)
+        ]
+
+    async def create(
+        self,
+        record: Record,
+        origin: Origin,
+        *,
+        generation: int,
+        data: JsonObject,
+        timeout_ms: int,
+    ) -> tuple[str, Record]:
+        """Create a record; the server's clock sets its deadline. See `gateway.ports.Store`."""
+        request, keys = record.request, self.keys
+        process = record.process or ""
+        own = ("rev", "since", "about", "process", "attached", "consumer", "decision")
+        fields = {name: value for name, value in fields_of(record).items() if name in own}
+        fields["body"] = body_of(request)
+        decision = fields.get("decision", "")
+        answer = await self._submit.run(
+            self.redis,
+            [
+                keys.record(request.id),
+                keys.pending,
+                keys.pending_of(request.agent),
+                keys.deadlines,
+                keys.done,
+                keys.events,
+                keys.meta,
+                keys.sessions,
+                keys.waiting(request.agent, process),
+                keys.processes,
+                keys.ingress(request.agent),
+                keys.replies(request.agent, origin.process or ""),
+                *(self._dirty if record.status is Status.PENDING else ()),
+            ],
+            [
+                request.id,
+                request.agent,
+                request.session,
+                record.digest,
+                record.status.value,
+                generation,
+                timeout_ms,
+                "" if origin.arrived_ms is None else origin.arrived_ms,
+                process,
+                origin.nonce,
+                origin.entry or "",
+                _lease(origin),
+                dumps(data),
+                dumps(summary(record)) if record.decision else "",
+                decision,
+                origin.verb,
+                *_pairs(fields),
+            ],
+        )
+        if answer[0] != Outcome.OK:
+            return answer[0], record
+        return Outcome.OK, replace(record, created=int(answer[1]), deadline=int(answer[2]))
+
+    async def change(self, transition: Transition, origin: Origin | None = None) -> str:
+        """Apply a transition if its guards hold; push terminal ones. See `gateway.ports.Store`."""
+        before, after, keys = transition.before, transition.after, self.keys
+        agent = after.request.agent
+        old, new = fields_of(before), fields_of(after)
+        set_fields = {
+            name: value
+            for name, value in new.items()
+            if old.get(name) != value and name not in ("rev", "status")
+        }
+        if after.erased and not before.erased:
+            set_fields["body"] = body_of(after.request)
+        gone = [name for name in old if name not in new]
+        per_process = [
+            key
+            for process in before.attached
+            for key in (keys.waiting(agent, process), keys.replies(agent, process))
+        ]
+        answer = await self._change.run(
+            self.redis,
+            [
+                keys.record(after.id),
+                keys.pending,
+                keys.pending_of(agent),
+                keys.deadlines,
+                keys.done,
+                keys.events,
+                keys.meta,
+                keys.ingress(agent),
+                keys.replies(agent, (origin and origin.process) or ""),
+                keys.secret(after.id),
+                *per_process,
+                *self._dirty,
+            ],
+            [
+                after.id,
+                agent,
+                before.revision,
+                after.status.value,
+                transition.clock,
+                "" if transition.generation is None else transition.generation,
+                "1" if transition.stoppable else "",
+                after.nonce or "" if after.nonce != before.nonce else "",
+                transition.event,
+                dumps(transition.data),
+                origin.verb if origin else "",
+                origin.nonce if origin else "",
+                (origin and origin.entry) or "",
+                (origin and origin.process) or "",
+                after.digest,
+                new.get("decision", ""),
+                "" if transition.secrets is None else dumps(transition.secrets),
+                after.consumers[-1] if after.consumers else "",
+                "1" if len(after.consumers) > 1 else "",
+                len(before.attached),
+                *before.attached,
+                len(gone),
+                *gone,
+                *_pairs(set_fields),
+            ],
+        )
+        return str(answer[0])
+
+    async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
+        """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
+        keys, agent, process = self.keys, origin.agent, origin.process or ""
+        answers = await self._attach.run(
+            self.redis,
+            [
+                keys.processes,
+                keys.waiting(agent, process),
+                keys.ingress(agent),
+                keys.replies(agent, process),
+                keys.events,
+                *(
+                    key
+                    for request_id in request_ids
+                    for key in (keys.record(request_id), keys.secret(request_id))
+                ),
+            ],
+            [
+                agent,
+                process,
+                origin.verb,
+                origin.nonce,
+                origin.entry or "",
+                _lease(origin),
+                *request_ids,
+            ],
+        )
+        return [found for found, seen in zip(request_ids, answers, strict=True) if seen]
+
+    async def answer(
+        self,
+        origin: Origin,
+        *,
+        request_id: str = "",
+        state: JsonObject | None = None,
+        error: JsonObject | None = None,
+    ) -> None:
+        """Answer a message that changed nothing, and delete its entry. HTTP needs neither."""
+        if origin.entry is None:
+            return
+        kind, body = ("error", error) if state is None else ("state", state)
+        await self._answer.run(
+            self.redis,
+            [
+                self.keys.ingress(origin.agent),
+                self.keys.replies(origin.agent, origin.process or ""),
+            ],
+            [
+                origin.entry,
+                "1" if origin.process else "",
+                origin.verb,
+                origin.nonce,
+                request_id,
+                kind,
+                dumps(body or {}),
+            ],
+        )
+
+    async def secrets(self, request_id: str) -> JsonObject | None:
+        """Return the secret answers of a question, kept until its deadline."""
+        raw = await self.redis.get(self.keys.secret(request_id))
+        return None if raw is None else _object(raw)
+
+    async def forget_secrets(self, request_id: str) -> None:
+        """Drop the secret answers, now that the asking process has them."""
+        await self.redis.delete(self.keys.secret(request_id))
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first. Scans a bounded stretch of the index."""
+        index = self.keys.done if query.final else self._pending_index(query)
+        found: list[Record] = []
+        rank = await self._rank_after(index, query.after)
+        for _ in range(_SCAN_PAGES):
+            rows = await self.redis.zrange(index, rank, rank + query.limit - 1, desc=True)
+            records = await self.load_many(rows)
+            for offset, record in enumerate(records, start=1):
+                if record and _fits(record, query):
+                    found.append(record)
+                if len(found) == query.limit:
+                    return Page(items=tuple(found), next=_cursor(rows[offset - 1], record))
+            if len(rows) < query.limit:
+                return Page(items=tuple(found))
+            rank += query.limit
+        return Page(items=tuple(found), next=_cursor(rows[-1], records[-1]))
+
+    def _pending_index(self, query: Query) -> str:
+        return self.keys.pending_of(query.agent) if query.agent else self.keys.pending
+
+    async def _rank_after(self, index: str, cursor: str | None) -> int:
+        if cursor is None:
+            return 0
+        at, _, last = cursor.partition("-")
+        rank = await self.redis.zrevrank(index, last)
+        if rank is not None:
+            return int(rank) + 1
+        # The request has left this index since: go on below its time.
+        return int(await self.redis.zcount(index, at, "+inf"))
+
+    async def sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended, the most recent first."""
+        rows = await self.redis.zrange(self.keys.sessions, 0, -1, desc=True, withscores=True)
+        named = ((row[0].partition(" "), int(row[1])) for row in rows)
+        return [
+            Session(agent=name[0], name=name[2], last_seen=seen)
+            for name, seen in named
+            if agent in (None, name[0])
+        ]
+
+    async def end_session(self, agent: str, session: str) -> bool:
+        """Forget a session; return whether there was one."""
+        return bool(await self.redis.zrem(self.keys.sessions, f"{agent} {session}"))
+
+    async def pending_of(self, agent: str) -> list[str]:
+        """Return the ids of an agent's pending requests, oldest first."""
+        ids: list[str] = await self.redis.zrange(self.keys.pending_of(agent), 0, -1)
+        return ids
+
+    async def due(self, *, idle_ms: int, limit: int) -> Due:
+        """Return what has become due by the server's time."""
+        keys = self.keys
+        expired, lapsed, idle = await self._due.run(
+            self.redis, [keys.deadlines, keys.processes, keys.sessions], [idle_ms, limit]
+        )
+        return Due(
+            expired=tuple(expired),
+            lapsed=tuple(_two(name) for name in lapsed),
+            idle=tuple(_two(name) for name in idle),
+        )
+
+    async def lapse(self, agent: str, process: str) -> list[str]:
+        """Forget a process whose lease ran out; return the ids it waited for."""
+        ids: list[str] = await self._lapse.run(
+            self.redis,
+            [self.keys.processes, self.keys.waiting(agent, process)],
+            [f"{agent} {process}"],
+        )
+        return ids
+
+    async def policy(self) -> PolicyDocument:
+        """Return the policy in force."""
+        pipeline = self.redis.pipeline(transaction=True)
+        pipeline.get(self.keys.policy)
+        pipeline.hget(self.keys.meta, "generation")
+        raw, generation = await pipeline.execute()
+        document = build(PolicyDocument, _object(raw)) if raw else PolicyDocument()
+        return replace(document, generation=int(generation or 0))
+
+    async def apply(self, policy: PolicyDocument, *, by: str) -> int:
+        """Replace the policy whose generation this one carries; raises Conflict."""
+        body = plain(replace(policy, generation=0))
+        new = await self._apply.run(
+            self.redis,
+            [self.keys.policy, self.keys.meta, self.keys.events],
+            [policy.generation, dumps(body), dumps({"by": by, "policy": body})],
+        )
+        if new < 0:
+            raise Conflict("the policy was changed by someone else meanwhile")
+        return int(new)
+
+    async def note(self, event: str, *, agent: str = "", data: JsonObject) -> str:
+        """Append an event that changes no request; return its id."""
+        return str(
+            await self._note.run(
+                self.redis, [self.keys.events, self.keys.meta], [event, agent, dumps(data), "", ""]
+            )
+        )
+
+    async def set_stopped(self, stopped: bool, *, by: str) -> None:
+        """Turn the kill switch on or off."""
+        event = "stopped" if stopped else "resumed"
+        await self._note.run(
+            self.redis,
+            [self.keys.events, self.keys.meta],
+            [event, "", dumps({"by": by}), "stopped", "1" if stopped else ""],
+        )
+
+    async def stopped(self) -> bool:
+        """Tell whether the kill switch is on."""
+        return bool(await self.redis.hexists(self.keys.meta, "stopped"))
+
+    async def history(self, after: str | None, limit: int) -> list[Event]:
+        """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
+        start = "-" if after is None else f"({after}"
+        rows = await self.redis.xrange(self.keys.events, start, "+", count=limit)
+        return [event_from(row[0], row[1]) for row in rows]
+
+    async def register_agent(self, agent: str) -> None:
+        """Have this agent's ingress stream read, on whichever replica."""
+        if not AGENT_NAME.fullmatch(agent):
+            raise ValueError(f"{agent!r} is no agent name")
+        await self._register.run(
+            self.redis,
+            [self.keys.agents, self.keys.meta],
+            [agent, STREAMS_PER_SHARD, self.keys.shard("")],
+        )
+
+
+def _cursor(request_id: str, record: Record | None) -> str:
+    if record is None:
+        return f"0-{request_id}"
+    at = record.decision.decided_at if record.decision else record.created
+    return f"{at}-{request_id}"
+
+
+def _lease(origin: Origin) -> int:
+    return LEASE_MS if origin.entry is not None else HTTP_LEASE_MS
+
+
+def _pairs(fields: dict[str, str]) -> list[str]:
+    return [part for pair in fields.items() for part in pair]
+
+
+def _two(name: str) -> tuple[str, str]:
+    first, _, second = name.partition(" ")
+    return first, second
+
+
+def _object(raw: str) -> JsonObject:
+    value: JsonObject = json.loads(raw)
+    return value
+
+
+def _fits(record: Record, query: Query) -> bool:
+    return (
+        query.status in (None, record.status)
+        and query.agent in (None, record.request.agent)
+        and query.session in (None, record.request.session)
+    )

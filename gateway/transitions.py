@@ -1,0 +1,230 @@
+"""What a click or the clock does to a record. Pure: values in, values out, nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import extend
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from gateway.errors import Conflict, InvalidRequest
+from gateway.models import (
+    Action,
+    DecidedBy,
+    DeciderKind,
+    Decision,
+    FieldKind,
+    JsonObject,
+    Question,
+    Reason,
+    Status,
+    digest_of,
+    plain,
+)
+from gateway.records import Click, Record, Vote
+
+Sign = Callable[[Decision], Decision]
+
+SYSTEM = DecidedBy(kind=DeciderKind.SYSTEM, name="gateway")
+
+_STATUS = {
+    Action.APPROVE: Status.APPROVED,
+    Action.EDIT: Status.APPROVED,
+    Action.RESPOND: Status.APPROVED,
+    Action.ANSWER: Status.APPROVED,
+    Action.DENY: Status.DENIED,
+    Action.ABORT: Status.DENIED,
+}
+_ABORTS = ("turn", "agent")
+# Patterns could take for ever on a hostile schema; the agent checks its own again before it runs.
+_Validator: Any = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator, {"pattern": None, "patternProperties": None}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a request ends, apart from what the record itself knows."""
+
+    status: Status
+    reason: Reason
+    by: DecidedBy = SYSTEM
+    action: Action | None = None
+    message: str = ""
+    arguments: JsonObject | None = None
+    answers: JsonObject | None = None
+    result: Any = None
+    abort: str | None = None
+
+
+def ended(record: Record, ending: Ending, *, revision: int, now: int, sign: Sign) -> Record:
+    """Return the record with its terminal decision, at the given revision."""
+    decision = Decision(
+        request_id=record.id,
+        revision=revision,
+        status=ending.status,
+        action=ending.action,
+        reason=ending.reason,
+        digest=record.digest,
+        decided_by=ending.by,
+        decided_at=now,
+        expires_at=record.deadline,
+        message=ending.message,
+        arguments=ending.arguments,
+        answers=ending.answers,
+        result=ending.result,
+        abort=ending.abort,
+    )
+    approved = ending.status is Status.APPROVED
+    consumers = (record.process,) if approved and record.process else ()
+    return replace(
+        record,
+        status=ending.status,
+        revision=revision,
+        decision=sign(decision),
+        consumers=consumers,
+    )
+
+
+def summary(record: Record) -> JsonObject:
+    """Return what the event of an ending says: the decision without arguments, answers or result."""
+    values = plain(record.decision)
+    for told_elsewhere in ("arguments", "answers", "result", "request_id", "revision", "status"):
+        values.pop(told_elsewhere, None)
+    return {**values, "note": record.note} if record.note else values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What a click does: the record after it, the event that tells, and any secret answers."""
+
+    after: Record
+    event: str
+    secrets: JsonObject | None = None
+
+
+def clicked(record: Record, click: Click, person: str, *, now: int, sign: Sign) -> Effect:
+    """Return what an authorized click does to a pending record.
+
+    Raises Conflict when it saw an older revision or repeats a vote, InvalidRequest when the action is
+    not allowed or its content does not fit the request.
+    """
+    _check_action(record, click)
+    record = replace(record, nonce=click.nonce)
+    if click.action is Action.EDIT:
+        record = _edited(record, click)
+    if click.action in (Action.DENY, Action.ABORT):
+        return _end(record, click, person, now=now, sign=sign)
+    if click.action in (Action.RESPOND, Action.ANSWER):
+        _refuse_quorum(record)
+        return _end(record, click, person, now=now, sign=sign)
+    if person in {vote.person for vote in record.votes}:
+        raise Conflict("you have approved this already; it needs someone else")
+    votes = (*record.votes, Vote(person=person, action=click.action, at=now))
+    if len(votes) >= record.quorum:
+        return _end(replace(record, votes=votes), click, person, now=now, sign=sign)
+    event = "edited" if click.action is Action.EDIT else "voted"
+    return Effect(after=replace(record, votes=votes, revision=record.revision + 1), event=event)
+
+
+def _check_action(record: Record, click: Click) -> None:
+    if click.revision < record.shown_since or click.revision > record.revision:
+        raise Conflict("the request has changed since you saw it; look at it again")
+    # Saying no is always possible, whatever the agent would like.
+    if click.action is not Action.DENY and click.action not in record.request.allowed:
+        raise InvalidRequest(f"this request does not allow {click.action}")
+    if (click.action is Action.ANSWER) != bool(record.request.questions) and (
+        click.action not in (Action.DENY, Action.ABORT)
+    ):
+        raise InvalidRequest(f"{click.action} does not fit a request of kind {record.request.kind}")
+
+
+def _refuse_quorum(record: Record) -> None:
+    if record.quorum > 1:
+        raise InvalidRequest(f"this request needs {record.quorum} people: approve, edit or deny it")
+
+
+def _edited(record: Record, click: Click) -> Record:
+    if click.arguments is None:
+        raise InvalidRequest("an edit needs the new arguments")
+    _check_schema(record.request.schema, click.arguments)
+    return replace(
+        record,
+        edited=click.arguments,
+        digest=digest_of(record.request, click.arguments),
+        shown_since=record.revision + 1,
+        votes=(),
+    )
+
+
+def _check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
+    if schema is None:
+        return
+    try:
+        _Validator(schema, registry=Registry()).validate(arguments)
+    except ValidationError as error:
+        raise InvalidRequest(f"the edited arguments do not fit: {error.message}") from error
+    except (SchemaError, Unresolvable, RecursionError, TypeError) as error:
+        raise InvalidRequest(f"the request's own schema is not usable: {error}") from error
+
+
+def _end(record: Record, click: Click, person: str, *, now: int, sign: Sign) -> Effect:
+    answers, secrets = _answers(record.request.questions, click)
+    if click.abort is not None and click.abort not in _ABORTS:
+        raise InvalidRequest("abort stops the turn or the agent")
+    feedback = click.action is Action.DENY and click.feedback
+    ending = Ending(
+        status=_STATUS[click.action],
+        action=click.action,
+        reason=Reason.FEEDBACK if feedback else Reason.PERSON,
+        by=DecidedBy(kind=DeciderKind.PERSON, name=person),
+        message=click.message,
+        arguments=record.edited,
+        answers=answers,
+        result=click.result if click.action is Action.RESPOND else None,
+        abort=(click.abort or "turn") if click.action is Action.ABORT else None,
+    )
+    noted = replace(record, note=click.note)
+    after = ended(noted, ending, revision=record.revision + 1, now=now, sign=sign)
+    return Effect(after=after, event=after.status.value, secrets=secrets)
+
+
+def _answers(
+    questions: tuple[Question, ...], click: Click
+) -> tuple[JsonObject | None, JsonObject | None]:
+    if click.action is not Action.ANSWER:
+        return None, None
+    given = click.answers or {}
+    if unknown := set(given) - {question.id for question in questions}:
+        raise InvalidRequest(f"there is no field {sorted(unknown)[0]!r} in this question")
+    for question in questions:
+        _check_answer(question, given.get(question.id))
+    secret_ids = {question.id for question in questions if question.secret}
+    secrets = {name: value for name, value in given.items() if name in secret_ids}
+    answers = {name: None if name in secrets else value for name, value in given.items()}
+    return answers, secrets or None
+
+
+def _check_answer(question: Question, value: Any) -> None:
+    if value is None or value in ("", []):
+        if question.required:
+            raise InvalidRequest(f"the field {question.id!r} needs an answer")
+        return
+    choices = {option.value for option in question.options}
+    fits = {
+        FieldKind.TEXT: lambda: isinstance(value, str),
+        FieldKind.NUMBER: lambda: isinstance(value, int | float) and not isinstance(value, bool),
+        FieldKind.BOOLEAN: lambda: isinstance(value, bool),
+        FieldKind.CHOICE: lambda: isinstance(value, str) and value in choices,
+        FieldKind.CHOICES: lambda: (
+            isinstance(value, list)
+            and all(isinstance(item, str) and item in choices for item in value)
+        ),
+    }
+    if not fits[question.kind]():
+        raise InvalidRequest(f"the answer to {question.id!r} is no {question.kind}")

@@ -1,0 +1,78 @@
+"""The strict way in: bytes from the wire become the wire's dataclasses, or InvalidRequest says why.
+
+Shared by the HTTP API and the Redis intake, so that both refuse the same messages.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from gateway.canonical import canonical, parse
+from gateway.errors import InvalidRequest
+from gateway.models import ApprovalRequest, digest_of
+
+LARGE_BYTES = 64 * 1024  # longer messages are parsed in a thread, so that the others go on
+
+# What may be a number that JSON libraries read differently: 16 digits, or a three-digit exponent.
+_DOUBTFUL_NUMBER = re.compile(rb"[\[:,\s]-?(?:[0-9]{16}|[0-9.]+[eE]\+?[0-9]{3})")
+_LONGEST_NAME = 120
+
+T = TypeVar("T")
+
+
+def parse_request(raw: bytes) -> ApprovalRequest:
+    """Return the request in `raw`; its digest is right.
+
+    Raises InvalidRequest as `parse_message` and `check_digest` do.
+    """
+    request = parse_message(ApprovalRequest, raw)
+    check_digest(request)
+    return request
+
+
+def parse_message(cls: type[T], raw: bytes) -> T:
+    """Return the `cls`, a wire dataclass, that stands in `raw` as JSON.
+
+    Raises InvalidRequest with a sentence that names the member at fault (never its value): broken or
+    ambiguous JSON, a member that is missing, unknown or of another type, or a broken rule of `cls`.
+    """
+    value = parse(raw)
+    if _DOUBTFUL_NUMBER.search(raw):
+        canonical(value)
+    try:
+        return _adapter(cls).validate_json(raw, strict=True)
+    except ValidationError as error:
+        raise InvalidRequest(sentence(error)) from None
+
+
+def check_digest(request: ApprovalRequest) -> None:
+    """Return when the request's digest covers its content; raise InvalidRequest otherwise."""
+    if request.digest != digest_of(request):
+        raise InvalidRequest("digest is not the SHA-256 of what the request would run")
+
+
+async def parsed(parser: Callable[[bytes], T], raw: bytes) -> T:
+    """Return `parser(raw)`, off the event loop when `raw` is large."""
+    if len(raw) <= LARGE_BYTES:
+        return parser(raw)
+    return await asyncio.to_thread(parser, raw)
+
+
+def sentence(error: ValidationError) -> str:
+    """Name the first member at fault and what is wrong with it, without its value."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = ".".join(map(str, first["loc"]))[:_LONGEST_NAME] or "the message"
+    if first["type"] == "unexpected_keyword_argument":
+        return f"{name} is not a known member"
+    if first["type"] == "missing":
+        return f"{name} is missing"
+    return f"{name}: {first['msg']}"
+
+
+@lru_cache(maxsize=64)
+def _adapter(cls: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)

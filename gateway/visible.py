@@ -1,0 +1,270 @@
+"""Hostile text made visible: the one place that decides what people must not be shown raw.
+
+An approver reads what will run. Characters that do not show, that reorder or cover their
+neighbours, or that pass for other letters would let the card differ from what runs, so `visible`
+replaces each with an escape such as ⟨U+202E⟩. Plain CJK, emoji (joined ones too), accented Latin,
+and Hebrew or Arabic without overrides stay as they are.
+
+Letters are judged by the word: one that mixes Latin with look-alikes of another script, or one
+made wholly of look-alikes where nothing around it tells that it is honest Cyrillic or Greek. Pure
+Python, no tables from outside: names and categories come from `unicodedata`.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+Segment = tuple[str, bool]
+
+LONG_SPACES = 32  # so many spaces in a row can push what follows out of sight
+LONG_NEWLINES = 5  # likewise for empty lines
+
+_SUSPECT = re.compile(r"[^\x20-\x7e\n\t]")
+_WORD = re.compile(r"[^\W\d_]+")
+_RUN = re.compile(rf" {{{LONG_SPACES},}}|\n{{{LONG_NEWLINES},}}")
+_LATIN = re.compile(r"[A-Za-z]")
+
+# Characters without ink that are letters, marks or symbols to Unicode, so no category finds them.
+_BLANK = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    + "".join(map(chr, range(0xFE00, 0xFE10)))
+    + "".join(map(chr, range(0xE0100, 0xE01F0)))
+)
+# Strokes through the letter before them, and signs that pass for / . : ; or !
+_COVERING = frozenset(
+    "\u0334\u0335\u0336\u0337\u0338\u2044\u2215\u29f8\u2024\ua789\u2236\u037e\u01c3"
+)
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Me"})
+_ORDINARY_SPACE = "\u3000"  # the space of Chinese and Japanese text; as wide as a letter
+_FLAG = "\U0001f3f4"
+# England, Scotland and Wales: the only flags in use that are spelled with tag characters.
+_TAGGED_FLAG = re.compile(
+    _FLAG
+    + "\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
+    + "|\U000e0077\U000e006c\U000e0073)\U000e007f"
+)
+_TAGS = range(0xE0020, 0xE0080)
+_MOST_MARKS = 3  # combining marks in a row that real writing needs
+
+_CONFUSABLE_SCRIPTS = frozenset({"CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "COPTIC"})
+_ALL_ALIKE = frozenset({"CHEROKEE", "LISU", "COPTIC"})
+# Letters that cannot be told from ASCII ones in common fonts, and ones that nearly can.
+_ALIKE = frozenset(
+    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u04cf\u0475"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0408\u0405\u051a\u051c"
+    "\u04c0\u0417\u03bf\u03bd\u03c1\u03c5\u03b9\u03f2\u03f3\u0391\u0392\u0395\u0396\u0397\u0399\u039a"
+    "\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u0585\u057d\u0578\u0581\u0570\u0575\u0555\u054d"
+)
+_NEARLY_ALIKE = frozenset(
+    "\u0442\u043a\u043c\u043d\u0432\u0433\u0423\u03b1\u03ba\u03b3\u03c7\u03c4\u03b7\u03c9"
+)
+# Latin letters that pass for ASCII ones: long s, script a and g, Kelvin; and the mathematical
+# alphabets, which are ASCII drawn again.
+_LATIN_ALIKE = frozenset("\u017f\u0251\u0261\u212a")
+_MATHEMATICAL = range(0x1D400, 0x1D800)
+_WIDE_OR_ROMAN = (range(0xFF21, 0xFF5B), range(0x2160, 0x2180))  # suspicious only beside ASCII
+
+_PICTURES = (
+    range(0x1F000, 0x1FB00),
+    range(0x2190, 0x2200),
+    range(0x2300, 0x2400),
+    range(0x25A0, 0x2800),
+    range(0x2900, 0x2C00),
+)
+_LONE_PICTURES = frozenset("\u00a9\u00ae\u203c\u2049\u2122\u2139\u24c2\u3030\u303d\u3297\u3299")
+_SKIN = range(0x1F3FB, 0x1F400)
+# Scripts whose spelling needs joiners: Arabic and its relatives, and those of India.
+_JOINING = (range(0x0600, 0x0900), range(0x0900, 0x0E00), range(0xFB50, 0xFE00))
+_NEWER = (range(0x1F000, 0x1FB00), range(0x20000, 0x323B0))  # assigned after this Python's tables
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Text fit to be shown: `segments` of (text, is an escape), in order.
+
+    `hidden` tells that something without ink, or that moves or covers other text, was replaced;
+    `mixed_script` that letters were which pass for others.
+    """
+
+    segments: tuple[Segment, ...]
+    hidden: bool = False
+    mixed_script: bool = False
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether anything was replaced."""
+        return self.hidden or self.mixed_script
+
+    @property
+    def text(self) -> str:
+        """All segments as one string, for places that cannot highlight."""
+        return "".join(text for text, _ in self.segments)
+
+    def lines(self) -> list[tuple[Segment, ...]]:
+        """Return the segments of each line, without the line ends."""
+        lines: list[list[Segment]] = [[]]
+        for text, escape in self.segments:
+            first, *others = text.split("\n")
+            lines[-1].append((first, escape))
+            lines.extend([(other, escape)] for other in others)
+        return [tuple(segment for segment in line if segment[0]) for line in lines]
+
+
+def visible(text: str) -> Visible:
+    """Return `text` with everything that deceives the eye replaced by a visible escape."""
+    if not _SUSPECT.search(text) and not _RUN.search(text):
+        return Visible(((text, False),) if text else ())
+    hidden, alike = _hidden(text), _alike(text)
+    runs = {found.start(): found.group() for found in _RUN.finditer(text)}
+    escapes = {at: (_escape(text[at]), 1) for at in hidden}
+    escapes |= {at: (_escape(text[at], ink=True), 1) for at in alike}
+    escapes |= {at: (_escape_run(run), len(run)) for at, run in runs.items()}
+    return Visible(tuple(_segments(text, escapes)), bool(hidden or runs), bool(alike))
+
+
+def ascii_escaped(json_text: str) -> str:
+    r"""Return JSON text whose deceiving characters are written \uXXXX; its value is unchanged."""
+    marks = _hidden(json_text) | _alike(json_text)
+    return "".join(_json_escape(char) if at in marks else char for at, char in enumerate(json_text))
+
+
+def _segments(text: str, escapes: dict[int, tuple[str, int]]) -> Iterator[Segment]:
+    done = 0
+    for at in sorted(escapes):
+        escape, length = escapes[at]
+        if at > done:
+            yield text[done:at], False
+        yield escape, True
+        done = at + length
+    if done < len(text):
+        yield text[done:], False
+
+
+def _escape(char: str, *, ink: bool = False) -> str:
+    return f"⟨U+{ord(char):04X}{' ' + char if ink else ''}⟩"
+
+
+def _escape_run(run: str) -> str:
+    escape = f"⟨{len(run)} × U+{ord(run[0]):04X}⟩"  # noqa: RUF001 (the sign is for people)
+    return f"\n{escape}\n" if run[0] == "\n" else escape
+
+
+def _json_escape(char: str) -> str:
+    pairs = char.encode("utf-16-be")
+    return "".join(f"\\u{pairs[at]:02x}{pairs[at + 1]:02x}" for at in range(0, len(pairs), 2))
+
+
+def _hidden(text: str) -> set[int]:
+    found = (match.start() for match in _SUSPECT.finditer(text))
+    return {at for at in found if _deceives(text[at]) and not _excused(text, at)}
+
+
+@lru_cache(maxsize=4096)
+def _deceives(char: str) -> bool:
+    """Whether the character has no honest look of its own, unless its neighbours excuse it."""
+    if char in _BLANK or char in _COVERING:
+        return True
+    category = unicodedata.category(char)
+    if category == "Cn":
+        return not _within(char, _NEWER)
+    if category == "Zs":
+        return char not in (" ", _ORDINARY_SPACE)
+    return category in _HIDDEN_CATEGORIES or category == "Mn"
+
+
+def _excused(text: str, at: int) -> bool:
+    char = text[at]
+    before = text[at - 1] if at else ""
+    after = text[at + 1] if at + 1 < len(text) else ""
+    if char in "\u200c\u200d":
+        return _joins(text, at, before, after)
+    if char in "\ufe0e\ufe0f":
+        return _is_picture(before) or (before in "0123456789#*" and after == "\u20e3")
+    if char == "\u20e3":
+        return before == "\ufe0f" and at > 1 and text[at - 2] in "0123456789#*"
+    if ord(char) in _TAGS:
+        return _in_flag(text, at)
+    if char in _BLANK or char in _COVERING:
+        return False
+    return unicodedata.category(char) == "Mn" and _marks_a_letter(text, at)
+
+
+def _joins(text: str, at: int, before: str, after: str) -> bool:
+    if before and after and _within(before, _JOINING) and _within(after, _JOINING):
+        return True
+    base = at - 1
+    while base > 0 and (text[base] == "\ufe0f" or ord(text[base]) in _SKIN):
+        base -= 1
+    return text[at] == "\u200d" and base >= 0 and _is_picture(text[base]) and _is_picture(after)
+
+
+def _in_flag(text: str, at: int) -> bool:
+    flag = _TAGGED_FLAG.match(text, max(0, text.rfind(_FLAG, 0, at)))
+    return flag is not None and at < flag.end()
+
+
+def _marks_a_letter(text: str, at: int) -> bool:
+    """Whether a combining mark stands on a letter, and not on a heap of other marks."""
+    base = at - 1
+    while base >= 0 and unicodedata.category(text[base]) == "Mn":
+        base -= 1
+    return at - base <= _MOST_MARKS and base >= 0 and unicodedata.category(text[base])[0] in "LMN"
+
+
+def _is_picture(char: str) -> bool:
+    return bool(char) and (char in _LONE_PICTURES or _within(char, _PICTURES))
+
+
+def _within(char: str, ranges: tuple[range, ...]) -> bool:
+    return any(ord(char) in span for span in ranges)
+
+
+def _alike(text: str) -> set[int]:
+    """Return where letters stand that pass for ASCII letters."""
+    words = [word for word in _WORD.finditer(text) if not word.group().isascii()]
+    if not words:
+        return set()
+    latin = bool(_LATIN.search(text))
+    honest = {_script(char) for word in words for char in word.group() if _is_clear(char)}
+    return {at for word in words for at in _alike_in(word, latin, honest)}
+
+
+def _alike_in(word: re.Match[str], latin: bool, honest: set[str]) -> Iterator[int]:
+    letters = word.group()
+    mixed = (
+        bool(_LATIN.search(letters)) or len({_script(c) for c in letters} & _CONFUSABLE_SCRIPTS) > 1
+    )
+    posing = mixed or _poses(letters, latin, honest)
+    for at, char in enumerate(letters, word.start()):
+        always = char in _LATIN_ALIKE or ord(char) in _MATHEMATICAL
+        beside = mixed and _within(char, _WIDE_OR_ROMAN)
+        if always or beside or (posing and _is_alike(char)):
+            yield at
+
+
+def _poses(letters: str, latin: bool, honest: set[str]) -> bool:
+    """Whether a word of one script reads as a Latin word, and nothing around it says otherwise."""
+    scripts = {_script(char) for char in letters}
+    if not scripts <= _CONFUSABLE_SCRIPTS or not all(map(_is_alike, letters)):
+        return False
+    if len(letters) == 1 and scripts == {"GREEK"}:
+        return False  # a symbol of mathematics
+    # A capital that only begins the word weighs as its small letter does.
+    weighed = letters.lower() if letters.istitle() else letters
+    near = sum(char in _NEARLY_ALIKE for char in weighed)
+    return len(letters) - near >= 2 * near and (latin or not scripts <= honest)
+
+
+def _is_alike(char: str) -> bool:
+    return char in _ALIKE or char in _NEARLY_ALIKE or _script(char) in _ALL_ALIKE
+
+
+def _is_clear(char: str) -> bool:
+    return _script(char) in _CONFUSABLE_SCRIPTS and not _is_alike(char)
+
+
+@lru_cache(maxsize=4096)
+def _script(char: str) -> str:
+    return unicodedata.name(char, "?").split(" ", 1)[0]

@@ -1,0 +1,126 @@
+"""Writes what was decided: the only caller of the store's two scripts that set a status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.clock import Clock
+from gateway.models import (
+    MAX_LIFE_SECONDS,
+    ApprovalRequest,
+    Decision,
+    Risk,
+    RiskLevel,
+    Status,
+    plain,
+)
+from gateway.ports import Origin, Outcome, Store, Transition
+from gateway.records import PolicyDocument, Record, Route, raised
+from gateway.signatures import Signer
+from gateway.transitions import Effect, Ending, ended, summary
+
+# A cancel that overtakes its submit leaves a record with this digest, which no action can have.
+TOMBSTONE_DIGEST = "0" * 64
+
+
+class Writer:
+    """Makes records and transitions, signs decisions, and knows the policy they are made under."""
+
+    def __init__(self, store: Store, clock: Clock, signer: Signer | None) -> None:
+        self._store = store
+        self._clock = clock
+        self._signer = signer
+        self._policy: PolicyDocument | None = None
+
+    async def policy(self) -> PolicyDocument:
+        """Return the policy as last read. Scripts refuse what was decided under an older one."""
+        if self._policy is None:
+            self._policy = await self._store.policy()
+        return self._policy
+
+    def forget_policy(self) -> None:
+        """Have the policy read again: it was replaced."""
+        self._policy = None
+
+    def newborn(
+        self, request: ApprovalRequest, route: Route, origin: Origin, waiter: str | None
+    ) -> tuple[Record, int]:
+        """Return the record a request begins with, and its life in ms."""
+        timeout = route.timeout if request.timeout is None else request.timeout
+        life = int((timeout or MAX_LIFE_SECONDS) * 1000)
+        now = self._clock.now_ms()
+        record = Record(
+            request=request,
+            status=Status.PENDING,
+            revision=1,
+            shown_since=1,
+            digest=request.digest,
+            created=now,
+            deadline=min(now, origin.arrived_ms or now) + life,
+            route=route.name,
+            quorum=route.quorum,
+            owner=origin.owner,
+            process=waiter,
+            attached=(waiter,) if waiter and origin.entry is not None else (),
+            risk=raised(Risk(level=RiskLevel.MEDIUM), request.risk),
+        )
+        return record, life
+
+    def sign(self, decision: Decision) -> Decision:
+        if self._signer is None:
+            return decision
+        return replace(decision, signature=self._signer.sign(decision.signed_bytes()))
+
+    def ended(self, record: Record, ending: Ending, *, revision: int) -> Record:
+        return ended(record, ending, revision=revision, now=self._clock.now_ms(), sign=self.sign)
+
+    async def end(
+        self, record: Record, ending: Ending, origin: Origin | None
+    ) -> tuple[Record, str]:
+        after = self.ended(record, ending, revision=record.revision + 1)
+        change = Transition(
+            before=record,
+            after=after,
+            event=after.status.value,
+            data=summary(after),
+            clock="after" if ending.status is Status.EXPIRED else "",
+        )
+        return after, await self._store.change(change, origin)
+
+    async def entomb(self, request_id: str, ending: Ending, origin: Origin) -> tuple[str, Record]:
+        """Leave a cancelled record for a request that has not arrived."""
+        request = ApprovalRequest(
+            id=request_id,
+            agent=origin.agent,
+            tool="withdrawn before it arrived",
+            arguments={},
+            digest=TOMBSTONE_DIGEST,
+        )
+        record, life = self.newborn(request, Route(), origin, None)
+        record = self.ended(record, ending, revision=1)
+        policy = await self.policy()
+        outcome, stored = await self._store.create(
+            record,
+            origin,
+            generation=policy.generation,
+            data={"digest": TOMBSTONE_DIGEST, "tombstone": True},
+            timeout_ms=life,
+        )
+        if outcome == Outcome.AGAIN:
+            self._policy = None
+        return outcome, stored
+
+    async def apply(self, record: Record, effect: Effect, policy: PolicyDocument) -> str:
+        after = effect.after
+        return await self._store.change(
+            Transition(
+                before=record,
+                after=after,
+                event=effect.event,
+                data=summary(after) if after.final else {"votes": plain(after.votes)},
+                clock="before",
+                generation=policy.generation,
+                stoppable=after.status in (Status.PENDING, Status.APPROVED),
+                secrets=effect.secrets,
+            )
+        )

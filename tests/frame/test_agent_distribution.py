@@ -1,0 +1,127 @@
+"""The agent-only distribution: built, installed without the server's libraries, and used."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+import gateway
+from tests.frame.tree import ROOT, pyproject
+
+SERVER_LIBRARIES = {
+    "adapters", "aiohttp", "cryptography", "jsonschema", "prometheus_client", "pydantic", "redis",
+}  # fmt: skip
+# Modules that need an extra or a test runner; all others import on rfc8785 alone.
+WITH_EXTRAS = {"gateway.client.pytest_plugin", "gateway.client.redis_transport"}
+IMPORT_EACH = """
+import importlib, json, pkgutil, sys
+import gateway
+names = [m.name for m in pkgutil.walk_packages(gateway.__path__, "gateway.")]
+for name in set(names) - set(sys.argv[1:]):
+    importlib.import_module(name)
+print(json.dumps([gateway.__file__, *names]))
+"""
+IMPORT_CLIENT = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import gateway.client
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The agent-only wheel, built from this tree."""
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    subprocess.run(command, cwd=ROOT / "packaging" / "agent", check=True, capture_output=True)
+    return next(out.glob("approval_gateway_agent-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def agent_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment's interpreter: the wheel and its one dependency, nothing else."""
+    venv = tmp_path_factory.mktemp("agent") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    python = venv / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    install = ["install", "--quiet", "--no-index", "--no-deps", str(wheel)]
+    subprocess.run([*pip, *install], check=True, capture_output=True)
+    site = next((venv / "lib").glob("python*/site-packages"))
+    _copy_installed("rfc8785", site)
+    return python
+
+
+def _copy_installed(name: str, site: Path) -> None:
+    """Copy an installed pure distribution, because the tests must not need a package index."""
+    source = distribution(name)
+    for entry in source.files or []:
+        if ".." not in entry.parts and "__pycache__" not in entry.parts:
+            target = site / entry
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(str(entry.locate()), target)
+
+
+def _metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(archive.read(name).decode())
+
+
+def _names_from(python: Path | str, code: str, *arguments: str) -> list[str]:
+    """Run code in an interpreter that sees nothing of this checkout; return the names it prints."""
+    command = [str(python), "-I", "-c", code, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    names: list[str] = json.loads(done.stdout)
+    return names
+
+
+def test_it_needs_one_library(wheel: Path) -> None:
+    """Installing the agent side pulls in the canonical-JSON library and nothing else."""
+    required = _metadata(wheel).get_all("Requires-Dist") or []
+    assert [line.split(">")[0] for line in required if "extra ==" not in line] == ["rfc8785"]
+
+
+def test_it_agrees_with_the_main_distribution(wheel: Path) -> None:
+    """Both distributions carry one version, and bound what they share alike."""
+    main = pyproject()["project"]
+    agent = pyproject("packaging/agent")["project"]
+    extras = [bound for extra in agent["optional-dependencies"].values() for bound in extra]
+    assert {*agent["dependencies"], *extras} <= set(main["dependencies"])
+    assert agent["requires-python"] == main["requires-python"]
+    assert _metadata(wheel)["Version"] == gateway.__version__
+
+
+def test_it_ships_the_agent_side_and_no_more(wheel: Path) -> None:
+    """What is shipped is what the import rules call the agent side, with its licence and typing."""
+    contracts = pyproject()["tool"]["importlinter"]["contracts"]
+    rule = next(c for c in contracts if c.get("id") == "agent-side")
+    agent_side = {name.split(".")[1] for name in rule["source_modules"]}
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = {Path(name) for name in archive.namelist() if ".dist-info/" not in name}
+    assert {path.parts[0] for path in shipped} == {"gateway"}
+    inside = {path.parts[1].removesuffix(".py") for path in shipped}
+    assert inside - {"__init__", "py.typed", "LICENSE"} == agent_side
+    assert {"__init__", "py.typed", "LICENSE"} <= inside
+    assert not [path for path in shipped if path.suffix == ".pyc"]
+
+
+def test_it_works_without_the_server(agent_python: Path) -> None:
+    """Every shipped module imports where neither the server nor its libraries exist."""
+    place, *names = _names_from(agent_python, IMPORT_EACH, *WITH_EXTRAS)
+    assert Path(place).is_relative_to(agent_python.parents[1])
+    assert "gateway.client" in names
+
+
+def test_the_client_is_light_where_the_server_is_installed() -> None:
+    """Importing the client loads no server library even when all of them are there."""
+    loaded = _names_from(sys.executable, IMPORT_CLIENT, str(ROOT))
+    assert {name.partition(".")[0] for name in loaded} & SERVER_LIBRARIES == set()

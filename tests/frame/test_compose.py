@@ -1,0 +1,296 @@
+"""The compose file: valid, hardened, and its own server line and users file on a real server.
+
+No container engine is at hand where these tests run: the images themselves are neither built nor
+pulled, but the server is started with the very arguments and users that the containers get.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import yaml
+from redis.backoff import ConstantBackoff, NoBackoff
+from redis.exceptions import NoPermissionError
+from redis.retry import Retry
+
+from gateway.embedded import find_server_binary
+from tests.frame.tree import ROOT
+
+AGENT_PASSWORD = "an agent's password"
+READY_TRIES = 200
+
+
+def compose() -> dict[str, Any]:
+    """Return the parsed compose file."""
+    parsed: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return parsed
+
+
+def make_secrets(folder: Path) -> None:
+    """Make an installation's secrets as its operator does."""
+    subprocess.run(["sh", ROOT / "deploy" / "make-secrets.sh", folder], check=True)
+
+
+def agent_rule(name: str) -> list[str]:
+    """Return the example agent's rule for another name, switched on, with a password."""
+    lines = (ROOT / "deploy" / "users.acl.example").read_text().splitlines()
+    example = next(line.split() for line in lines if line.startswith("user agent-example "))
+    _user, _name, _off, _password, *rules = example
+    digest = sha256(AGENT_PASSWORD.encode()).hexdigest()
+    return ["on", f"#{digest}", *(rule.replace(":example", f":{name}") for rule in rules)]
+
+
+class Server:
+    """The `valkey` service on this machine: its own command line, in a folder of the test's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.secrets = folder / "secrets"
+        self.data = folder / "data"
+        self.data.mkdir()
+        make_secrets(self.secrets)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+
+    def command(self) -> list[str]:
+        """Return the compose file's command with this machine's places in it."""
+        *shell, line = compose()["services"]["valkey"]["command"]
+        binary = find_server_binary()
+        for there, here in {
+            "exec valkey-server": f"exec {binary} --bind 127.0.0.1 --port {self.port}",
+            "/run/secrets": str(self.secrets),
+            "/data": str(self.data),
+        }.items():
+            assert there in line
+            line = line.replace(there, here)
+        return [*shell, line]
+
+    def start(self) -> None:
+        """Start the server and return when it answers."""
+        self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL)
+        try:
+            patient = Retry(ConstantBackoff(0.05), READY_TRIES)
+            busy: list[type[Exception]] = [redis.BusyLoadingError, redis.ConnectionError]
+            redis.Redis(
+                port=self.port,
+                username="health",
+                password="any",
+                retry=patient,
+                retry_on_error=busy,
+            ).ping()
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End the server as a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def client(self, username: str | None = None, password: str | None = None) -> Any:
+        """Return a client of the given user, of nobody without one."""
+        return redis.Redis(
+            port=self.port,
+            username=username,
+            password=password,
+            decode_responses=True,
+            retry=Retry(NoBackoff(), 0),  # redis-py takes a refused login for a lost connection
+        )
+
+    def gateway(self) -> Any:
+        """Return a client with the URL that the gateway's container reads."""
+        url = (self.secrets / "redis_url").read_text()
+        local = url.replace("@valkey:6379", f"@127.0.0.1:{self.port}")
+        assert local != url
+        return redis.Redis.from_url(local, decode_responses=True)
+
+    def agent(self, name: str) -> Any:
+        """Give an agent a credential as the gateway does; return a client that uses it."""
+        self.gateway().execute_command("ACL", "SETUSER", f"agent-{name}", *agent_rule(name))
+        return self.client(f"agent-{name}", AGENT_PASSWORD)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The compose file's server, running."""
+    running = Server(tmp_path_factory.mktemp("compose"))
+    running.start()
+    yield running
+    running.kill()
+
+
+def test_nobody_comes_in_without_a_user(server: Server) -> None:
+    """The default user is off: without a name and password not even PING is answered."""
+    with pytest.raises(redis.AuthenticationError):
+        server.client().ping()
+    with pytest.raises(redis.AuthenticationError):
+        server.client("default", "").ping()
+
+
+def test_the_health_check_can_do_nothing_but_ping(server: Server) -> None:
+    """The user without a password learns that the server answers, and nothing else."""
+    health = server.client("health", "none")
+    assert health.ping()
+    for refused in (["GET", "{gw}:x"], ["INFO"], ["KEYS", "*"], ["XADD", "{gw}:x", "*", "a", "b"]):
+        with pytest.raises(NoPermissionError):
+            health.execute_command(*refused)
+
+
+def test_decisions_are_written_to_disk_and_never_evicted(server: Server) -> None:
+    """What the gateway relies on is on: append-only with fsync always, no eviction."""
+    found = server.gateway().config_get("appendonly", "appendfsync", "maxmemory-policy")
+    assert found == {
+        "appendonly": "yes",
+        "appendfsync": "always",
+        "maxmemory-policy": "noeviction",
+    }
+
+
+def test_the_gateway_has_its_keys_and_no_more(server: Server) -> None:
+    """The gateway's user runs scripts on its own keys; it cannot wipe or reconfigure."""
+    gateway = server.gateway()
+    assert gateway.eval("return redis.call('SET', KEYS[1], '1')", 1, "{gw}:probe") == "OK"
+    for refused in (
+        ["GET", "{other}:x"],
+        ["FLUSHALL"],
+        ["KEYS", "*"],
+        ["CONFIG", "SET", "appendonly", "no"],
+        ["SHUTDOWN"],
+        ["MIGRATE", "127.0.0.1", "1", "{gw}:x", "0", "1"],
+        ["REPLICAOF", "NO", "ONE"],
+    ):
+        with pytest.raises(NoPermissionError):
+            gateway.execute_command(*refused)
+
+
+def test_an_agent_asks_and_reads_its_answers(server: Server) -> None:
+    """An agent's credential writes its own ingress stream and reads its own reply streams."""
+    agent = server.agent("asks")
+    assert agent.xadd("{gw}:in:asks", {"verb": "submit"})
+    server.gateway().xadd("{gw}:out:asks:p1", {"re": "submit"})
+    assert agent.xread({"{gw}:out:asks:p1": "0"})
+    assert agent.ping()
+    assert server.gateway().execute_command("ACL", "GETUSER", "agent-asks")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        ["XADD", "{gw}:in:other", "*", "verb", "submit"],
+        ["XADD", "{gw}:out:caged:p1", "*", "re", "submit"],
+        ["XADD", "{gw}:events", "*", "a", "b"],
+        ["XREAD", "STREAMS", "{gw}:in:caged", "0"],
+        ["XREAD", "STREAMS", "{gw}:out:other:p1", "0"],
+        ["XREAD", "STREAMS", "{gw}:events", "0"],
+        ["XRANGE", "{gw}:out:caged:p1", "-", "+"],
+        ["XDEL", "{gw}:in:caged", "0-1"],
+        ["XTRIM", "{gw}:in:caged", "MAXLEN", "0"],
+        ["DEL", "{gw}:in:caged"],
+        ["HSET", "{gw}:req:1", "status", "approved"],
+        ["EVAL", "return 1", "0"],
+        ["PUBLISH", "{gw}:x", "y"],
+        ["ACL", "WHOAMI"],
+        ["CONFIG", "GET", "*"],
+        ["CLIENT", "LIST"],
+        ["INFO"],
+    ],
+    ids=lambda command: " ".join(command[:3]),
+)
+def test_an_agent_can_do_nothing_else(server: Server, refused: list[str]) -> None:
+    """An agent that knows its password cannot approve, read or disturb anything with it."""
+    agent = server.agent("caged")
+    with pytest.raises(NoPermissionError):
+        agent.execute_command(*refused)
+
+
+def test_an_agents_user_and_words_survive_a_power_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Saved users and acknowledged entries are there after `kill -9` and a restart."""
+    server = Server(tmp_path_factory.mktemp("power"))
+    server.start()
+    try:
+        entry = server.agent("kept").xadd("{gw}:in:kept", {"verb": "submit"})
+        assert server.gateway().execute_command("ACL", "SAVE")
+        server.kill()
+        server.start()
+        assert server.client("agent-kept", AGENT_PASSWORD).ping()
+        assert [key for key, _ in server.gateway().xrange("{gw}:in:kept")] == [entry]
+    finally:
+        server.kill()
+
+
+def test_the_example_lets_nobody_in() -> None:
+    """The committed users file holds no real password: its hashes are zeros, its agent is off."""
+    users = (ROOT / "deploy" / "users.acl.example").read_text().split()
+    assert {word for word in users if word.startswith("#")} == {"#" + "0" * 64}
+    assert "agent-example off" in " ".join(users)
+
+
+def test_secrets_are_private_and_made_once(tmp_path: Path) -> None:
+    """Each installation gets passwords of its own, in a private folder, never overwritten."""
+    folder = tmp_path / "secrets"
+    make_secrets(folder)
+    first = {path.name: path.read_text() for path in folder.iterdir()}
+    make_secrets(folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == first
+    assert folder.stat().st_mode & 0o077 == 0
+    assert "0" * 64 not in first["valkey_users"]
+    assert "agent-example" not in first["valkey_users"]
+    assert {Path(secret["file"]).name for secret in compose()["secrets"].values()} == set(first)
+
+
+@pytest.mark.parametrize("service", sorted(compose()["services"]))
+def test_containers_are_hardened(service: str) -> None:
+    """No container runs as root, writes its own files, or can gain rights."""
+    settings = compose()["services"][service]
+    assert settings["user"] not in {"root", "0", "0:0"}
+    assert settings["read_only"] is True
+    assert settings["cap_drop"] == ["ALL"]
+    assert settings["security_opt"] == ["no-new-privileges:true"]
+    assert all(port.startswith("127.0.0.1:") for port in settings.get("ports", []))
+
+
+@pytest.mark.parametrize("service", sorted(compose()["services"]))
+def test_secrets_come_from_files(service: str) -> None:
+    """Every `*_FILE` that a container reads is mounted, and no secret is in its environment."""
+    settings = compose()["services"][service]
+    environment = settings.get("environment", {})
+    named = {value for key, value in environment.items() if key.endswith("_FILE")}
+    mounted = {f"/run/secrets/{name}" for name in settings.get("secrets", [])}
+    assert named <= mounted
+    assert not [key for key in environment if key.endswith(("_TOKEN", "_KEY", "_URL", "PASSWORD"))]
+
+
+def _compose_command() -> list[str]:
+    found = shutil.which("docker-compose")
+    if found is None and os.environ.get("CI") != "true":
+        pytest.skip("docker-compose is not installed; under CI=true this is a failure")
+    assert found is not None, "CI installs docker-compose (.ci/run)"
+    return [found, "--file", str(ROOT / "docker-compose.yml")]
+
+
+def test_compose_accepts_the_file() -> None:
+    """The distribution's own compose finds the file valid and knows its services."""
+    command = [*_compose_command(), "config", "--services"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert {"valkey", "gateway"} <= set(done.stdout.split()) <= set(compose()["services"])
+
+
+def test_a_chat_starts_only_when_asked_for() -> None:
+    """Each chat's service has a profile of its own name; the gateway needs none of them."""
+    profiles = {name: s.get("profiles") for name, s in compose()["services"].items()}
+    assert profiles == {
+        "valkey": None,
+        "gateway": None,
+        "slack": ["slack"],
+        "discord": ["discord"],
+    }

@@ -1,0 +1,59 @@
+"""The documents: links that lead somewhere, commands that exist, lists that are complete."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.frame.tree import ROOT, project_files
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+MAKE_TARGET = re.compile(r"(?:`|^)make ([a-z][a-z-]*)", re.MULTILINE)
+
+
+def _documents() -> list[Path]:
+    return project_files(".md")
+
+
+def _anchor(heading: str) -> str:
+    """Return the fragment by which a repository's page names a heading."""
+    words = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return words.replace(" ", "-")
+
+
+def _broken_links(document: Path) -> Iterator[str]:
+    for link in LINK.finditer(FENCE.sub("", document.read_text())):
+        target = document.parent / link[1] if link[1] else document
+        anchors = map(_anchor, HEADING.findall(target.read_text())) if target.is_file() else ()
+        if not target.exists() or (link[2] and link[2] not in anchors):
+            yield f"{document.relative_to(ROOT)}: {link[0]}"
+
+
+def test_links_lead_somewhere() -> None:
+    """Every relative link in a document names a file, and a heading, that exists."""
+    assert [broken for document in _documents() for broken in _broken_links(document)] == []
+
+
+def test_named_make_targets_exist() -> None:
+    """A reader can type every `make` command that a document names."""
+    targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        name for document in _documents() for name in MAKE_TARGET.findall(document.read_text())
+    }
+    assert named - targets == set()
+
+
+def test_every_decision_record_is_listed() -> None:
+    """The index of the decision records names each of them, with its title."""
+    index = (ROOT / "docs" / "adr" / "README.md").read_text()
+    records = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    assert records
+    assert [record.name for record in records if f"({record.name})" not in index] == []
+
+
+def test_the_changelog_has_a_place_for_the_next_change() -> None:
+    """The changelog keeps its form: unreleased first, then versions with their days."""
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", name) for name in headings[1:])
