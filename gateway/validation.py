@@ -5,7 +5,7 @@ Shared by the HTTP API and the Redis intake, so that both refuse the same messag
 
 import asyncio
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -37,16 +37,17 @@ def parse_request(raw: bytes) -> ApprovalRequest:
 def parse_message(cls: type[T], raw: bytes) -> T:
     """Return the `cls`, a wire dataclass, that stands in `raw` as JSON.
 
-    Raises InvalidRequest with a sentence that names the member at fault (never its value): broken or
-    ambiguous JSON, a member that is missing, unknown or of another type, or a broken rule of `cls`.
+    Raises InvalidRequest with a sentence that names the member at fault (never its value): broken
+    or ambiguous JSON, a member that is missing, unknown or of another type, a broken rule of `cls`.
     """
     value = parse(raw)
     if _DOUBTFUL_NUMBER.search(raw):
         canonical(value)
     try:
-        return _adapter(cls).validate_json(raw, strict=True)
+        message: T = _adapter(cls).validate_json(raw, strict=True)
     except ValidationError as error:
         raise InvalidRequest(sentence(error)) from None
+    return message
 
 
 def check_digest(request: ApprovalRequest) -> None:
@@ -74,5 +75,5 @@ def sentence(error: ValidationError) -> str:
 
 
 @lru_cache(maxsize=64)
-def _adapter(cls: Hashable) -> TypeAdapter[Any]:
+def _adapter(cls: Any) -> TypeAdapter[Any]:
     return TypeAdapter(cls)

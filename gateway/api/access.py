@@ -75,8 +75,8 @@ class Access:
     async def caller(self, request: web.Request, kinds: Collection[str]) -> Credential:
         """Return who calls.
 
-        Raises Unauthenticated for a bad token, TooMany after many of those, and Unauthorized when the
-        token's kind is not among `kinds`.
+        Raises Unauthenticated for a bad token, TooMany after many of those, and Unauthorized when
+        the token's kind is not among `kinds`.
         """
         token = bearer_token(request)
         self.limit.check(request.remote or "", token)
@@ -118,7 +118,9 @@ def check_query(request: web.Request) -> None:
     for name, value in request.query.items():
         if name.lower() in _TOKEN_NAMES or _TOKEN_PREFIX in value:
             log.warning("a token in a query string", extra={"event": "token_in_query"})
-            raise Unauthenticated("a token in the address is refused, and may be in logs: rotate it")
+            raise Unauthenticated(
+                "a token in an address ends up in logs: rotate it, send the header"
+            )
 
 
 def check_host(request: web.Request, allowed: Collection[str]) -> None:

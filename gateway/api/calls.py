@@ -124,7 +124,8 @@ def reply(value: Any, status: int = 200) -> web.Response:
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
     """Return the body as a `cls`; an empty one counts as an empty object.
 
-    Raises TooLarge, before reading where the length is told, TooSlow, WrongMediaType, InvalidRequest.
+    Raises TooLarge (before reading where the length is told), TooSlow, WrongMediaType and
+    InvalidRequest.
     """
     if (request.content_length or 0) > limits.body_bytes:
         raise TooLarge(f"the body is larger than {limits.body_bytes} bytes")

@@ -16,8 +16,6 @@ from gateway.models import plain
 from gateway.records import Event
 
 _PAGE = 200
-# After these, who may listen is checked again at once and not only with the next heartbeat.
-_ABOUT_PEOPLE = frozenset({"policy_applied", "agent_revoked", "agent_rotated"})
 
 
 async def stream(call: Call) -> web.StreamResponse:
@@ -33,9 +31,16 @@ async def stream(call: Call) -> web.StreamResponse:
             try:
                 await _send(call, answer, live, last)
             except (Unreachable, Unauthenticated, TimeoutError, ConnectionResetError):
-                # Too slow, no longer allowed, or gone: the client comes back with its last id.
-                call.request.transport and call.request.transport.abort()
+                pass  # too slow, no longer allowed, or gone: it comes back with its last id
+            finally:
+                _hang_up(call.request)
     return answer
+
+
+def _hang_up(request: web.Request) -> None:
+    # An orderly end would wait for a client that does not read.
+    if request.transport is not None:
+        request.transport.abort()
 
 
 async def _send(
@@ -56,7 +61,7 @@ async def _send(
             event = coming.result()
             coming = asyncio.ensure_future(anext(live))
             if last is None or _order(event.id) > _order(last):
-                if event.type in _ABOUT_PEOPLE:
+                if not event.request_id:  # it may be about people: who may listen is checked again
                     await call.services.access.still(call.request, call.caller)
                 await _write(call, answer, _frame(event))
     finally:

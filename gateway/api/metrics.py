@@ -19,6 +19,7 @@ log = logging.getLogger("gateway.api")
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 
 _ENDINGS = frozenset(Status) - {Status.PENDING}
+_REASONS = frozenset(Reason)
 _DECIDE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
@@ -55,7 +56,9 @@ class Metrics:
             "gateway_auth_failures", "Calls without a good credential, here.", registry=registry
         )
         self.waiters = Gauge(
-            "gateway_http_waiters", "Calls that wait for news of a request, here.", registry=registry
+            "gateway_http_waiters",
+            "Calls that wait for news of a request, here.",
+            registry=registry,
         )
         self.decide_seconds = Histogram(
             "gateway_decide_seconds",
@@ -75,7 +78,7 @@ class Metrics:
         elif event.type in _ENDINGS:
             reason = event.data.get("reason")
             # A label's values must be few, whatever stands in the stream.
-            known = reason if reason in frozenset(Reason) else "unknown"
+            known = reason if reason in _REASONS else "unknown"
             self._ended.labels(event.type, known).inc()
 
     async def follow(self, approvals: Approvals) -> None:

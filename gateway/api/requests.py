@@ -94,4 +94,3 @@ async def _news(call: Call, query: Look) -> Record:
 
 def _is_news(record: Record, revision: int | None) -> bool:
     return record.final or (revision is not None and record.revision > revision)
-

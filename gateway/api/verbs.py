@@ -16,9 +16,7 @@ async def submit(call: Call) -> web.Response:
     """Take a request in, or find it again."""
     body = call.body
     origin = call.origin("submit", body.process)
-    record, new = await call.services.approvals.submit(
-        body.request, origin, detached=body.detached
-    )
+    record, new = await call.services.approvals.submit(body.request, origin, detached=body.detached)
     return reply(await _state(call, record, origin), 201 if new else 200)
 
 

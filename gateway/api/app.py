@@ -1,0 +1,130 @@
+"""Puts the HTTP API together: one aiohttp application, its guards around every call."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from gateway.api.access import LOOPBACK_HOSTS, Access, FailureLimit
+from gateway.api.calls import Call, Enrolment, Limits, Services, read_body, read_query
+from gateway.api.guards import Handler, as_problems, at_our_address, secured, traced
+from gateway.api.metrics import Metrics
+from gateway.api.openapi import document_of, encoded
+from gateway.api.routes import Endpoint, routes
+from gateway.approvals import Approvals
+from gateway.ports import Credentials
+
+SERVICES = web.AppKey("services", Services)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """How the API is reached: host names beside the loopback ones, and whether over TLS.
+
+    `pages` are the web pages of adapters, served beside the API under the same guards.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    secure: bool = False
+    pages: tuple[web.AbstractRouteDef, ...] = ()
+
+
+def build_api(
+    *,
+    approvals: Approvals,
+    credentials: Credentials,
+    ready: Callable[[], Awaitable[Sequence[str]]],
+    pending: Callable[[], Awaitable[int]],
+    store_errors: tuple[type[Exception], ...],
+    site: Site | None = None,
+    enrolment: Enrolment | None = None,
+    limits: Limits | None = None,
+) -> web.Application:
+    """Return the application; run it with `runner`.
+
+    `ready` returns sentences on what keeps the gateway from being ready, none when it is. `pending`
+    returns how many requests wait. `store_errors` are raised by a store that does not answer.
+    """
+    site = site or Site()
+    bounds = limits or Limits()
+    table = routes(enrolment=enrolment is not None)
+    services = Services(
+        approvals=approvals,
+        access=Access(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
+        metrics=Metrics(pending),
+        ready=ready,
+        enrolment=enrolment,
+        limits=bounds,
+        streams=asyncio.Semaphore(bounds.event_streams),
+        document=encoded(document_of(table)),
+    )
+    allowed = LOOPBACK_HOSTS | {host.lower() for host in site.hosts}
+    ours = frozenset(one.path for one in table)
+    app = web.Application(
+        middlewares=[traced, as_problems(services, ours, store_errors), at_our_address(allowed)],
+        client_max_size=bounds.body_bytes,
+    )
+    app[SERVICES] = services
+    app.add_routes([web.route(one.method, one.path, _served(one, services)) for one in table])
+    app.add_routes(site.pages)
+    app.on_response_prepare.append(secured(site.secure))
+    app.cleanup_ctx.append(_counting)
+    app.on_shutdown.append(_end_waits)
+    return app
+
+
+def runner(app: web.Application) -> web.AppRunner:
+    """Return the runner for an application of `build_api`: hung-up callers stop waiting at once.
+
+    aiohttp's own access log stays off, because it would write query strings.
+    """
+    return web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=10.0)
+
+
+def _served(endpoint: Endpoint, services: Services) -> Handler:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        who = None
+        if endpoint.needs_token:
+            who = await services.access.caller(request, endpoint.who)
+        query: Any = read_query(endpoint.query, request.query)
+        body: Any = None
+        if endpoint.body is not None:
+            body = await read_body(endpoint.body, request, services.limits)
+        call = Call(request=request, services=services, who=who, body=body, query=query)
+        if endpoint.method == "GET":
+            return await endpoint.handle(call)
+        return await _finished(endpoint.handle(call))
+
+    return serve
+
+
+async def _finished(work: Awaitable[T]) -> T:
+    """Let a write come to its end also when its caller hangs up in the middle."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # nobody is left to be told
+        raise
+
+
+async def _counting(app: web.Application) -> AsyncIterator[None]:
+    services = app[SERVICES]
+    task = asyncio.create_task(services.metrics.follow(services.approvals), name="metrics")
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _end_waits(app: web.Application) -> None:
+    for task in app[SERVICES].hanging:
+        task.cancel()
