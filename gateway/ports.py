@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from gateway.models import DecidedBy, JsonObject, Reason
 from gateway.records import (
@@ -289,5 +289,5 @@ class Adapter(Protocol):
 class HasRoutes(Protocol):
     """An adapter that serves web pages beside the HTTP API."""
 
-    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> object:
+    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[Any]:
         """Return aiohttp route definitions. `secure` tells whether browsers reach us over TLS."""

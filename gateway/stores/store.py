@@ -10,7 +10,7 @@ from typing import Any
 from gateway.errors import Conflict
 from gateway.models import AGENT_NAME, JsonObject, Status, build, plain
 from gateway.ports import Due, Origin, Outcome, Transition
-from gateway.records import Event, Page, PolicyDocument, Query, Record, Session
+from gateway.records import SCHEMA_VERSION, Event, Page, PolicyDocument, Query, Record, Session
 from gateway.stores.codec import body_of, dumps, event_from, fields_of, record_from
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import Script
@@ -363,6 +363,34 @@ class RedisStore:
         start = "-" if after is None else f"({after}"
         rows = await self.redis.xrange(self.keys.events, start, "+", count=limit)
         return [event_from(row[0], row[1]) for row in rows]
+
+    async def check_schema(self) -> None:
+        """Mark a new namespace with our schema version; raises Conflict for a newer one's."""
+        await self.redis.hsetnx(self.keys.meta, "schema", SCHEMA_VERSION)
+        found = int(await self.redis.hget(self.keys.meta, "schema"))
+        if found > SCHEMA_VERSION:
+            raise Conflict(f"this namespace has schema {found}, newer than our {SCHEMA_VERSION}")
+
+    async def count_pending(self) -> int:
+        """Return how many requests wait."""
+        return int(await self.redis.zcard(self.keys.pending))
+
+    async def agents(self) -> list[str]:
+        """Return the agents whose ingress streams are read."""
+        names: list[str] = await self.redis.zrange(self.keys.agents, 0, -1)
+        return names
+
+    async def server_settings(self) -> dict[str, str]:
+        """Return what the server says of its persistence and eviction."""
+        found: dict[str, str] = {}
+        for pattern in ("append*", "maxmemory-policy", "aclfile"):
+            found |= await self.redis.config_get(pattern)
+        return found
+
+    async def redis_users(self) -> list[str]:
+        """Return the names of the server's users."""
+        names: list[str] = await self.redis.acl_users()
+        return names
 
     async def register_agent(self, agent: str) -> None:
         """Have this agent's ingress stream read, on whichever replica."""

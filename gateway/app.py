@@ -1,0 +1,260 @@
+"""Puts a gateway together from its settings, and runs it: the composition root."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+import secrets
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from aiohttp import web
+
+from gateway.api.app import Site, build_api, runner
+from gateway.api.calls import Enrolment
+from gateway.approvals import Approvals
+from gateway.clock import SystemClock
+from gateway.discovery import announced, write_private
+from gateway.embedded import running_engine
+from gateway.errors import Conflict, GatewayError
+from gateway.intake import Intake
+from gateway.models import JsonObject
+from gateway.policy import Chain, ModeDecider
+from gateway.ports import Adapter, HasRoutes
+from gateway.production import refuse_unsafe
+from gateway.records import PolicyDocument, Route
+from gateway.registry import adapter_class
+from gateway.settings import Settings
+from gateway.signatures import SEED_BYTES, Signer
+from gateway.stores.connect import connect
+from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
+from gateway.stores.feed import RedisFeed
+from gateway.stores.ingress import Ingress
+from gateway.stores.keys import Keys
+from gateway.stores.logins import RedisLogins
+from gateway.stores.store import RedisStore
+from gateway.sweeper import Sweeper
+
+log = logging.getLogger("gateway.app")
+
+_KEY_FILE = "signing.key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """A connected namespace: what the operator's commands work on, without serving anyone."""
+
+    store: RedisStore
+    credentials: RedisCredentials
+    logins: RedisLogins
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """A running gateway and where it is reached."""
+
+    backend: Backend
+    approvals: Approvals
+    url: str
+    public_key: str
+
+
+@asynccontextmanager
+async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Backend]:
+    """Connect to the namespace; leaving closes the connections."""
+    redis = connect(redis_url)
+    store = RedisStore(redis, Keys(settings.namespace))
+    try:
+        await store.check_schema()
+        yield Backend(
+            store=store,
+            credentials=RedisCredentials(store, SystemClock()),
+            logins=RedisLogins(store),
+            url=redis_url,
+        )
+    finally:
+        await redis.aclose()
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Gateway]:
+    """Run a whole gateway: engine, intake, HTTP, adapters. Entering means ready."""
+    async with AsyncExitStack() as stack:
+        redis_url = await _redis_url(settings, stack)
+        backend = await stack.enter_async_context(opened(settings, redis_url))
+        store = backend.store
+        await _first_policy(store, settings)
+        await refuse_unsafe(settings, store)
+        signer = _signer(settings)
+        blocking = connect(redis_url, blocking=True)
+        stack.push_async_callback(blocking.aclose)
+
+        feed = RedisFeed(blocking, store.keys)
+        approvals = Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), signer)
+        intake = Intake(approvals, store, backend.credentials)
+        ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury)
+        await stack.enter_async_context(feed.running())
+        await stack.enter_async_context(ingress.running())
+        sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
+        await stack.enter_async_context(_background("sweeper", sweeper.run()))
+        await stack.enter_async_context(_background("policy", _follow_policy(approvals)))
+
+        adapters = [adapter_class(name)() for name in settings.adapters]
+        for adapter in adapters:
+            await stack.enter_async_context(adapter.run(approvals))
+        enrolment = None if settings.production else _enrolment(backend, signer.public_key)
+        app = build_api(
+            approvals=approvals,
+            credentials=backend.credentials,
+            ready=_readiness(store, ingress),
+            pending=store.count_pending,
+            store_errors=REDIS_ERRORS,
+            site=_site(settings, adapters, approvals, backend.logins),
+            enrolment=enrolment,
+        )
+        url = await _serve(app, settings, stack)
+        if enrolment is not None:
+            stack.enter_context(
+                announced(
+                    settings.data_dir,
+                    url=url,
+                    enroll=enrolment.secret,
+                    public_key=signer.public_key,
+                )
+            )
+        log.info("gateway ready at %s", url, extra={"event": "ready"})
+        yield Gateway(backend=backend, approvals=approvals, url=url, public_key=signer.public_key)
+
+
+async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
+    if settings.redis_url is not None:
+        return settings.redis_url.get_secret_value()
+    if settings.production:
+        raise GatewayError("production needs REDIS_URL; the embedded server is for one machine")
+    engine = await stack.enter_async_context(running_engine(settings.data_dir))
+    return engine.url
+
+
+async def _first_policy(store: RedisStore, settings: Settings) -> None:
+    """Give a new namespace a default route, on which nobody may approve yet."""
+    policy = await store.policy()
+    if not policy.routes:
+        first = PolicyDocument(
+            generation=policy.generation, people=policy.people, routes=(Route(mode=settings.mode),)
+        )
+        try:
+            await store.apply(first, by="first start")
+        except Conflict:
+            log.info("another replica wrote the first policy", extra={"event": "policy_exists"})
+
+
+def _signer(settings: Settings) -> Signer:
+    """Return the signer of the configured key; in development of one kept in the data folder."""
+    if settings.signing_key is not None:
+        return Signer(settings.signing_key.get_secret_value())
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = settings.data_dir / _KEY_FILE
+    if not path.exists():
+        write_private(path, base64.b64encode(os.urandom(SEED_BYTES)).decode())
+    return Signer(path.read_text(encoding="utf-8").strip())
+
+
+def _enrolment(backend: Backend, public_key: str) -> Enrolment:
+    """Let local agents get a credential of their own by the secret in the discovery file."""
+
+    async def enroll(name: str) -> JsonObject:
+        credentials = backend.credentials
+        try:
+            new = await credentials.add_agent(name)
+        except Conflict:
+            new = await credentials.rotate_agent(name)
+        user = f"{quote(new.redis_user or '')}:{quote(new.redis_password or '')}@"
+        parts = urlsplit(backend.url)
+        place = parts.netloc.rpartition("@")[2]
+        redis_url = parts._replace(netloc=user + place).geturl()
+        if parts.scheme not in ("redis", "rediss", "unix"):
+            redis_url = ""
+        return {
+            "agent": name,
+            "token": new.token,
+            "public_key": public_key,
+            "redis_url": redis_url or None,
+        }
+
+    return Enrolment(secret=secrets.token_urlsafe(32), enroll=enroll)
+
+
+def _readiness(store: RedisStore, ingress: Ingress) -> Any:
+    async def problems() -> Sequence[str]:
+        found = [] if ingress.healthy else ["the agents' streams are not being read"]
+        try:
+            await store.redis.ping()
+        except REDIS_ERRORS:
+            found.append("Redis does not answer")
+        return found
+
+    return problems
+
+
+def _site(
+    settings: Settings, adapters: Sequence[Adapter], approvals: Approvals, logins: RedisLogins
+) -> Site:
+    pages: list[web.AbstractRouteDef] = []
+    for adapter in adapters:
+        if isinstance(adapter, HasRoutes):
+            pages += adapter.routes(approvals, logins, secure=settings.secure)
+    host = urlsplit(settings.public_url).hostname if settings.public_url else None
+    return Site(hosts=frozenset({host} if host else ()), secure=settings.secure, pages=tuple(pages))
+
+
+async def _serve(app: web.Application, settings: Settings, stack: AsyncExitStack) -> str:
+    """Serve HTTP; return the URL that local callers use."""
+    served = runner(app)
+    await served.setup()
+    stack.push_async_callback(served.cleanup)
+    context = None
+    if settings.tls_cert is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    site = web.TCPSite(served, settings.host, settings.port, ssl_context=context)
+    try:
+        await site.start()
+    except OSError as error:
+        raise GatewayError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; "
+            "set GATEWAY_PORT to another port, or 0 for a free one"
+        ) from error
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    port = served.addresses[0][1]
+    return f"{'https' if context else 'http'}://{settings.host}:{port}"
+
+
+@asynccontextmanager
+async def _background(name: str, work: Any) -> AsyncIterator[None]:
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _follow_policy(approvals: Approvals) -> None:
+    """Read the policy again when any replica replaced it."""
+    while True:
+        try:
+            async with approvals.changes() as events:
+                approvals.forget_policy()
+                async for event in events:
+                    if event.type == "policy_applied":
+                        approvals.forget_policy()
+        except GatewayError as error:
+            log.warning("policy follower restarts: %s", error, extra={"event": "follower_restarts"})

@@ -1,0 +1,68 @@
+"""What production refuses to start with: one sentence each, all of them at once."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from gateway.errors import GatewayError
+from gateway.settings import Settings
+from gateway.stores.store import RedisStore
+
+
+class UnsafeSettings(GatewayError):
+    """The settings are not fit for production."""
+
+    code = "unsafe_settings"
+    exit_code = 2
+
+
+async def refuse_unsafe(settings: Settings, store: RedisStore) -> None:
+    """Return when these settings are fit for their environment; raises UnsafeSettings."""
+    if not settings.production:
+        return
+    found = [*_own(settings), *await _of_server(store), *await _of_policy(store)]
+    if found:
+        raise UnsafeSettings("production refuses to start: " + " ".join(found))
+
+
+def _own(settings: Settings) -> list[str]:
+    found = []
+    if settings.signing_key is None:
+        found.append("GATEWAY_SIGNING_KEY is unset, so agents cannot verify decisions.")
+    if not settings.secure and not _is_loopback(settings.host):
+        found.append(
+            f"HTTP would listen on {settings.host} without TLS: set GATEWAY_TLS_CERT and "
+            "GATEWAY_TLS_KEY, or GATEWAY_TRUSTED_PROXY when a proxy speaks TLS for us."
+        )
+    return found
+
+
+async def _of_server(store: RedisStore) -> list[str]:
+    server = await store.server_settings()
+    found = []
+    if server.get("appendonly") != "yes":
+        found.append("Redis keeps no append-only file: set appendonly yes.")
+    if server.get("maxmemory-policy") != "noeviction":
+        found.append("Redis may evict requests: set maxmemory-policy noeviction.")
+    users = await store.redis_users()
+    without = [agent for agent in await store.agents() if f"agent-{agent}" not in users]
+    if without:
+        found.append(f"These agents have no Redis user of their own: {', '.join(without)}.")
+    return found
+
+
+async def _of_policy(store: RedisStore) -> list[str]:
+    policy = await store.policy()
+    empty = [route.name for route in policy.routes if not route.approvers] or (
+        [] if policy.routes else ["default"]
+    )
+    if empty:
+        return [f"Nobody may approve on the routes {', '.join(empty)}: gateway approver add NAME."]
+    return []
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,112 @@
+"""Everything an operator can set, read from the environment. `.env.example` lists the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import AliasChoices, Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from gateway.records import Mode
+
+_SECRETS = {
+    "redis_url": ("GATEWAY_REDIS_URL", "REDIS_URL"),
+    "signing_key": ("GATEWAY_SIGNING_KEY",),
+    "webhook_secret": ("GATEWAY_WEBHOOK_SECRET",),
+}
+
+
+def state_folder() -> Path:
+    """Return the folder that gateway and agents of one user share without being told."""
+    if configured := os.environ.get("GATEWAY_DATA_DIR"):
+        return Path(configured)
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "approval-gateway"
+
+
+class Settings(BaseSettings):
+    """The gateway's settings. Each is the environment variable `GATEWAY_` and its name in capitals.
+
+    Secrets may also come from a file named by the variable with `_FILE` behind it.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="ignore", frozen=True)
+
+    env: Literal["development", "production"] = Field(
+        "development", description="production refuses to start on anything unsafe"
+    )
+    redis_url: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("GATEWAY_REDIS_URL", "REDIS_URL"),  # type: ignore[pydantic-alias]
+        description="Redis or Valkey; also as REDIS_URL; empty starts the embedded server",
+    )
+    namespace: str = Field(
+        "gw", pattern=r"^[a-z0-9_-]{1,32}$", description="prefix of all keys; one per tenant"
+    )
+    data_dir: Path = Field(
+        default_factory=state_folder, description="the embedded server's data, and local secrets"
+    )
+    host: str = Field("127.0.0.1", description="address that HTTP listens on")
+    port: int = Field(
+        8787, ge=0, le=65535, description="port that HTTP listens on; 0 takes a free one"
+    )
+    public_url: str | None = Field(
+        None, description="how browsers and agents reach us, for links and the Host check"
+    )
+    trusted_proxy: bool = Field(
+        False, description="a proxy in front of us speaks TLS to everyone outside"
+    )
+    tls_cert: Path | None = Field(None, description="certificate file, to speak TLS ourselves")
+    tls_key: Path | None = Field(None, description="key file of the certificate")
+    signing_key: SecretStr | None = Field(
+        None, description="base64 of the 32-byte Ed25519 seed that signs decisions"
+    )
+    adapters: tuple[str, ...] = Field(
+        ("web",), description='where people answer, as a JSON list, for example ["web","slack"]'
+    )
+    mode: Mode = Field(
+        Mode.ASK, description="what routes start with: ask, auto-approve or auto-deny"
+    )
+    retention_days: float = Field(
+        90, gt=0, description="how long ended requests and events are kept"
+    )
+    session_idle_hours: float = Field(
+        24, gt=0, description="a session without requests ends after this"
+    )
+    webhook_url: str | None = Field(
+        None, description="where outcomes are posted; empty posts nothing"
+    )
+    webhook_secret: SecretStr | None = Field(None, description="signs what is posted there")
+    webhook_hosts: tuple[str, ...] = Field(
+        (), description="JSON list of the host names that may be posted to"
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="log detail"
+    )
+    log_json: bool = Field(False, description="one JSON object per log line")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_from_files(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for name, variables in _SECRETS.items():
+            for variable in variables:
+                path = os.environ.get(f"{variable}_FILE")
+                if path and not {name, *variables} & set(values):
+                    values[variables[0] if len(variables) > 1 else name] = _line_of(Path(path))
+        return values
+
+    @property
+    def production(self) -> bool:
+        """Whether unsafe settings must be refused."""
+        return self.env == "production"
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach us over TLS."""
+        return self.trusted_proxy or self.tls_cert is not None
+
+
+def _line_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8").strip()

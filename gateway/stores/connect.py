@@ -1,0 +1,74 @@
+"""Connects to Redis or Valkey: one server, TLS, a socket, Sentinel or Cluster, by one URL."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import redis.asyncio
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import ExponentialBackoff
+
+_COMMAND_SECONDS = 5.0
+_CONNECT_SECONDS = 5.0
+_RETRIES = 3
+_DEFAULT_PORT = 6379
+_SENTINEL_PORT = 26379
+
+
+def connect(url: str, *, blocking: bool = False) -> Any:
+    """Return a redis.asyncio client for `url`.
+
+    `redis://`, `rediss://` and `unix://` as redis-py reads them; `redis+sentinel://[user:password@]
+    host:port[,host:port]/service[/db]` asks Sentinel for the primary on every connect;
+    `redis+cluster://[user:password@]host:port[,host:port]`. A `blocking` client has no socket timeout:
+    its callers put a watchdog around each read. Raises ValueError for a URL it cannot read.
+    """
+    options: dict[str, Any] = {
+        "decode_responses": True,
+        "socket_timeout": None if blocking else _COMMAND_SECONDS,
+        "socket_connect_timeout": _CONNECT_SECONDS,
+        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
+    }
+    parts = urlsplit(url)
+    if parts.scheme == "redis+sentinel":
+        return _sentinel(parts, options)
+    if parts.scheme == "redis+cluster":
+        nodes = [ClusterNode(host, port) for host, port in _hosts(parts, _DEFAULT_PORT)]
+        return redis.asyncio.RedisCluster(startup_nodes=nodes, **_login(parts), **options)
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise ValueError(
+            f"{parts.scheme!r} is no way to reach Redis; use redis, rediss, unix, "
+            "redis+sentinel or redis+cluster"
+        )
+    return redis.asyncio.Redis.from_url(url, **options)
+
+
+def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service:
+        raise ValueError(
+            "a redis+sentinel URL names the service: redis+sentinel://host:port/service"
+        )
+    sentinel = Sentinel(  # type: ignore[no-untyped-call]
+        _hosts(parts, _SENTINEL_PORT),
+        sentinel_kwargs={"socket_timeout": _COMMAND_SECONDS, "decode_responses": True},
+    )
+    return sentinel.master_for(service, db=int(database or 0), **_login(parts), **options)
+
+
+def _login(parts: SplitResult) -> dict[str, Any]:
+    user, at, _ = parts.netloc.rpartition("@")
+    if not at:
+        return {}
+    name, _, password = user.partition(":")
+    login = {"password": unquote(password)}
+    return {"username": unquote(name), **login} if name else login
+
+
+def _hosts(parts: SplitResult, default_port: int) -> list[tuple[str, int]]:
+    listed = parts.netloc.rpartition("@")[2].split(",")
+    named = (one.rpartition(":") if ":" in one else (one, ":", "") for one in listed)
+    return [(host, int(port or default_port)) for host, _, port in named]
