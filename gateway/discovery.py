@@ -1,4 +1,7 @@
-"""How agents of the same user find a local gateway: one private file in the data folder."""
+"""How agents of the same user find a local gateway: one private file in the shared folder.
+
+Belongs to both sides: the gateway writes the file, agents read it. Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,17 @@ from pathlib import Path
 FILE_NAME = "gateway.json"
 
 
+def state_folder() -> Path:
+    """Return the folder that gateway and agents of one user share without being told."""
+    if configured := os.environ.get("GATEWAY_DATA_DIR"):
+        return Path(configured)
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "approval-gateway"
+
+
 @contextmanager
 def announced(data_dir: Path, *, url: str, enroll: str, public_key: str) -> Iterator[None]:
-    """Keep `gateway.json` (0600) in the data folder: where we are, and the secret to enrol with."""
+    """Keep `gateway.json` (0600) in the folder: where we are, and the secret to enrol with."""
     path = data_dir / FILE_NAME
     write_private(path, json.dumps({"url": url, "enroll": enroll, "public_key": public_key}))
     try:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from gateway.models import Decision
+    from gateway.models import ApprovalRequest, Decision
 
 
 class GatewayError(Exception):
@@ -83,20 +83,19 @@ class Unverified(GatewayError):
 
 
 class Pending(GatewayError):
-    """The request still waits. Pickle it, and call `wait(request_id)` later, in any process."""
+    """The request still waits. Pickle it, and call `wait(pending)` later, in any process."""
 
     code = "pending"
     status = 202
     exit_code = 5
 
-    def __init__(self, request_id: str, digest: str) -> None:
-        super().__init__(request_id, digest)
-        self.request_id = request_id
-        self.digest = digest
+    def __init__(self, request: ApprovalRequest) -> None:
+        super().__init__(request)
+        self.request = request
 
     def __str__(self) -> str:
         """Say which request waits."""
-        return f"request {self.request_id} still waits for an answer"
+        return f"request {self.request.id} still waits for an answer"
 
 
 class NotApproved(GatewayError):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from gateway.discovery import state_folder
 from gateway.records import Mode
 
 _SECRETS = {
@@ -16,14 +17,6 @@ _SECRETS = {
     "signing_key": ("GATEWAY_SIGNING_KEY",),
     "webhook_secret": ("GATEWAY_WEBHOOK_SECRET",),
 }
-
-
-def state_folder() -> Path:
-    """Return the folder that gateway and agents of one user share without being told."""
-    if configured := os.environ.get("GATEWAY_DATA_DIR"):
-        return Path(configured)
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "approval-gateway"
 
 
 class Settings(BaseSettings):

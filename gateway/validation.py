@@ -5,7 +5,7 @@ Shared by the HTTP API and the Redis intake, so that both refuse the same messag
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -43,8 +43,9 @@ def parse_message(cls: type[T], raw: bytes) -> T:
     value = parse(raw)
     if _DOUBTFUL_NUMBER.search(raw):
         canonical(value)
+    kind: Hashable = cls
     try:
-        message: T = _adapter(cls).validate_json(raw, strict=True)
+        message: T = _adapter(kind).validate_json(raw, strict=True)
     except ValidationError as error:
         raise InvalidRequest(sentence(error)) from None
     return message

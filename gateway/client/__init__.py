@@ -1,0 +1,61 @@
+"""The agent's side: ask before doing something that matters.
+
+    from gateway.client import requires_approval
+
+    @requires_approval
+    def delete_branch(name: str) -> None: ...
+
+Names are loaded when first used, because `gateway ask` and hook shims start a process per tool call
+and must not pay for asyncio.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gateway.client.client import Approval, AsyncClient
+    from gateway.client.context import session
+    from gateway.client.decorator import confirm, confirm_async, requires_approval, resume, suspend
+    from gateway.client.local import CallableTransport, Reply
+    from gateway.client.sync import Client, use_client
+    from gateway.client.toolset import gated
+
+_HOMES = {
+    "Approval": "client",
+    "AsyncClient": "client",
+    "CallableTransport": "local",
+    "Client": "sync",
+    "Reply": "local",
+    "confirm": "decorator",
+    "confirm_async": "decorator",
+    "gated": "toolset",
+    "requires_approval": "decorator",
+    "resume": "decorator",
+    "session": "context",
+    "suspend": "decorator",
+    "use_client": "sync",
+}
+
+__all__ = [
+    "Approval",
+    "AsyncClient",
+    "CallableTransport",
+    "Client",
+    "Reply",
+    "confirm",
+    "confirm_async",
+    "gated",
+    "requires_approval",
+    "resume",
+    "session",
+    "suspend",
+    "use_client",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"gateway.client.{_HOMES[name]}"), name)

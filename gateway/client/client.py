@@ -1,0 +1,332 @@
+"""The asynchronous client: ask, wait, and never run anything that was not approved."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gateway.client import config
+from gateway.client.context import session_name
+from gateway.client.transport import Transport
+from gateway.errors import (
+    Aborted,
+    AlreadyUsed,
+    Cancelled,
+    Denied,
+    Expired,
+    GatewayError,
+    NotApproved,
+    Pending,
+    Unverified,
+)
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    Context,
+    DecidedBy,
+    DeciderKind,
+    Decision,
+    Execution,
+    JsonObject,
+    Kind,
+    Origin,
+    Preview,
+    Question,
+    Reason,
+    Report,
+    Risk,
+    State,
+    Status,
+    digest_of,
+    new_id,
+)
+from gateway.signatures import Verifier
+
+log = logging.getLogger("gateway.client")
+
+DEFAULT_TIMEOUT = 900.0
+"""Seconds an agent waits unless it says otherwise: a quarter of an hour."""
+
+MARGIN_SECONDS = 0.5
+"""The gateway's deadline comes this much earlier than our own, which refuses whatever is later."""
+
+_NO_DEADLINE = 30 * 24 * 3600.0
+_GOODBYE_SECONDS = 1.0
+_NO_DIGEST = "0" * 64
+
+OnEvent = Callable[[str, ApprovalRequest, Decision | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """Leave to run, checked: `arguments` are exactly what may run, edited or not."""
+
+    request: ApprovalRequest
+    decision: Decision
+    secrets: JsonObject | None = None
+
+    @property
+    def arguments(self) -> JsonObject:
+        """What may run."""
+        edited = self.decision.arguments
+        return self.request.arguments if edited is None else edited
+
+    @property
+    def answers(self) -> JsonObject:
+        """The answers to a question, secret ones included."""
+        return {**(self.decision.answers or {}), **(self.secrets or {})}
+
+
+class AsyncClient:
+    """Asks for leave. Use it inside `async with`, in one event loop.
+
+    `public_key` pins the gateway's key: unsigned or wrongly signed decisions raise Unverified.
+    `on_event` is called with `confirmation_required` before waiting and `decided` after.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        public_key: str | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self._transport = transport
+        self._verifier = Verifier(public_key) if public_key else None
+        self._on_event = on_event
+
+    @classmethod
+    def from_env(cls, agent: str | None = None, *, on_event: OnEvent | None = None) -> AsyncClient:
+        """Return a client for the configured gateway, or the local one. Raises Unreachable."""
+        found = config.load(agent)
+        return cls(transport_for(found), public_key=found.public_key, on_event=on_event)
+
+    async def __aenter__(self) -> AsyncClient:
+        """Get ready to ask."""
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Disconnect."""
+        await self._transport.__aexit__(*exc)
+
+    @property
+    def agent(self) -> str:
+        """The agent we ask as."""
+        return self._transport.agent
+
+    def request(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        kind: Kind = Kind.TOOL,
+        hint: str = "",
+        preview: Preview | None = None,
+        payload: JsonObject | None = None,
+        context: Context | None = None,
+        origin: Origin | None = None,
+        questions: Sequence[Question] = (),
+        schema: JsonObject | None = None,
+        allowed: Sequence[Action] = (Action.APPROVE, Action.DENY),
+        risk: Risk | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        session: str | None = None,
+        turn: str | None = None,
+    ) -> ApprovalRequest:
+        """Return a request with a new id and its digest. Raises InvalidRequest."""
+        draft = ApprovalRequest(
+            id=new_id(),
+            agent=self.agent,
+            tool=tool,
+            arguments=dict(arguments),
+            digest=_NO_DIGEST,
+            kind=kind,
+            session=session or session_name.get(),
+            turn=turn,
+            hint=hint,
+            preview=preview,
+            payload=payload,
+            context=context or Context(cwd=str(Path.cwd()), host=socket.gethostname()),
+            origin=origin or Origin(),
+            questions=tuple(questions),
+            schema=schema,
+            allowed=tuple(allowed),
+            risk=risk,
+            timeout=timeout,
+        )
+        return replace(draft, digest=digest_of(draft))
+
+    async def ask(self, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:
+        """Ask, wait, and return leave to run; `details` are those of `request`.
+
+        Raises Denied, Aborted, Expired or Cancelled, Unreachable, or Unverified; nothing may run then.
+        """
+        return await self.send(self.request(tool, arguments, **details))
+
+    async def question(self, text: str, *fields: Question, **details: Any) -> JsonObject:
+        """Ask a person to fill in `fields`, or one text; return the answers by field id."""
+        asked = fields or (Question(id="answer", text=text),)
+        approval = await self.ask(
+            details.pop("tool", "question"),
+            {"question": text},
+            kind=Kind.QUESTION,
+            questions=asked,
+            allowed=(Action.ANSWER, Action.DENY),
+            **details,
+        )
+        return approval.answers
+
+    async def submit(self, request: ApprovalRequest) -> Pending:
+        """Hand a request over without waiting; `wait` for what is returned, in any process."""
+        await self._transport.submit(request, detached=True)
+        self._tell("confirmation_required", request, None)
+        return Pending(request)
+
+    async def send(self, request: ApprovalRequest) -> Approval:
+        """Submit a request and wait for it. See `ask`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (request.timeout or _NO_DEADLINE) + MARGIN_SECONDS
+        try:
+            await self._transport.submit(request, detached=False)
+            self._tell("confirmation_required", request, None)
+            state = await self._transport.wait(request.id, until=until)
+        except TimeoutError:
+            raise Expired(_unanswered(request)) from None
+        except asyncio.CancelledError:
+            await self._abandon(request)
+            raise
+        return await self._settle(request, state, until=until, rerun=False)
+
+    async def wait(
+        self,
+        pending: Pending | ApprovalRequest,
+        *,
+        timeout: float = DEFAULT_TIMEOUT,
+        rerun: bool = False,
+    ) -> Approval:
+        """Wait up to `timeout` seconds for a request that was submitted before, in any process.
+
+        Raises as `ask` does, Pending when it still waits, and AlreadyUsed when another process was
+        given the approval, unless `rerun` says that running twice does no harm.
+        """
+        request = pending.request if isinstance(pending, Pending) else pending
+        until = asyncio.get_running_loop().time() + timeout
+        try:
+            state = await self._transport.wait(request.id, until=until)
+        except TimeoutError:
+            raise Pending(request) from None
+        return await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
+
+    async def report(
+        self,
+        request: ApprovalRequest,
+        execution: Execution,
+        *,
+        duration_ms: int | None = None,
+        detail: str = "",
+    ) -> None:
+        """Say what became of an approved action. Failing to say so never fails the action."""
+        report = Report(execution=execution, duration_ms=duration_ms, detail=detail[:2000])
+        try:
+            await self._transport.report(request.id, report)
+        except GatewayError as error:
+            log.warning("not reported: %s", error, extra={"event": "report_failed"})
+
+    async def cancel(
+        self,
+        request: ApprovalRequest,
+        *,
+        reason: Reason = Reason.CANCELLED_BY_AGENT,
+        message: str = "",
+    ) -> None:
+        """Withdraw a request."""
+        await self._transport.cancel(request.id, reason=reason, message=message)
+
+    async def end_session(self, session: str | None = None) -> None:
+        """End a session, the context's by default, and cancel what waits in it."""
+        await self._transport.end_session(session or session_name.get())
+
+    async def _settle(
+        self, request: ApprovalRequest, state: State, *, until: float, rerun: bool
+    ) -> Approval:
+        if state.status is Status.APPROVED and state.decision is None:
+            state = await self._transport.consume(request.id)
+        decision = state.decision
+        if decision is None or state.id != request.id or decision.request_id != request.id:
+            raise Unverified("the gateway answered something else than was asked")
+        self._tell("decided", request, decision)
+        if decision.status is not Status.APPROVED:
+            raise _refusal(decision)
+        self._verify(request, decision)
+        if asyncio.get_running_loop().time() > until:
+            await self.report(request, Execution.REFUSED_LATE)
+            raise Expired(_unanswered(request))
+        if state.may_have_run and not rerun:
+            raise AlreadyUsed(decision)
+        if request.questions:
+            # The gateway forgets secret answers once it is told that they arrived.
+            await self.report(request, Execution.SUCCEEDED)
+        return Approval(request=request, decision=decision, secrets=state.secrets)
+
+    def _verify(self, request: ApprovalRequest, decision: Decision) -> None:
+        if self._verifier is not None:
+            self._verifier.verify(decision.signed_bytes(), decision.signature)
+        if request.digest != digest_of(request):
+            raise Unverified("the request was changed after it was asked")
+        edited = decision.arguments
+        expected = request.digest if edited is None else digest_of(request, edited)
+        if decision.digest != expected:
+            raise Unverified("the decision is about other arguments than those that would run")
+
+    async def _abandon(self, request: ApprovalRequest) -> None:
+        """Nobody waits any more: say so, shortly, before the cancellation goes on."""
+        goodbye = asyncio.ensure_future(
+            self._transport.cancel(request.id, reason=Reason.ABANDONED, message="")
+        )
+        done, _ = await asyncio.wait({goodbye}, timeout=_GOODBYE_SECONDS)
+        if not done:
+            goodbye.cancel()
+        elif error := goodbye.exception():
+            log.info("not told: %s", error, extra={"event": "abandon_failed"})
+
+    def _tell(self, event: str, request: ApprovalRequest, decision: Decision | None) -> None:
+        if self._on_event is not None:
+            self._on_event(event, request, decision)
+
+
+def transport_for(found: config.AgentConfig) -> Transport:
+    """Return the transport of a configuration; Redis where it is given and redis-py is installed."""
+    if found.redis_url:
+        from gateway.client.redis_transport import RedisTransport  # noqa: PLC0415 (costs 100 ms)
+
+        return RedisTransport(found.redis_url, found.agent, found.namespace)
+    from gateway.client.http_transport import HttpTransport  # noqa: PLC0415 (only when used)
+
+    return HttpTransport(found.url or "", found.token or "", found.agent)
+
+
+def _refusal(decision: Decision) -> NotApproved:
+    if decision.status is Status.DENIED:
+        return Aborted(decision) if decision.abort else Denied(decision)
+    return Expired(decision) if decision.status is Status.EXPIRED else Cancelled(decision)
+
+
+def _unanswered(request: ApprovalRequest) -> Decision:
+    """Return what our own clock decided when no answer came."""
+    return Decision(
+        request_id=request.id,
+        revision=0,
+        status=Status.EXPIRED,
+        action=None,
+        reason=Reason.TIMEOUT,
+        digest=request.digest,
+        decided_by=DecidedBy(kind=DeciderKind.SYSTEM, name="client"),
+        decided_at=0,
+        expires_at=0,
+    )

@@ -1,0 +1,65 @@
+"""A pytest plugin: test gated code without a gateway. The fixture is called `approvals`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gateway.client.local import Reply
+    from gateway.models import ApprovalRequest, Report
+
+
+class ScriptedApprovals:
+    """Answers gated calls in the order scripted, and denies when nothing is scripted."""
+
+    def __init__(self) -> None:
+        self._script: deque[Reply] = deque()
+        self.requests: list[ApprovalRequest] = []
+        self.reports: list[tuple[str, Report]] = []
+
+    def approve(self, **arguments: Any) -> None:
+        """Approve the next call; with arguments, as an edit to exactly these."""
+        self._add("edit" if arguments else "approve", arguments=arguments or None)
+
+    def deny(self, message: str = "", *, feedback: bool = False) -> None:
+        """Deny the next call."""
+        self._add("deny", message=message, feedback=feedback)
+
+    def respond(self, result: Any) -> None:
+        """Have the next call return `result` instead of running."""
+        self._add("respond", result=result)
+
+    def abort(self, message: str = "") -> None:
+        """Deny the next call and stop the turn."""
+        self._add("abort", message=message)
+
+    def answer(self, **answers: Any) -> None:
+        """Answer the next question."""
+        self._add("answer", answers=answers)
+
+    def decide(self, request: ApprovalRequest) -> bool | Reply:
+        """Answer one request from the script."""
+        return self._script.popleft() if self._script else False
+
+    def _add(self, action: str, **details: Any) -> None:
+        from gateway.client.local import Reply  # noqa: PLC0415 (pytest loads us in every run)
+        from gateway.models import Action  # noqa: PLC0415
+
+        self._script.append(Reply(action=Action(action), **details))
+
+
+@pytest.fixture
+def approvals() -> Iterator[ScriptedApprovals]:
+    """Script the answers that gated code gets in this test; unscripted calls are denied."""
+    from gateway.client.local import CallableTransport  # noqa: PLC0415 (pytest loads us in every run)
+    from gateway.client.sync import Client, use_client  # noqa: PLC0415
+
+    scripted = ScriptedApprovals()
+    transport = CallableTransport(scripted.decide)
+    scripted.requests, scripted.reports = transport.requests, transport.reports
+    with Client(transport) as client, use_client(client):
+        yield scripted

@@ -1,0 +1,244 @@
+"""The five verbs over Redis streams: one blocking read for all waiters of this process.
+
+Nothing here needs more than XADD on the agent's ingress stream and XREAD on its reply streams. A lost,
+doubled or late message does no harm: submit and sync are repeated until their request is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from typing import Any
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
+
+from gateway.client.http import error_of
+from gateway.client.transport import chunks, is_final
+from gateway.errors import GatewayError, Unauthorized, Unreachable
+from gateway.models import ApprovalRequest, JsonObject, Reason, Report, State, build, new_id, plain
+
+log = logging.getLogger("gateway.client")
+
+_BLOCK_MS = 4000
+_WATCHDOG_SECONDS = 6.0
+_ANSWER_SECONDS = 5.0
+_HEARTBEAT_SECONDS = 10.0
+_PAUSE_SECONDS = 0.2
+_BATCH = 512
+_SYNC_IDS = 500
+_SEND_TRIES = 3
+
+
+class RedisTransport:
+    """A `Transport` over the agent's own Redis user. Bound to the event loop it was entered in."""
+
+    def __init__(self, url: str, agent: str, namespace: str = "gw") -> None:
+        self.agent = agent
+        self._process = new_id()
+        self._ingress = f"{{{namespace}}}:in:{agent}"
+        self._replies = f"{{{namespace}}}:out:{agent}:{self._process}"
+        once = Retry(NoBackoff(), 0)
+        options: dict[str, Any] = {"decode_responses": True, "retry": once}
+        self._commands = redis.asyncio.Redis.from_url(url, socket_timeout=5.0, **options)
+        self._reading = redis.asyncio.Redis.from_url(url, socket_timeout=None, **options)
+        self._futures: dict[str, asyncio.Future[State]] = {}
+        self._unanswered: dict[str, ApprovalRequest] = {}
+        self._answers: dict[str, asyncio.Future[State | None]] = {}
+        self._cursor = 0
+        self._rewound = True
+        self._needed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._pid = os.getpid()
+
+    async def __aenter__(self) -> RedisTransport:
+        """Start the listener; it reads only while something is awaited."""
+        self._tasks = [
+            asyncio.create_task(self._listen(), name="gateway replies"),
+            asyncio.create_task(self._beat(), name="gateway heartbeat"),
+        ]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop listening, and cancel whoever still waits."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for waiter in self._futures.values():
+            waiter.cancel()
+        for answer in self._answers.values():
+            answer.cancel()
+        await self._commands.aclose()
+        await self._reading.aclose()
+
+    async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
+        """Write the request to the ingress stream; a gateway picks it up, now or when one runs."""
+        if detached:
+            await self._send("submit", plain(request), detached="1")
+            return
+        self._expect(request.id)
+        self._unanswered[request.id] = request
+        await self._send("submit", plain(request), nonce=request.id)
+
+    async def wait(self, request_id: str, *, until: float) -> State:
+        """Return the final state; raises TimeoutError at `until`."""
+        known = request_id in self._futures
+        future = self._expect(request_id)
+        try:
+            if not known:
+                await self._send("sync", {"ids": [request_id]})
+            async with asyncio.timeout_at(until):
+                return await asyncio.shield(future)
+        finally:
+            self._futures.pop(request_id, None)
+            self._unanswered.pop(request_id, None)
+            self._rest()
+
+    async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
+        """Withdraw a request."""
+        await self._send("cancel", {"id": request_id, "reason": reason.value, "message": message})
+
+    async def consume(self, request_id: str) -> State:
+        """Take the approval."""
+        state = await self._ask("consume", {"id": request_id})
+        if state is None:
+            raise Unreachable("the gateway answered something else")
+        return state
+
+    async def report(self, request_id: str, report: Report) -> None:
+        """Say what became of the action; written durably, not awaited."""
+        await self._send("report", {"id": request_id, "report": plain(report)})
+
+    async def end_session(self, session: str) -> None:
+        """End a session and cancel what waits in it."""
+        await self._ask("cancel", {"session": session})
+
+    def _expect(self, request_id: str) -> asyncio.Future[State]:
+        self._needed.set()
+        future = self._futures.get(request_id)
+        if future is None:
+            future = self._futures[request_id] = asyncio.get_running_loop().create_future()
+        return future
+
+    def _rest(self) -> None:
+        if not self._futures and not self._answers:
+            self._needed.clear()
+
+    async def _ask(self, verb: str, body: JsonObject) -> State | None:
+        """Send until answered; the nonce stays, and every verb is idempotent."""
+        nonce = new_id()
+        future: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
+        self._answers[nonce] = future
+        self._needed.set()
+        try:
+            for _ in range(_SEND_TRIES):
+                await self._send(verb, body, nonce=nonce)
+                try:
+                    async with asyncio.timeout(_ANSWER_SECONDS):
+                        return await asyncio.shield(future)
+                except TimeoutError:
+                    self._rewind()
+            raise Unreachable("the gateway does not answer")
+        finally:
+            self._answers.pop(nonce, None)
+            self._rest()
+
+    async def _send(self, verb: str, body: JsonObject, *, nonce: str = "", **more: str) -> None:
+        if os.getpid() != self._pid:
+            raise GatewayError("this client was made before a fork; make one in the child process")
+        entry = {
+            "v": "1",
+            "verb": verb,
+            "process": self._process,
+            "nonce": nonce or new_id(),
+            "body": json.dumps(body, separators=(",", ":")),
+            **more,
+        }
+        for attempt in range(_SEND_TRIES):
+            try:
+                await self._commands.xadd(self._ingress, entry)  # type: ignore[arg-type]
+            except (AuthenticationError, NoPermissionError) as error:
+                raise Unauthorized(f"Redis refuses {self.agent}'s user: {error}") from error
+            except (RedisError, OSError) as error:
+                if attempt == _SEND_TRIES - 1:
+                    raise Unreachable(f"Redis does not answer: {error}") from error
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+    def _rewind(self) -> None:
+        """Read from the start again: entries may have been lost, trimmed, or numbered anew."""
+        self._cursor = 0
+        self._rewound = True
+
+    async def _listen(self) -> None:
+        while True:
+            await self._needed.wait()
+            try:
+                await self._read_on()
+            except (RedisError, OSError, TimeoutError) as error:
+                log.info("replies interrupted: %s", error, extra={"event": "replies_interrupted"})
+                self._rewind()
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _read_on(self) -> None:
+        """Read one batch and hand it out; after a rewind, ask about everything that still waits."""
+        if self._rewound:
+            self._rewound = False
+            await self._ask_again()
+        start = self._cursor
+        async with asyncio.timeout(_WATCHDOG_SECONDS):
+            found: Any = await self._reading.xread(
+                {self._replies: f"0-{start}"}, count=_BATCH, block=_BLOCK_MS
+            )
+        for _, entries in found:
+            for entry_id, fields in entries:
+                number = int(entry_id.partition("-")[2])
+                if self._cursor and number != self._cursor + 1:
+                    self._rewound = True
+                self._cursor = number
+                self._take(fields)
+        # Let the woken run before the next read is set up: it halves their delay.
+        await asyncio.sleep(0)
+
+    async def _ask_again(self) -> None:
+        for request in list(self._unanswered.values()):
+            await self._send("submit", plain(request), nonce=request.id)
+        attached = [name for name in self._futures if name not in self._unanswered]
+        for ids in chunks(attached, _SYNC_IDS):
+            await self._send("sync", {"ids": list(ids)})
+
+    def _take(self, fields: dict[str, str]) -> None:
+        """Hand one reply to whoever waits for it."""
+        request_id, nonce = fields["id"], fields["nonce"]
+        answer = self._answers.get(nonce)
+        future = self._futures.get(request_id or nonce)
+        if "error" in fields:
+            problem = json.loads(fields["error"])
+            error = error_of(problem["code"], problem["detail"])
+            for waiter in (answer, future):
+                if waiter is not None and not waiter.done():
+                    waiter.set_exception(error)
+            return
+        body = json.loads(fields["state"])
+        state = build(State, body) if body else None
+        self._unanswered.pop(request_id, None)
+        if answer is not None and not answer.done():
+            answer.set_result(state)
+        if future is not None and state is not None and is_final(state) and not future.done():
+            future.set_result(state)
+
+    async def _beat(self) -> None:
+        """While anything waits, renew the lease, and notice when answers stay away."""
+        while True:
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+            if not self._futures:
+                continue
+            try:
+                await self._ask("sync", {})
+            except GatewayError as error:
+                log.warning("no heartbeat: %s", error, extra={"event": "heartbeat_failed"})

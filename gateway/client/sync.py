@@ -1,0 +1,147 @@
+"""The blocking client: the asynchronous one behind a door, on an event loop of its own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from gateway.client.client import AsyncClient, OnEvent
+from gateway.client.transport import Transport
+from gateway.errors import GatewayError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Client, P], R]:
+    """Return `method` for callers that block; one signature, one docstring, no second copy."""
+
+    def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.result_of(self.start(method(self.inner, *args, **kwargs)))
+
+    call.__doc__, call.__name__ = method.__doc__, method.__name__
+    return call
+
+
+class Client:
+    """Asks for leave and blocks the calling thread. Threads may share it; forked children may not."""
+
+    ask = _blocking(AsyncClient.ask)
+    question = _blocking(AsyncClient.question)
+    submit = _blocking(AsyncClient.submit)
+    send = _blocking(AsyncClient.send)
+    wait = _blocking(AsyncClient.wait)
+    report = _blocking(AsyncClient.report)
+    cancel = _blocking(AsyncClient.cancel)
+    end_session = _blocking(AsyncClient.end_session)
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        public_key: str | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self._open(AsyncClient(transport, public_key=public_key, on_event=on_event))
+
+    @classmethod
+    def from_env(cls, agent: str | None = None, *, on_event: OnEvent | None = None) -> Client:
+        """Return a client for the configured gateway, or the local one. Raises Unreachable."""
+        self = cls.__new__(cls)
+        self._open(AsyncClient.from_env(agent, on_event=on_event))
+        return self
+
+    def _open(self, inner: AsyncClient) -> None:
+        self.inner = inner
+        self.request = inner.request
+        self._pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="gateway client", daemon=True
+        )
+        self._thread.start()
+        self.result_of(self.start(inner.__aenter__()))
+
+    @property
+    def agent(self) -> str:
+        """The agent we ask as."""
+        return self.inner.agent
+
+    @property
+    def usable(self) -> bool:
+        """Whether this is still the process, and the loop still runs, that it was made for."""
+        return os.getpid() == self._pid and not self._loop.is_closed()
+
+    def start(self, work: Coroutine[Any, Any, R]) -> Future[R]:
+        """Start a coroutine on the client's own loop. Raises GatewayError after a fork."""
+        if not self.usable:
+            work.close()
+            raise GatewayError("this client is closed, or was made before a fork; make a new one")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def result_of(self, future: Future[R]) -> R:
+        """Block for a result; interrupting the wait (Ctrl-C) withdraws the request."""
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Disconnect and end the thread."""
+        if not self.usable:
+            return
+        self.result_of(self.start(self.inner.__aexit__(None, None, None)))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> Client:
+        """Use inside `with`."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Disconnect."""
+        self.close()
+
+
+class _ProcessClient:
+    """The client that code without one of its own shares: made when first needed, per process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+
+    def get(self) -> Client:
+        """Return it, made anew after a fork. Raises Unreachable when no gateway is to be found."""
+        with self._lock:
+            if self._client is None or not self._client.usable:
+                self._client = Client.from_env()
+            return self._client
+
+
+_chosen: ContextVar[Client | None] = ContextVar("gateway_client", default=None)
+_shared = _ProcessClient()
+
+
+def current_client() -> Client:
+    """Return the context's client, else the process's. Raises Unreachable; never approves."""
+    return _chosen.get() or _shared.get()
+
+
+@contextmanager
+def use_client(client: Client) -> Iterator[Client]:
+    """Have gated code inside the block ask through `client`."""
+    token = _chosen.set(client)
+    try:
+        yield client
+    finally:
+        _chosen.reset(token)

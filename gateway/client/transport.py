@@ -1,0 +1,50 @@
+"""How a client reaches the gateway: the five verbs, and waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gateway.models import ApprovalRequest, Reason, Report, State, Status
+
+
+class Transport(Protocol):
+    """One agent's way to the gateway. Used inside `async with`; every call may raise GatewayError."""
+
+    @property
+    def agent(self) -> str:
+        """The agent whose credential this is."""
+
+    async def __aenter__(self) -> Transport:
+        """Connect, or get ready to."""
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Disconnect; whoever still waits is cancelled."""
+
+    async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
+        """Hand a request over durably. What the gateway thinks of it is told to `wait`."""
+
+    async def wait(self, request_id: str, *, until: float) -> State:
+        """Return the final state. Raises TimeoutError at `until`, in seconds of the loop's clock."""
+
+    async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
+        """Withdraw a request."""
+
+    async def consume(self, request_id: str) -> State:
+        """Take the approval of a request that another process submitted, or nobody waited for."""
+
+    async def report(self, request_id: str, report: Report) -> None:
+        """Say what became of the action."""
+
+    async def end_session(self, session: str) -> None:
+        """End a session and cancel what waits in it."""
+
+
+def is_final(state: State) -> bool:
+    """Whether the request has ended."""
+    return state.status is not Status.PENDING
+
+
+def chunks(ids: Sequence[str], size: int) -> list[Sequence[str]]:
+    """Return `ids` in pieces of at most `size`."""
+    return [ids[start : start + size] for start in range(0, len(ids), size)]

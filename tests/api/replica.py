@@ -1,0 +1,225 @@
+"""Real replicas for the tests of the API: real server, real store, real HTTP on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis.asyncio
+from aiohttp import ClientResponse, ClientSession, web
+from redis.exceptions import RedisError
+
+from gateway.api.app import Site, build_api, runner
+from gateway.api.calls import Enrolment, Limits
+from gateway.approvals import Approvals
+from gateway.clock import SystemClock
+from gateway.models import ApprovalRequest, JsonObject, digest_of, new_id, plain
+from gateway.policy import Chain, ModeDecider
+from gateway.ports import Credential
+from gateway.records import Person, PolicyDocument, Route
+from gateway.signatures import Signer
+from gateway.stores.feed import RedisFeed
+from gateway.stores.keys import Keys
+from gateway.stores.store import RedisStore
+
+SEED = "A" * 43 + "="
+AGENT_TOKEN = "agw_agent1_secretsecretsecret"
+OTHER_TOKEN = "agw_agent2_secretsecretsecret"
+ANN_TOKEN = "agw_ann_secretsecretsecret"
+EVE_TOKEN = "agw_eve_secretsecretsecret"
+ENROL_SECRET = "enrol-secret"
+PROCESS = "process0001"
+
+POLICY = PolicyDocument(
+    people=(
+        Person(name="ann", identities=("token:ann",)),
+        Person(name="eve", identities=("token:eve",)),
+    ),
+    routes=(Route(approvers=("ann",)),),
+)
+
+
+@dataclass
+class TokenList:
+    """Credentials in memory; taking one out revokes it."""
+
+    known: dict[str, Credential] = field(
+        default_factory=lambda: {
+            AGENT_TOKEN: Credential(kind="agent", name="agent1", key_id="agent1", owner="bob"),
+            OTHER_TOKEN: Credential(kind="agent", name="agent2", key_id="agent2"),
+            ANN_TOKEN: Credential(kind="approver", name="ann", key_id="ann"),
+            EVE_TOKEN: Credential(kind="approver", name="eve", key_id="eve"),
+        }
+    )
+    asked: int = 0
+
+    async def authenticate(self, token: str) -> Credential | None:
+        """Return whom a token belongs to, and count the question."""
+        self.asked += 1
+        return self.known.get(token)
+
+    async def owner_of(self, agent: str) -> str | None:
+        """Return an agent's person."""
+        owners = [one.owner for one in self.known.values() if one.name == agent]
+        return owners[0] if owners else None
+
+
+@dataclass
+class Answer:
+    """A finished answer: status, headers and JSON (or text) body."""
+
+    status: int
+    headers: Any
+    text: str
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.text)
+
+    @property
+    def problem(self) -> tuple[int, str]:
+        """Status and code of a problem document, which it must be."""
+        assert self.headers["Content-Type"].startswith("application/problem+json"), self.text
+        body = self.json
+        assert set(body) == {"type", "title", "status", "code", "detail"}
+        assert body["status"] == self.status
+        return self.status, body["code"]
+
+
+@dataclass
+class Replica:
+    """One gateway process as far as the API goes, and a client for it."""
+
+    url: str
+    store: RedisStore
+    approvals: Approvals
+    credentials: TokenList
+    http: ClientSession
+    app: web.Application
+    problems: list[str]
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = AGENT_TOKEN,
+        raw: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """Call the API; `raw` is sent as it is, `body` as JSON."""
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        async with self.opened(method, path, data, token=token, headers=headers) as answer:
+            return Answer(answer.status, answer.headers, await answer.text())
+
+    @asynccontextmanager
+    async def opened(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None = None,
+        *,
+        token: str | None = AGENT_TOKEN,
+        headers: dict[str, str] | None = None,
+    ) -> AsyncIterator[ClientResponse]:
+        """Open a call whose body is read by the test."""
+        sent = {"Authorization": f"Bearer {token}"} if token else {}
+        if data is not None:
+            sent["Content-Type"] = "application/json"
+        async with self.http.request(
+            method, self.url + path, data=data, headers={**sent, **(headers or {})}
+        ) as answer:
+            yield answer
+
+    async def submitted(self, request: ApprovalRequest | None = None, **more: Any) -> Answer:
+        """Submit a request through the API."""
+        request = request or made()
+        body = {"request": plain(request), "process": PROCESS, **more}
+        return await self.call("POST", "/v1/requests", body)
+
+    async def decided(self, request_id: str, action: str = "approve", **more: Any) -> Answer:
+        """Decide a request through the API as Ann."""
+        body = {"revision": 1, "action": action, **more}
+        return await self.call("POST", f"/v1/requests/{request_id}/decide", body, token=ANN_TOKEN)
+
+
+def made(agent: str = "agent1", **more: Any) -> ApprovalRequest:
+    """Return a request with the right digest."""
+    values: JsonObject = {
+        "id": new_id(),
+        "agent": agent,
+        "tool": "shell",
+        "arguments": {"command": "ls"},
+        **more,
+    }
+    unsigned = ApprovalRequest(**{**values, "digest": ""})
+    return ApprovalRequest(**{**values, "digest": digest_of(unsigned)})
+
+
+async def no_enrolment_wanted(agent: str) -> JsonObject:
+    """Enrol without a registry: the token names the agent."""
+    return {
+        "agent": agent,
+        "token": f"agw_{agent}_x",
+        "redis_url": None,
+        "public_key": Signer(SEED).public_key,
+    }
+
+
+@asynccontextmanager
+async def replica(
+    url: str,
+    namespace: str,
+    *,
+    enrolment: bool = False,
+    limits: Limits | None = None,
+    pages: Sequence[web.AbstractRouteDef] = (),
+    secure: bool = False,
+) -> AsyncIterator[Replica]:
+    """Run one replica on the namespace of a server."""
+    keys, problems, credentials = Keys(namespace), list[str](), TokenList()
+
+    async def ready() -> list[str]:
+        await store.redis.ping()
+        return problems
+
+    async def pending() -> int:
+        return int(await store.redis.zcard(keys.pending))
+
+    async with AsyncExitStack() as stack:
+        client, blocking = (
+            await stack.enter_async_context(
+                redis.asyncio.Redis.from_url(url, decode_responses=True, socket_timeout=timeout)
+            )
+            for timeout in (5.0, None)
+        )
+        store = RedisStore(client, keys)
+        feed = RedisFeed(blocking, keys)
+        await stack.enter_async_context(feed.running())
+        approvals = Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), Signer(SEED))
+        app = build_api(
+            approvals=approvals,
+            credentials=credentials,
+            ready=ready,
+            pending=pending,
+            store_errors=(RedisError, OSError),
+            site=Site(hosts=frozenset({"gateway.example"}), secure=secure, pages=tuple(pages)),
+            enrolment=Enrolment(secret=ENROL_SECRET, enroll=no_enrolment_wanted)
+            if enrolment
+            else None,
+            limits=limits,
+        )
+        served = runner(app)
+        await served.setup()
+        stack.push_async_callback(served.cleanup)
+        await web.TCPSite(served, "127.0.0.1", 0).start()
+        port = served.addresses[0][1]
+        http = await stack.enter_async_context(ClientSession())
+        yield Replica(
+            f"http://127.0.0.1:{port}", store, approvals, credentials, http, app, problems
+        )
