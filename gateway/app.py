@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
 import os
 import secrets
@@ -44,6 +45,8 @@ from gateway.sweeper import Sweeper
 log = logging.getLogger("gateway.app")
 
 _KEY_FILE = "signing.key"
+OWNER = "owner"
+OWNER_FILE = "approver.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +134,19 @@ async def running(settings: Settings) -> AsyncIterator[Gateway]:
             )
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, approvals=approvals, url=url, public_key=signer.public_key)
+
+
+async def first_login(gateway: Gateway, settings: Settings) -> list[str]:
+    """Return what a person on this machine needs to log in; makes the local owner once."""
+    backend, path = gateway.backend, settings.data_dir / OWNER_FILE
+    policy = await backend.store.policy()
+    if not policy.people:
+        owner = await backend.credentials.add_approver(OWNER, admin=True)
+        write_private(path, json.dumps({"name": OWNER, "token": owner.token}))
+    elif not path.exists():
+        return ["Log in with the link of: gateway login NAME"]
+    code = await backend.logins.invite(OWNER)
+    return [f"Answer in the browser (works once): {gateway.url}/inbox/login#code={code}"]
 
 
 async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:

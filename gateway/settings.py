@@ -6,21 +6,23 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AliasChoices, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gateway.discovery import state_folder
 from gateway.records import Mode
 
 _SECRETS = {
-    "redis_url": ("GATEWAY_REDIS_URL", "REDIS_URL"),
-    "signing_key": ("GATEWAY_SIGNING_KEY",),
-    "webhook_secret": ("GATEWAY_WEBHOOK_SECRET",),
+    "REDIS_URL": "REDIS_URL",
+    "signing_key": "GATEWAY_SIGNING_KEY",
+    "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
 }
 
 
 class Settings(BaseSettings):
-    """The gateway's settings. Each is the environment variable `GATEWAY_` and its name in capitals.
+    """The gateway's settings: environment variables named `GATEWAY_` and the member in capitals.
+
+    Only `REDIS_URL` has no prefix, because platforms set it by this name.
 
     Secrets may also come from a file named by the variable with `_FILE` behind it.
     """
@@ -32,8 +34,8 @@ class Settings(BaseSettings):
     )
     redis_url: SecretStr | None = Field(
         None,
-        validation_alias=AliasChoices("GATEWAY_REDIS_URL", "REDIS_URL"),  # type: ignore[pydantic-alias]
-        description="Redis or Valkey; also as REDIS_URL; empty starts the embedded server",
+        alias="REDIS_URL",
+        description="Redis or Valkey; empty starts the embedded server",
     )
     namespace: str = Field(
         "gw", pattern=r"^[a-z0-9_-]{1,32}$", description="prefix of all keys; one per tenant"
@@ -83,11 +85,10 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _secrets_from_files(cls, values: dict[str, Any]) -> dict[str, Any]:
-        for name, variables in _SECRETS.items():
-            for variable in variables:
-                path = os.environ.get(f"{variable}_FILE")
-                if path and not {name, *variables} & set(values):
-                    values[variables[0] if len(variables) > 1 else name] = _line_of(Path(path))
+        for member, variable in _SECRETS.items():
+            path = os.environ.get(f"{variable}_FILE")
+            if path and member not in values:
+                values[member] = Path(path).read_text(encoding="utf-8").strip()
         return values
 
     @property
@@ -99,7 +100,3 @@ class Settings(BaseSettings):
     def secure(self) -> bool:
         """Whether browsers reach us over TLS."""
         return self.trusted_proxy or self.tls_cert is not None
-
-
-def _line_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8").strip()

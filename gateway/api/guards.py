@@ -21,6 +21,8 @@ log = logging.getLogger("gateway.api")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+CALL = web.RequestKey("call", str)  # the id of the call
+
 # Asked by address, not by name, by whoever runs the container; they tell nothing, change nothing.
 _PROBES = frozenset({"/healthz", "/readyz"})
 _CALL_ID = re.compile(r"[0-9A-Za-z_-]{8,64}")
@@ -36,7 +38,7 @@ _HEADERS = {
 async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Give each call an id and a log line, without query string, body or token."""
     given = request.headers.get("X-Request-ID", "")
-    request["call"] = given if _CALL_ID.fullmatch(given) else new_id()
+    request[CALL] = given if _CALL_ID.fullmatch(given) else new_id()
     began = time.monotonic()
     answer = await handler(request)
     log.info(
@@ -46,7 +48,7 @@ async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
         answer.status,
         extra={
             "event": "call",
-            "request_id": request["call"],
+            "request_id": request[CALL],
             "milliseconds": round((time.monotonic() - began) * 1000, 1),
         },
     )
@@ -103,7 +105,7 @@ def secured(secure: bool) -> Callable[[web.Request, web.StreamResponse], Awaitab
         if secure:
             answer.headers["Strict-Transport-Security"] = "max-age=31536000"
         answer.headers["Server"] = "approval-gateway"
-        answer.headers["X-Request-ID"] = request["call"]
+        answer.headers["X-Request-ID"] = request.get(CALL, "")
 
     return add
 
@@ -127,5 +129,5 @@ def _log_failure(request: web.Request, error: Exception, event: str) -> None:
         "%s in %s",
         type(error).__name__,
         " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames)),
-        extra={"event": event, "request_id": request["call"]},
+        extra={"event": event, "request_id": request[CALL]},
     )

@@ -12,6 +12,7 @@ from gateway.errors import InvalidRequest
 from gateway.models import (
     AGENT_NAME,
     PROCESS_TOKEN,
+    REQUEST_ID,
     SESSION_NAME,
     Action,
     ApprovalRequest,
@@ -92,6 +93,8 @@ class Sync(Wire):
 
     def __post_init__(self) -> None:
         check_match(PROCESS_TOKEN, "process", self.process)
+        for one in self.ids:
+            check_match(REQUEST_ID, "ids", one)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

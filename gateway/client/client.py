@@ -162,14 +162,14 @@ class AsyncClient:
         )
         return replace(draft, digest=digest_of(draft))
 
-    async def ask(self, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:
+    async def ask(self, /, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:
         """Ask, wait, and return leave to run; `details` are those of `request`.
 
         Raises Denied, Aborted, Expired or Cancelled, Unreachable, or Unverified; nothing may run then.
         """
         return await self.send(self.request(tool, arguments, **details))
 
-    async def question(self, text: str, *fields: Question, **details: Any) -> JsonObject:
+    async def question(self, /, text: str, *fields: Question, **details: Any) -> JsonObject:
         """Ask a person to fill in `fields`, or one text; return the answers by field id."""
         asked = fields or (Question(id="answer", text=text),)
         approval = await self.ask(

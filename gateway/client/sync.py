@@ -24,7 +24,7 @@ def _blocking(
 ) -> Callable[Concatenate[Client, P], R]:
     """Return `method` for callers that block; one signature, one docstring, no second copy."""
 
-    def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.result_of(self.start(method(self.inner, *args, **kwargs)))
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__

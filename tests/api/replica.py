@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis.asyncio
@@ -16,7 +16,7 @@ from gateway.api.app import Site, build_api, runner
 from gateway.api.calls import Enrolment, Limits
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
-from gateway.models import ApprovalRequest, JsonObject, digest_of, new_id, plain
+from gateway.models import ApprovalRequest, JsonObject, build, digest_of, new_id, plain
 from gateway.policy import Chain, ModeDecider
 from gateway.ports import Credential
 from gateway.records import Person, PolicyDocument, Route
@@ -157,8 +157,8 @@ def made(agent: str = "agent1", **more: Any) -> ApprovalRequest:
         "arguments": {"command": "ls"},
         **more,
     }
-    unsigned = ApprovalRequest(**{**values, "digest": ""})
-    return ApprovalRequest(**{**values, "digest": digest_of(unsigned)})
+    unsigned = build(ApprovalRequest, {**values, "digest": ""})
+    return replace(unsigned, digest=digest_of(unsigned))
 
 
 async def no_enrolment_wanted(agent: str) -> JsonObject:
@@ -192,12 +192,10 @@ async def replica(
         return int(await store.redis.zcard(keys.pending))
 
     async with AsyncExitStack() as stack:
-        client, blocking = (
-            await stack.enter_async_context(
-                redis.asyncio.Redis.from_url(url, decode_responses=True, socket_timeout=timeout)
-            )
-            for timeout in (5.0, None)
-        )
+        client = redis.asyncio.Redis.from_url(url, decode_responses=True)
+        blocking = redis.asyncio.Redis.from_url(url, decode_responses=True, socket_timeout=None)
+        await stack.enter_async_context(client)
+        await stack.enter_async_context(blocking)
         store = RedisStore(client, keys)
         feed = RedisFeed(blocking, keys)
         await stack.enter_async_context(feed.running())

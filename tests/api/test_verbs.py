@@ -1,6 +1,6 @@
 """The agents' verbs and the approvers' routes, each once along its whole way."""
 
-from gateway.models import ApprovalRequest, Question, State, build, new_id
+from gateway.models import State, build, new_id
 from gateway.signatures import Signer, Verifier
 from tests.api.replica import (
     ANN_TOKEN,
@@ -222,9 +222,9 @@ async def test_decide_with_an_action_that_is_not_allowed_is_refused(gate: Replic
 
 async def test_secret_answers_reach_the_asking_process_only(gate: Replica) -> None:
     """A secret answer is in the asker's state, and in no view, listing or other process's state."""
-    request: ApprovalRequest = made(
+    request = made(
         kind="question",
-        questions=(Question(id="pin", text="PIN?", secret=True),),
+        questions=[{"id": "pin", "text": "PIN?", "secret": True}],
         allowed=("answer", "deny"),
     )
     await gate.submitted(request)

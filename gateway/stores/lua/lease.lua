@@ -8,7 +8,8 @@ local lease = now + tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', digits(now))
 redis.call('ZADD', KEYS[2], lease, ARGV[1])
 local last = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')
-local shards = last[2] and tonumber(last[2]) + 1 or 0
+-- One more than there are, so that the first agent of the next shard is read at once.
+local shards = last[2] and tonumber(last[2]) + 2 or 1
 local fair = math.ceil(shards / redis.call('ZCARD', KEYS[2]))
 
 local mine, free = {}, {}

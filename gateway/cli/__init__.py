@@ -1,0 +1,23 @@
+"""The `gateway` command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+_LIGHT = ("ask", "wait")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code.
+
+    `ask` and `wait` start for every tool call of an agent, so they load nothing but themselves.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] and words[0] in _LIGHT:
+        from gateway.client.ask import main as ask  # noqa: PLC0415 (see above)
+
+        return ask(words)
+    from gateway.cli.commands import run  # noqa: PLC0415 (see above)
+
+    return run(words)

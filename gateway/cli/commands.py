@@ -1,0 +1,127 @@
+"""The commands and their words: what each takes, and which function runs it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+from gateway import __version__
+from gateway.cli import operator, people, serve
+from gateway.errors import GatewayError
+from gateway.stores.credentials import REDIS_ERRORS
+
+Command = Callable[[argparse.Namespace], Awaitable[int]]
+
+_EPILOG = """Begin with:
+  gateway demo                 try it: a real agent asks, you answer in the browser
+  gateway up                   run the gateway with its own server and the inbox
+  gateway ask shell -- rm x    ask from a shell; the exit code is the answer
+Settings are environment variables, see .env.example."""
+
+
+def run(words: Sequence[str]) -> int:
+    """Parse and run one command; return its exit code."""
+    parser = _parser()
+    options = parser.parse_args(words)
+    try:
+        return asyncio.run(options.run(options))
+    except KeyboardInterrupt:
+        return 130
+    except GatewayError as error:
+        print(f"gateway: {error}", file=sys.stderr)
+        return error.exit_code
+    except REDIS_ERRORS as error:
+        print(f"gateway: Redis does not answer: {error}", file=sys.stderr)
+        return 5
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gateway",
+        description="AI agents ask before they act; a person answers.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"gateway {__version__}")
+    verbs = parser.add_subparsers(metavar="COMMAND", required=True)
+    _serving(verbs)
+    _answering(verbs)
+    _operating(verbs)
+    return parser
+
+
+Verbs = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _command(verbs: Verbs, name: str, run: Command, help: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]  # noqa: A002
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help)  # type: ignore[attr-defined]
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _serving(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    _command(verbs, "up", serve.up, "run the gateway until stopped")
+    _command(verbs, "demo", serve.demo, "try it: a real agent process asks for real commands")
+    # Both are handled before this parser exists; they stand here for `gateway --help`.
+    for name, words in (
+        ("ask", "ask for leave; the exit code is the answer"),
+        ("wait", "wait for what was asked with --no-wait"),
+    ):
+        verbs.add_parser(name, help=words, add_help=False)  # type: ignore[attr-defined]
+
+
+def _answering(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    pending = _command(verbs, "pending", people.pending, "list what waits for an answer")
+    history = _command(verbs, "history", people.history, "list what was answered")
+    show = _command(verbs, "show", people.show, "show one request whole")
+    approve = _command(verbs, "approve", people.approve, "approve a request as yourself")
+    deny = _command(verbs, "deny", people.deny, "deny a request as yourself")
+    sessions = _command(verbs, "sessions", people.sessions, "list sessions, or end one")
+    sessions.add_argument("--end", metavar="NAME", help="end this session")
+    sessions.add_argument("--agent", help="of this agent")
+    deny.add_argument("--reason", default="", help="words for the agent")
+    deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
+    for one in (show, approve, deny):
+        one.add_argument("id", help="the request's id, or enough of its beginning")
+    for one in (pending, history, show, sessions):
+        one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _operating(verbs: Verbs) -> None:  # type: ignore[valid-type]
+    agent = verbs.add_parser("agent", help="agents and their credentials")  # type: ignore[attr-defined]
+    kinds = agent.add_subparsers(metavar="ACTION", required=True)
+    add = _command(kinds, "add", operator.agent_add, "make an agent; its token is shown once")
+    add.add_argument(
+        "--owner", metavar="PERSON", help="who it acts for; may be barred from deciding"
+    )
+    rotate = _command(
+        kinds, "rotate", operator.agent_rotate, "replace an agent's token and password"
+    )
+    revoke = _command(kinds, "revoke", operator.agent_revoke, "remove an agent, cutting it off")
+    listed = _command(kinds, "list", operator.agent_list, "list agents")
+    approver = verbs.add_parser("approver", help="people who may decide")  # type: ignore[attr-defined]
+    kinds = approver.add_subparsers(metavar="ACTION", required=True)
+    join = _command(
+        kinds, "add", operator.approver_add, "make an approver; the token is shown once"
+    )
+    join.add_argument("--admin", action="store_true", help="may also use the kill switch")
+    leave = _command(kinds, "revoke", operator.approver_revoke, "remove an approver")
+    people_listed = _command(kinds, "list", operator.approver_list, "list approvers")
+    login = _command(verbs, "login", operator.login, "print a one-time link to the inbox")
+    for one in (add, rotate, revoke, join, leave, login):
+        one.add_argument("name")
+    stop = _command(
+        verbs, "stop-all", operator.stop_all, "kill switch: deny everything until resume"
+    )
+    resume = _command(verbs, "resume", operator.resume, "lift the kill switch")
+    explain = _command(verbs, "explain", operator.explain, "show what each decider says to a call")
+    explain.add_argument("agent")
+    explain.add_argument("tool")
+    explain.add_argument("--arguments", default="{}", metavar="JSON", help="the call's arguments")
+    doctor = _command(verbs, "doctor", operator.doctor, "check everything, and say what to do")
+    for one in (add, rotate, listed, people_listed, explain, doctor, join):
+        one.add_argument("--json", action="store_true", help="print JSON")
+    for one in (stop, resume):
+        one.add_argument("--by", default="operator", help="who does it, for the audit")

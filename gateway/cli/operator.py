@@ -1,0 +1,189 @@
+"""Commands of operators, straight on Redis: whoever can reach it as the gateway may run them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+
+from gateway.app import Backend, opened
+from gateway.approvals import Approvals
+from gateway.canonical import parse
+from gateway.clock import SystemClock
+from gateway.doctor import examine
+from gateway.embedded import engine_url
+from gateway.errors import InvalidRequest, NotFound, Unreachable
+from gateway.models import ApprovalRequest, digest_of, new_id
+from gateway.policy import Chain, ModeDecider
+from gateway.settings import Settings
+from gateway.stores.credentials import AGENT, APPROVER, Listed, NewCredential
+from gateway.stores.feed import RedisFeed
+
+
+@asynccontextmanager
+async def backend() -> AsyncIterator[Backend]:
+    """Connect to the configured Redis, or to the running embedded server of the data folder."""
+    settings = Settings()
+    if settings.redis_url is not None:
+        url: str | None = settings.redis_url.get_secret_value()
+    else:
+        url = engine_url(settings.data_dir)
+    if url is None:
+        raise Unreachable(
+            f"REDIS_URL is unset, and no gateway of yours runs on {settings.data_dir}: "
+            "start `gateway up` first"
+        )
+    async with opened(settings, url) as found:
+        yield found
+
+
+async def agent_add(options: argparse.Namespace) -> int:
+    """Make an agent."""
+    async with backend() as found:
+        _show_once(await found.credentials.add_agent(options.name, options.owner), options.json)
+    return 0
+
+
+async def agent_rotate(options: argparse.Namespace) -> int:
+    """Replace an agent's secrets."""
+    async with backend() as found:
+        _show_once(await found.credentials.rotate_agent(options.name), options.json)
+    return 0
+
+
+async def agent_revoke(options: argparse.Namespace) -> int:
+    """Remove an agent."""
+    async with backend() as found:
+        await found.credentials.revoke_agent(options.name)
+    print(f"{options.name} is revoked; its connections are cut")
+    return 0
+
+
+async def agent_list(options: argparse.Namespace) -> int:
+    """List agents."""
+    async with backend() as found:
+        _show(await found.credentials.listed(AGENT), options.json)
+    return 0
+
+
+async def approver_add(options: argparse.Namespace) -> int:
+    """Make an approver."""
+    async with backend() as found:
+        new = await found.credentials.add_approver(options.name, admin=options.admin)
+        _show_once(new, options.json)
+    return 0
+
+
+async def approver_revoke(options: argparse.Namespace) -> int:
+    """Remove an approver."""
+    async with backend() as found:
+        await found.credentials.revoke_approver(options.name)
+    print(f"{options.name} may not decide any more")
+    return 0
+
+
+async def approver_list(options: argparse.Namespace) -> int:
+    """List approvers."""
+    async with backend() as found:
+        _show(await found.credentials.listed(APPROVER), options.json)
+    return 0
+
+
+async def login(options: argparse.Namespace) -> int:
+    """Print a one-time link to the inbox."""
+    settings = Settings()
+    async with backend() as found:
+        policy = await found.store.policy()
+        if options.name not in {person.name for person in policy.people}:
+            raise NotFound(f"there is no approver {options.name}: gateway approver add NAME")
+        code = await found.logins.invite(options.name)
+    base = settings.public_url or f"http://{settings.host}:{settings.port}"
+    print(f"{base.rstrip('/')}/inbox/login#code={code}")
+    return 0
+
+
+async def stop_all(options: argparse.Namespace) -> int:
+    """Turn the kill switch on."""
+    async with backend() as found:
+        await found.store.set_stopped(True, by=options.by)
+    print(
+        "everything is denied until `gateway resume`; what was approved before cannot be recalled"
+    )
+    return 0
+
+
+async def resume(options: argparse.Namespace) -> int:
+    """Turn the kill switch off."""
+    async with backend() as found:
+        await found.store.set_stopped(False, by=options.by)
+    print("requests are asked again")
+    return 0
+
+
+async def explain(options: argparse.Namespace) -> int:
+    """Show what each decider says."""
+    arguments = parse(options.arguments.encode())
+    if not isinstance(arguments, dict):
+        raise InvalidRequest("--arguments takes a JSON object")
+    draft = ApprovalRequest(
+        id=new_id(), agent=options.agent, tool=options.tool, arguments=arguments, digest="0" * 64
+    )
+    request = replace(draft, digest=digest_of(draft))
+    async with backend() as found:
+        store = found.store
+        feed = RedisFeed(store.redis, store.keys)
+        approvals = Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), None)
+        opinions = await approvals.explain(request)
+        stopped = await store.stopped()
+        route = (await store.policy()).route_for(request.agent, request.tool)
+    answer = {
+        "digest": request.digest,
+        "stopped": stopped,
+        "route": route.name,
+        "approvers": list(route.approvers),
+        "quorum": route.quorum,
+        "deciders": [asdict(opinion) for opinion in opinions],
+    }
+    if options.json:
+        print(json.dumps(answer))
+        return 0
+    print(f"route {route.name}: {route.quorum} of {', '.join(route.approvers) or 'nobody'}")
+    print(f"kill switch: {'on, everything is denied' if stopped else 'off'}")
+    for opinion in opinions:
+        print(f"{opinion.priority:5} {opinion.decider:16} {opinion.effect} {opinion.message}")
+    print("no opinion from all of them means: ask people")
+    return 0
+
+
+async def doctor(options: argparse.Namespace) -> int:
+    """Check everything."""
+    settings = Settings()
+    async with backend() as found:
+        checks = await examine(settings, found)
+    for check in checks:
+        if options.json:
+            print(json.dumps(asdict(check)))
+        else:
+            remedy = f"\n     {check.remedy}" if check.remedy else ""
+            print(f"{check.result.upper():5}{check.name}: {check.says}{remedy}")
+    return 1 if any(check.result == "fail" for check in checks) else 0
+
+
+def _show_once(new: NewCredential, as_json: bool) -> None:
+    """Print a credential the one time that it is known."""
+    if as_json:
+        print(json.dumps({name: value for name, value in asdict(new).items() if value is not None}))
+        return
+    print(f"name           {new.name}\ntoken          {new.token}")
+    if new.redis_user:
+        print(f"redis user     {new.redis_user}\nredis password {new.redis_password}")
+    if not new.kept:
+        print("warning: the server has no ACL file, so this user is gone when it restarts")
+    print("These are not shown again.")
+
+
+def _show(rows: list[Listed], as_json: bool) -> None:
+    for row in rows:
+        print(json.dumps(asdict(row)) if as_json else f"{row.name:24} {row.owner or ''}")

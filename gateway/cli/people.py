@@ -1,0 +1,134 @@
+"""Commands of people who answer, over HTTP, with an approver's own token."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gateway.app import OWNER_FILE
+from gateway.client.http import Http
+from gateway.discovery import FILE_NAME, state_folder
+from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.models import Action, new_id
+
+_ID_LENGTH = 32
+
+
+async def pending(options: argparse.Namespace) -> int:
+    """List what waits."""
+    return await asyncio.to_thread(_list, "pending", options)
+
+
+async def history(options: argparse.Namespace) -> int:
+    """List what was answered."""
+    return await asyncio.to_thread(_list, "final", options)
+
+
+async def show(options: argparse.Namespace) -> int:
+    """Show one request."""
+    http = _http()
+    record = await asyncio.to_thread(_get, http, options.id)
+    print(json.dumps(record, indent=None if options.json else 2, ensure_ascii=options.json))
+    return 0
+
+
+async def approve(options: argparse.Namespace) -> int:
+    """Approve one request."""
+    return await asyncio.to_thread(_decide, options.id, {"action": Action.APPROVE.value})
+
+
+async def deny(options: argparse.Namespace) -> int:
+    """Deny one request."""
+    body = {
+        "action": Action.DENY.value,
+        "message": options.reason,
+        "feedback": options.feedback,
+    }
+    return await asyncio.to_thread(_decide, options.id, body)
+
+
+async def sessions(options: argparse.Namespace) -> int:
+    """List sessions, or end one."""
+    http = _http()
+    if options.end:
+        path = f"/v1/sessions/{options.end}/end?agent={options.agent or ''}"
+        ended = await asyncio.to_thread(http.call, "POST", path, {})
+        print(json.dumps(ended))
+        return 0
+    query = f"?agent={options.agent}" if options.agent else ""
+    found = await asyncio.to_thread(http.call, "GET", f"/v1/sessions{query}")
+    for row in found["items"]:
+        print(json.dumps(row) if options.json else f"{row['agent']:24} {row['name']}")
+    return 0
+
+
+def _http() -> Http:
+    """Return a connection with the caller's approver token, or the local owner's."""
+    token = os.environ.get("GATEWAY_APPROVER_TOKEN")
+    if path := os.environ.get("GATEWAY_APPROVER_TOKEN_FILE"):
+        token = Path(path).read_text(encoding="utf-8").strip()
+    found = _read(FILE_NAME)
+    url = os.environ.get("GATEWAY_URL") or found.get("url")
+    token = token or _read(OWNER_FILE).get("token")
+    if not url:
+        raise NotFound("no gateway is running here; start one, or set GATEWAY_URL")
+    if not token:
+        raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
+    return Http(url, token)
+
+
+def _read(name: str) -> dict[str, str]:
+    path = state_folder() / name
+    if not path.exists():
+        return {}
+    values: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+    return values
+
+
+def _list(status: str, options: argparse.Namespace) -> int:
+    http = _http()
+    after = ""
+    while True:
+        page = http.call("GET", f"/v1/requests?status={status}&limit=100{after}")
+        for record in page["items"]:
+            print(json.dumps(record) if options.json else _line(record))
+        if not page.get("next"):
+            return 0
+        after = f"&after={page['next']}"
+
+
+def _line(record: dict[str, Any]) -> str:
+    request = record["request"]
+    shown = json.dumps(request.get("arguments", {}))
+    return (
+        f"{request['id'][:8]}  {record['status']:9}  {request['agent']:16} "
+        f"{request['tool']:20} {shown}"
+    )
+
+
+def _get(http: Http, wanted: str) -> dict[str, Any]:
+    if len(wanted) == _ID_LENGTH:
+        found: dict[str, Any] = http.call("GET", f"/v1/requests/{wanted}")
+        return found
+    page = http.call("GET", "/v1/requests?status=pending&limit=200")
+    matches = [one for one in page["items"] if one["request"]["id"].startswith(wanted)]
+    if len(matches) > 1:
+        raise Conflict(f"{len(matches)} requests begin with {wanted}; write more of the id")
+    if not matches:
+        raise NotFound(f"no pending request begins with {wanted}")
+    match: dict[str, Any] = matches[0]
+    return match
+
+
+def _decide(wanted: str, body: dict[str, Any]) -> int:
+    http = _http()
+    record = _get(http, wanted)
+    request_id = record["request"]["id"]
+    click = {**body, "revision": record["revision"], "nonce": new_id()}
+    after = http.call("POST", f"/v1/requests/{request_id}/decide", click)
+    print(f"{request_id[:8]} {after['status']}")
+    return 0

@@ -1,0 +1,65 @@
+"""Commands that run the gateway."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import signal
+import sys
+
+from gateway import app
+from gateway.demo import run_demo
+from gateway.settings import Settings
+
+
+async def up(options: argparse.Namespace) -> int:
+    """Run the gateway until SIGINT or SIGTERM."""
+    settings = Settings()
+    configure_log(settings)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with app.running(settings) as gateway:
+        print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
+        if not settings.production:
+            for line in await app.first_login(gateway, settings):
+                print(line, file=sys.stderr)
+        await stop.wait()
+    return 0
+
+
+async def demo(options: argparse.Namespace) -> int:
+    """Try everything in a scratch folder."""
+    return await run_demo()
+
+
+def configure_log(settings: Settings) -> None:
+    """Send log records to standard error, as lines or as JSON objects."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        JsonFormatter()
+        if settings.log_json
+        else logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    )
+    logging.basicConfig(level=settings.log_level, handlers=[handler])
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record: time, level, logger, event and request id where given."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of JSON."""
+        line = {
+            "at": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for name in ("event", "request_id", "agent", "milliseconds"):
+            if name in record.__dict__:
+                line[name] = record.__dict__[name]
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)

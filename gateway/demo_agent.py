@@ -1,0 +1,58 @@
+"""The agent of `gateway demo`: a process of its own that wants to run real shell commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gateway.client import Client, requires_approval
+from gateway.errors import GatewayError
+from gateway.models import ApprovalRequest, Decision, Kind
+
+COMMANDS = (
+    ("write a first file", "echo 'hello from the agent' > hello.txt"),
+    ("look around", "ls -l"),
+    ("clean up everything, quickly", "rm -rf ."),
+    ("count the words", "wc -w hello.txt > words.txt"),
+)
+
+
+def main() -> int:
+    """Ask for each command; print one JSON line per command about what became of it."""
+    folder = Path(sys.argv[1])
+    decided_at: dict[str, float] = {}
+
+    def note(event: str, request: ApprovalRequest, decision: Decision | None) -> None:
+        if decision is not None:
+            decided_at[str(request.arguments["command"])] = time.time()  # noqa: TID251 (across processes)
+
+    client = Client.from_env("demo-agent", on_event=note)
+
+    @requires_approval(
+        tool="shell", kind=Kind.COMMAND, hint=lambda command: why[command], client=client
+    )
+    def shell(command: str) -> str:
+        done = subprocess.run(
+            command, shell=True, cwd=folder, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    why = {command: hint for hint, command in COMMANDS}
+    with client:
+        for _, command in COMMANDS:
+            line: dict[str, object] = {"command": command, "ran": False}
+            try:
+                line["output"] = shell(command)
+                line["ran"] = True
+            except GatewayError as error:
+                line["said"] = str(error)
+            line["woken_at"] = decided_at.get(command)
+            print(json.dumps(line), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
