@@ -29,6 +29,7 @@ def main() -> int:
         if decision is not None:
             decided_at[str(request.arguments["command"])] = time.time()  # noqa: TID251 (across processes)
 
+    why = {command: hint for hint, command in COMMANDS}
     client = Client.from_env("demo-agent", on_event=note)
 
     @requires_approval(
@@ -40,7 +41,6 @@ def main() -> int:
         )
         return done.stdout
 
-    why = {command: hint for hint, command in COMMANDS}
     with client:
         for _, command in COMMANDS:
             line: dict[str, object] = {"command": command, "ran": False}

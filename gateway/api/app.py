@@ -72,7 +72,8 @@ def build_api(
         client_max_size=bounds.body_bytes,
     )
     app[SERVICES] = services
-    app.add_routes([web.route(one.method, one.path, _served(one, services)) for one in table])
+    for one in table:
+        app.router.add_route(one.method, one.path, _served(one, services))
     app.add_routes(site.pages)
     app.on_response_prepare.append(secured(site.secure))
     app.cleanup_ctx.append(_counting)

@@ -6,13 +6,17 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from gateway import __version__
 from gateway.cli import operator, people, serve
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, Unreachable
 from gateway.stores.credentials import REDIS_ERRORS
 
+_INTERRUPTED = 130
+
 Command = Callable[[argparse.Namespace], Awaitable[int]]
+Verbs = Any  # argparse names the type of its subparsers as private
 
 _EPILOG = """Begin with:
   gateway demo                 try it: a real agent asks, you answer in the browser
@@ -26,15 +30,16 @@ def run(words: Sequence[str]) -> int:
     parser = _parser()
     options = parser.parse_args(words)
     try:
-        return asyncio.run(options.run(options))
+        code: int = asyncio.run(options.run(options))
     except KeyboardInterrupt:
-        return 130
+        return _INTERRUPTED
     except GatewayError as error:
         print(f"gateway: {error}", file=sys.stderr)
         return error.exit_code
     except REDIS_ERRORS as error:
         print(f"gateway: Redis does not answer: {error}", file=sys.stderr)
-        return 5
+        return Unreachable.exit_code
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,16 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-Verbs = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
-def _command(verbs: Verbs, name: str, run: Command, help: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]  # noqa: A002
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help)  # type: ignore[attr-defined]
+def _command(verbs: Verbs, name: str, run: Command, help: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help)
     parser.set_defaults(run=run)
     return parser
 
 
-def _serving(verbs: Verbs) -> None:  # type: ignore[valid-type]
+def _serving(verbs: Verbs) -> None:
     _command(verbs, "up", serve.up, "run the gateway until stopped")
     _command(verbs, "demo", serve.demo, "try it: a real agent process asks for real commands")
     # Both are handled before this parser exists; they stand here for `gateway --help`.
@@ -69,10 +71,10 @@ def _serving(verbs: Verbs) -> None:  # type: ignore[valid-type]
         ("ask", "ask for leave; the exit code is the answer"),
         ("wait", "wait for what was asked with --no-wait"),
     ):
-        verbs.add_parser(name, help=words, add_help=False)  # type: ignore[attr-defined]
+        verbs.add_parser(name, help=words, add_help=False)
 
 
-def _answering(verbs: Verbs) -> None:  # type: ignore[valid-type]
+def _answering(verbs: Verbs) -> None:
     pending = _command(verbs, "pending", people.pending, "list what waits for an answer")
     history = _command(verbs, "history", people.history, "list what was answered")
     show = _command(verbs, "show", people.show, "show one request whole")
@@ -89,8 +91,8 @@ def _answering(verbs: Verbs) -> None:  # type: ignore[valid-type]
         one.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _operating(verbs: Verbs) -> None:  # type: ignore[valid-type]
-    agent = verbs.add_parser("agent", help="agents and their credentials")  # type: ignore[attr-defined]
+def _operating(verbs: Verbs) -> None:
+    agent = verbs.add_parser("agent", help="agents and their credentials")
     kinds = agent.add_subparsers(metavar="ACTION", required=True)
     add = _command(kinds, "add", operator.agent_add, "make an agent; its token is shown once")
     add.add_argument(
@@ -101,7 +103,7 @@ def _operating(verbs: Verbs) -> None:  # type: ignore[valid-type]
     )
     revoke = _command(kinds, "revoke", operator.agent_revoke, "remove an agent, cutting it off")
     listed = _command(kinds, "list", operator.agent_list, "list agents")
-    approver = verbs.add_parser("approver", help="people who may decide")  # type: ignore[attr-defined]
+    approver = verbs.add_parser("approver", help="people who may decide")
     kinds = approver.add_subparsers(metavar="ACTION", required=True)
     join = _command(
         kinds, "add", operator.approver_add, "make an approver; the token is shown once"

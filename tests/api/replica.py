@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ import redis.asyncio
 from aiohttp import ClientResponse, ClientSession, web
 from redis.exceptions import RedisError
 
-from gateway.api.app import Site, build_api, runner
+from gateway.api.app import SERVICES, Site, build_api, runner
 from gateway.api.calls import Enrolment, Limits
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
@@ -100,7 +101,18 @@ class Replica:
     credentials: TokenList
     http: ClientSession
     app: web.Application
+    served: web.AppRunner
     problems: list[str]
+
+    @property
+    def hanging(self) -> int:
+        """How many calls wait on this replica."""
+        return len(self.app[SERVICES].hanging)
+
+    async def lapse(self, process: str) -> None:
+        """Let the waiter lease of a process of agent1 run out."""
+        await self.store.redis.zadd(self.store.keys.processes, {f"agent1 {process}": 0})
+        await self.approvals.lapse("agent1", process)
 
     async def call(
         self,
@@ -161,7 +173,13 @@ def made(agent: str = "agent1", **more: Any) -> ApprovalRequest:
     return replace(unsigned, digest=digest_of(unsigned))
 
 
-async def no_enrolment_wanted(agent: str) -> JsonObject:
+async def until(condition: Callable[[], Any]) -> None:
+    """Let the loop turn until the condition holds; the test's own timeout bounds it."""
+    while not condition():
+        await asyncio.sleep(0)
+
+
+async def enroll_anyone(agent: str) -> JsonObject:
     """Enrol without a registry: the token names the agent."""
     return {
         "agent": agent,
@@ -207,7 +225,7 @@ async def replica(
             pending=pending,
             store_errors=(RedisError, OSError),
             site=Site(hosts=frozenset({"gateway.example"}), secure=secure, pages=tuple(pages)),
-            enrolment=Enrolment(secret=ENROL_SECRET, enroll=no_enrolment_wanted)
+            enrolment=Enrolment(secret=ENROL_SECRET, enroll=enroll_anyone)
             if enrolment
             else None,
             limits=limits,
@@ -219,5 +237,5 @@ async def replica(
         port = served.addresses[0][1]
         http = await stack.enter_async_context(ClientSession())
         yield Replica(
-            f"http://127.0.0.1:{port}", store, approvals, credentials, http, app, problems
+            f"http://127.0.0.1:{port}", store, approvals, credentials, http, app, served, problems
         )

@@ -1,0 +1,152 @@
+"""Long polls: woken by any replica, bounded, and cheap to abandon."""
+
+import asyncio
+
+import pytest
+from aiohttp import ClientError
+
+from gateway.models import new_id
+from tests.api.replica import (
+    AGENT_TOKEN,
+    ANN_TOKEN,
+    OTHER_TOKEN,
+    POLICY,
+    PROCESS,
+    Answer,
+    Replica,
+    made,
+    replica,
+    until,
+)
+
+
+async def test_a_wait_is_woken_by_a_decision_on_another_replica(
+    server_url: str, namespace: str
+) -> None:
+    """Two replicas on one server: the click on one ends the wait on the other."""
+    async with replica(server_url, namespace) as one, replica(server_url, namespace) as two:
+        await one.store.apply(POLICY, by="test")
+        request = made()
+        await one.submitted(request)
+        path = f"/v1/requests/{request.id}?wait=30&process={PROCESS}"
+        wait = asyncio.create_task(two.call("GET", path))
+        await until(lambda: two.hanging)
+        assert (await one.decided(request.id)).status == 200
+        state = (await asyncio.wait_for(wait, 5)).json
+        assert state["decision"]["status"] == "approved"
+
+
+async def test_many_waits_for_one_request_are_all_woken(gate: Replica) -> None:
+    """Each waiter is one task without polling; all hear of the end."""
+    request = made()
+    await gate.submitted(request)
+    path = f"/v1/requests/{request.id}?wait=30"
+    waits = [asyncio.create_task(gate.call("GET", path)) for _ in range(80)]
+    await until(lambda: gate.hanging == 80)
+    await gate.decided(request.id)
+    answers = await asyncio.wait_for(asyncio.gather(*waits), 10)
+    assert {one.json["status"] for one in answers} == {"approved"}
+
+
+async def test_a_wait_ends_with_its_time_and_the_present_state(gate: Replica) -> None:
+    """Without news the answer is the state as it stands."""
+    request = made()
+    await gate.submitted(request)
+    answer = await gate.call("GET", f"/v1/requests/{request.id}?wait=0.05")
+    assert answer.json["status"] == "pending"
+
+
+@pytest.mark.parametrize("token", [AGENT_TOKEN, ANN_TOKEN])
+async def test_an_ended_request_is_answered_at_once(gate: Replica, token: str) -> None:
+    """There is nothing to wait for any more, and a wait beyond the cap is no fault."""
+    request = made()
+    await gate.submitted(request)
+    await gate.decided(request.id)
+    path = f"/v1/requests/{request.id}?wait=3600"
+    answer = await asyncio.wait_for(gate.call("GET", path, token=token), 5)
+    assert answer.json["status"] == "approved"
+
+
+async def test_a_wait_past_a_revision_is_woken_by_a_newer_one(gate: Replica) -> None:
+    """With `revision`, news is a higher one, not only the end: here the agent's process returns."""
+    request = made()
+    await gate.submitted(request)
+    await gate.lapse(PROCESS)
+    record = await gate.approvals.get(request.id)
+    path = f"/v1/requests/{request.id}?wait=30&revision={record.revision}"
+    wait = asyncio.create_task(gate.call("GET", path, token=ANN_TOKEN))
+    await until(lambda: gate.hanging)
+    await gate.call("POST", "/v1/sync", {"process": PROCESS, "ids": [request.id]})
+    view = (await asyncio.wait_for(wait, 5)).json
+    assert (view["status"], view["revision"]) == ("pending", record.revision + 1)
+    at_once = gate.call("GET", path, token=ANN_TOKEN)  # the newer revision is there already
+    assert (await asyncio.wait_for(at_once, 5)).json["revision"] == record.revision + 1
+
+
+async def test_a_wait_renews_the_lease_of_its_process(gate: Replica) -> None:
+    """Who waits over HTTP counts as waiting, without a sync of its own."""
+    request = made()
+    await gate.submitted(request)
+    await gate.lapse(PROCESS)
+    assert (await gate.approvals.get(request.id)).waiting is False
+    await gate.call("GET", f"/v1/requests/{request.id}?wait=0.01&process={PROCESS}")
+    assert (await gate.approvals.get(request.id)).waiting is True
+
+
+async def test_a_caller_that_hangs_up_leaves_nothing_behind(gate: Replica) -> None:
+    """A closed connection ends its wait at once."""
+    request = made()
+    await gate.submitted(request)
+    wait = asyncio.create_task(gate.call("GET", f"/v1/requests/{request.id}?wait=30"))
+    await until(lambda: gate.hanging)
+    wait.cancel()
+    await asyncio.wait({wait})
+    await until(lambda: not gate.hanging)
+
+
+async def test_a_stopping_server_ends_waits_at_once(server_url: str, namespace: str) -> None:
+    """A rolling restart does not hang for a minute on its long polls."""
+    async with replica(server_url, namespace) as gate:
+        await gate.store.apply(POLICY, by="test")
+        request = made()
+        await gate.submitted(request)
+        wait = asyncio.create_task(gate.call("GET", f"/v1/requests/{request.id}?wait=60"))
+        await until(lambda: gate.hanging)
+        await asyncio.wait_for(gate.served.cleanup(), 5)
+        with pytest.raises(ClientError):
+            await asyncio.wait_for(wait, 5)
+
+
+async def test_a_token_revoked_during_the_wait_gets_no_answer(gate: Replica) -> None:
+    """Revoking works on calls that already hang: the decision is not handed out."""
+    request = made()
+    await gate.submitted(request)
+    path = f"/v1/requests/{request.id}?wait=30&process={PROCESS}"
+    wait: asyncio.Task[Answer] = asyncio.create_task(gate.call("GET", path))
+    await until(lambda: gate.hanging)
+    del gate.credentials.known[AGENT_TOKEN]
+    await gate.decided(request.id)
+    assert (await asyncio.wait_for(wait, 5)).problem == (401, "unauthorized")
+
+
+async def test_a_wait_for_a_foreign_or_unknown_id_does_not_hang(gate: Replica) -> None:
+    """Not found is said at once, and equally fast for both."""
+    request = made()
+    await gate.submitted(request)
+    for one in (request.id, new_id()):
+        call = gate.call("GET", f"/v1/requests/{one}?wait=60", token=OTHER_TOKEN)
+        assert (await asyncio.wait_for(call, 5)).problem == (404, "not_found")
+
+
+async def test_a_decision_goes_through_when_its_caller_hangs_up(gate: Replica) -> None:
+    """A write that has begun is finished, whatever becomes of the connection."""
+    request = made()
+    await gate.submitted(request)
+    async with gate.approvals.watch(request.id) as watch:
+        await gate.store.redis.client_pause(200, all=True)  # the server's answers stand still
+        asked = gate.credentials.asked
+        click = asyncio.create_task(gate.decided(request.id))
+        await until(lambda: gate.credentials.asked > asked)
+        click.cancel()
+        assert await watch.wait(5)
+    assert (await gate.approvals.get(request.id)).status == "approved"
