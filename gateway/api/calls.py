@@ -104,16 +104,25 @@ class Call:
 
 
 @contextmanager
-def hanging(call: Call) -> Iterator[None]:
-    """Mark this call as one that waits, so that a stopping server ends it at once."""
+def hanging(call: Call) -> Iterator[asyncio.Task[Any]]:
+    """Mark this call as one that waits, so that a stopping server ends it at once; its task."""
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a call is always a task")
     call.services.hanging.add(task)
     try:
-        yield
+        yield task
     finally:
         call.services.hanging.discard(task)
+
+
+def check_wanted(task: asyncio.Task[Any]) -> None:
+    """Raise CancelledError when the task was cancelled; call it before each wait.
+
+    The Redis client loses a cancellation that arrives while it takes a connection from its pool.
+    """
+    if task.cancelling():
+        raise asyncio.CancelledError
 
 
 def reply(value: Any, status: int = 200) -> web.Response:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 from aiohttp import web
 
-from gateway.api.calls import Call, hanging
+from gateway.api.calls import Call, check_wanted, hanging
 from gateway.api.messages import EVENT_ID, check_match
 from gateway.api.problems import TooMany, Unauthenticated
 from gateway.errors import Unreachable
@@ -27,9 +28,9 @@ async def stream(call: Call) -> web.StreamResponse:
     async with call.services.streams, call.services.approvals.changes() as live:
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(call.request)
-        with hanging(call):
+        with hanging(call) as task:
             try:
-                await _send(call, answer, live, last)
+                await _send(call, answer, live, last, task)
             except (Unreachable, Unauthenticated, TimeoutError, ConnectionResetError):
                 pass  # too slow, no longer allowed, or gone: it comes back with its last id
             finally:
@@ -44,7 +45,11 @@ def _hang_up(request: web.Request) -> None:
 
 
 async def _send(
-    call: Call, answer: web.StreamResponse, live: AsyncIterator[Event], last: str | None
+    call: Call,
+    answer: web.StreamResponse,
+    live: AsyncIterator[Event],
+    last: str | None,
+    task: asyncio.Task[Any],
 ) -> None:
     if last is not None:
         last = await _replay(call, answer, last)
@@ -52,6 +57,7 @@ async def _send(
     coming = asyncio.ensure_future(anext(live))
     try:
         while True:
+            check_wanted(task)
             # `wait` and not `timeout`: a cancelled iterator would be at its end.
             done, _ = await asyncio.wait({coming}, timeout=patience)
             if not done:

@@ -1,0 +1,67 @@
+"""What all tests share: one real server for the run, and a namespace of its own for each test."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from gateway.embedded import find_server_binary
+from gateway.stores.connect import connect
+from gateway.stores.keys import Keys
+from gateway.stores.store import RedisStore
+from tests.world import World, assembled
+
+for _name in [name for name in os.environ if name.startswith(("GATEWAY_", "REDIS_"))]:
+    del os.environ[_name]
+
+
+@pytest.fixture(scope="session")
+def server_url() -> Iterator[str]:
+    """Run the real server for the whole test run; yield the URL of its private socket."""
+    with tempfile.TemporaryDirectory(prefix="agw") as folder:
+        socket = Path(folder) / "s"
+        command = [str(find_server_binary()), "--port", "0", "--unixsocket", str(socket)]
+        process = subprocess.Popen(
+            [*command, "--save", "", "--dir", folder], stdout=subprocess.DEVNULL
+        )
+        url = f"unix://{socket}"
+        _wait_for(url, process)
+        yield url
+        process.terminate()
+        process.wait(timeout=10)
+
+
+def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
+    with redis.Redis.from_url(url) as client:
+        while True:
+            assert process.poll() is None, "the server of the tests ended"
+            try:
+                client.ping()
+            except redis.ConnectionError:
+                continue
+            return
+
+
+@pytest.fixture
+def namespace() -> str:
+    """Return a namespace that no other test has."""
+    return f"t{os.urandom(6).hex()}"
+
+
+@pytest.fixture
+async def store(server_url: str, namespace: str) -> AsyncIterator[RedisStore]:
+    """Yield a store on the real server."""
+    client = connect(server_url)
+    yield RedisStore(client, Keys(namespace))
+    await client.aclose()
+
+
+@pytest.fixture
+async def world(server_url: str, namespace: str) -> AsyncIterator[World]:
+    """Yield a gateway without HTTP: store, feed, approvals, and the intake of agent `bot`."""
+    async with assembled(server_url, namespace) as made:
+        yield made

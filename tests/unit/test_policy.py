@@ -1,0 +1,75 @@
+"""The chain of deciders."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from gateway.models import DecidedBy, DeciderKind
+from gateway.policy import ALLOW, DENY, Chain, ModeDecider
+from gateway.ports import Verdict
+from gateway.records import Mode, Record, Route
+from tests.unit.test_transitions import form, record
+
+
+@dataclass
+class Fixed:
+    name: str
+    priority: int
+    effect: str | None
+    asked: int = 0
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Answer as told; `broken` raises."""
+        self.asked += 1
+        if self.effect == "broken":
+            raise RuntimeError("broken")
+        if self.effect is None:
+            return None
+        by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
+        return Verdict(effect=self.effect, by=by)
+
+
+async def test_the_highest_priority_answers_first_and_ends_it() -> None:
+    """First answer wins; those below are not asked."""
+    low, high, none = Fixed("low", 1, ALLOW), Fixed("high", 9, DENY), Fixed("none", 99, None)
+    verdict = await Chain([low, none, high]).decide(record(), Route())
+    assert verdict is not None
+    assert (verdict.effect, verdict.by.name, low.asked) == (DENY, "high", 0)
+
+
+async def test_no_answer_means_people() -> None:
+    """An empty chain, or one without opinions, asks."""
+    assert await Chain([]).decide(record(), Route()) is None
+    assert await Chain([Fixed("none", 1, None)]).decide(record(), Route()) is None
+
+
+async def test_after_a_failure_nothing_allows_any_more_but_denials_count() -> None:
+    """A decider that fails could have denied, so nothing below it may allow."""
+    broken = Fixed("broken", 9, "broken")
+    assert await Chain([broken, Fixed("allow", 1, ALLOW)]).decide(record(), Route()) is None
+    verdict = await Chain([broken, Fixed("deny", 1, DENY)]).decide(record(), Route())
+    assert verdict is not None
+    assert verdict.effect == DENY
+
+
+@pytest.mark.parametrize(
+    ("mode", "effect"), [(Mode.ASK, None), (Mode.AUTO_APPROVE, ALLOW), (Mode.AUTO_DENY, DENY)]
+)
+async def test_modes(mode: Mode, effect: str | None) -> None:
+    """Each mode does what it is called, and says that a rule decided."""
+    verdict = await ModeDecider().decide(record(), Route(mode=mode))
+    assert (verdict.effect if verdict else None) == effect
+    if verdict:
+        assert verdict.by.kind is DeciderKind.RULE
+
+
+async def test_no_mode_answers_a_question_for_people() -> None:
+    """A question needs an answer, which no mode has."""
+    assert await ModeDecider().decide(form(), Route(mode=Mode.AUTO_APPROVE)) is None
+
+
+async def test_explain_shows_every_decider_and_its_failure() -> None:
+    """The operator sees all links, in order, failures included."""
+    chain = Chain([Fixed("b", 1, None), Fixed("a", 9, "broken"), Fixed("c", 0, DENY)])
+    found = [(one.decider, one.effect) for one in await chain.explain(record(), Route())]
+    assert found == [("a", "failed"), ("b", "no opinion"), ("c", "deny")]

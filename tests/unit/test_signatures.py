@@ -1,0 +1,43 @@
+"""Signatures over decisions."""
+
+import base64
+from dataclasses import replace
+
+import pytest
+
+from gateway.errors import Unverified
+from gateway.models import Status
+from gateway.signatures import Signer, Verifier
+from tests.unit.test_transitions import decide, record
+from tests.world import SEED
+
+
+def test_a_signature_covers_every_member_of_the_decision() -> None:
+    """Changing anything at all in a signed decision is noticed."""
+    signer = Signer(SEED)
+    decision = decide(record()).after.decision
+    assert decision is not None
+    signature = signer.sign(decision.signed_bytes())
+    verifier = Verifier(signer.public_key)
+    verifier.verify(decision.signed_bytes(), signature)
+    for forged in (
+        replace(decision, status=Status.DENIED),
+        replace(decision, digest="1" * 64),
+        replace(decision, revision=9),
+        replace(decision, expires_at=99),
+        replace(decision, request_id="1" * 32),
+        replace(decision, arguments={"command": "x"}),
+        replace(decision, message="!"),
+        replace(decision, result=1),
+    ):
+        with pytest.raises(Unverified):
+            verifier.verify(forged.signed_bytes(), signature)
+
+
+def test_missing_broken_and_foreign_signatures_are_refused() -> None:
+    """No signature, no base64, or another key: nothing runs."""
+    other = Signer(base64.b64encode(b"o" * 32).decode())
+    verifier = Verifier(Signer(SEED).public_key)
+    for signature in (None, "", "???", other.sign(b"m")):
+        with pytest.raises(Unverified):
+            verifier.verify(b"m", signature)

@@ -1,0 +1,175 @@
+"""A gateway without HTTP for the tests, and the few things that they do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gateway.approvals import Approvals
+from gateway.clock import SystemClock
+from gateway.intake import Intake
+from gateway.models import Action, ApprovalRequest, JsonObject, digest_of, new_id
+from gateway.policy import Chain, ModeDecider
+from gateway.ports import Decider, Origin
+from gateway.records import Click, Event, Identity, Person, PolicyDocument, Record, Route
+from gateway.signatures import Signer
+from gateway.stores.connect import connect
+from gateway.stores.credentials import RedisCredentials
+from gateway.stores.feed import RedisFeed
+from gateway.stores.ingress import Ingress
+from gateway.stores.keys import Keys
+from gateway.stores.store import RedisStore
+from gateway.sweeper import Sweeper
+
+AGENT = "bot"
+PROCESS = "p" * 16
+SEED = base64.b64encode(b"s" * 32).decode()
+ALL_ACTIONS = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
+PEOPLE = tuple(Person(name=name, identities=(f"token:{name}",)) for name in ("ann", "bob", "eve"))
+
+
+def request(**changes: Any) -> ApprovalRequest:
+    """Return a request of agent `bot` with its right digest."""
+    values: JsonObject = {
+        "id": new_id(),
+        "agent": AGENT,
+        "tool": "shell",
+        "arguments": {"command": "ls"},
+        "digest": "0" * 64,
+        "allowed": ALL_ACTIONS,
+    }
+    draft = ApprovalRequest(**{**values, **changes})
+    return replace(draft, digest=digest_of(draft)) if "digest" not in changes else draft
+
+
+def click(record: Record, action: Action = Action.APPROVE, **changes: Any) -> Click:
+    """Return a click of ann on the record as it stands."""
+    values: JsonObject = {
+        "request_id": record.id,
+        "revision": record.revision,
+        "identity": identity("ann"),
+        "action": action,
+        "nonce": new_id(),
+    }
+    return Click(**{**values, **changes})
+
+
+def identity(name: str) -> Identity:
+    """Return the identity that a person's token gives."""
+    return Identity(platform="token", id=name)
+
+
+def over_http(process: str | None = PROCESS, agent: str = AGENT) -> Origin:
+    """Return the origin of a message that came over HTTP."""
+    return Origin(agent=agent, process=process)
+
+
+@dataclass
+class World:
+    """The parts of one gateway process on a namespace of its own."""
+
+    store: RedisStore
+    feed: RedisFeed
+    approvals: Approvals
+    intake: Intake
+    blocking: Any
+    signer: Signer
+    cursors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def sweeper(self) -> Sweeper:
+        """A sweeper that is driven by hand."""
+        return Sweeper(self.approvals, self.store, session_idle_hours=1)
+
+    def ingress(self, handle: Any = None) -> Ingress:
+        """Return a reader of the agents' streams."""
+        store = self.store
+        return Ingress(
+            store.redis, self.blocking, store.keys, handle or self.intake.handle, self.intake.bury
+        )
+
+    async def submit(self, **changes: Any) -> Record:
+        """Submit a request over HTTP, waiting as process PROCESS."""
+        record, _ = await self.approvals.submit(request(**changes), over_http())
+        return record
+
+    async def send(
+        self,
+        verb: str,
+        body: JsonObject | str,
+        *,
+        process: str = PROCESS,
+        agent: str = AGENT,
+        entry: str = "*",
+        **more: str,
+    ) -> str:
+        """Write an ingress entry as an agent does; return its nonce."""
+        nonce = new_id()
+        text = body if isinstance(body, str) else json.dumps(body)
+        fields = {"v": "1", "verb": verb, "process": process, "nonce": nonce, "body": text, **more}
+        await self.store.redis.xadd(self.store.keys.ingress(agent), fields, id=entry)
+        return nonce
+
+    async def reply(self, *, process: str = PROCESS, agent: str = AGENT) -> JsonObject:
+        """Return the next reply to a process: its fields, with state and error as values."""
+        key = self.store.keys.replies(agent, process)
+        found = await self.blocking.xread({key: self.cursors.get(key, "0")}, count=1, block=5000)
+        assert found, "no reply came"
+        entry, fields = found[0][1][0]
+        self.cursors[key] = entry
+        return {
+            name: json.loads(value) if name in ("state", "error") else value
+            for name, value in fields.items()
+        }
+
+    async def handled(self, agent: str = AGENT) -> None:
+        """Handle everything in an agent's ingress stream once, without a reader."""
+        rows = await self.store.redis.xrange(self.store.keys.ingress(agent))
+        for entry, fields in rows:
+            await self.intake.handle(agent, entry, fields)
+
+    async def events(self, request_id: str | None = None) -> list[Event]:
+        """Return all events, or those of one request."""
+        found = await self.approvals.history(None, 10_000)
+        return [event for event in found if request_id in (None, event.request_id)]
+
+    async def until(self, holds: Callable[[list[Event]], bool]) -> list[Event]:
+        """Return the events once they hold what a test waits for."""
+        async with asyncio.timeout(10), self.approvals.changes() as changes:
+            while not holds(events := await self.events()):
+                await anext(changes)
+        return events
+
+
+@asynccontextmanager
+async def assembled(
+    url: str, namespace: str, deciders: tuple[Decider, ...] = ()
+) -> AsyncIterator[World]:
+    """Assemble a gateway as gateway.app does, without HTTP; ann and bob may approve."""
+    redis, blocking = connect(url), connect(url, blocking=True)
+    store = RedisStore(redis, Keys(namespace))
+    feed = RedisFeed(blocking, store.keys)
+    signer = Signer(SEED)
+    approvals = Approvals(store, feed, Chain([*deciders, ModeDecider()]), SystemClock(), signer)
+    credentials = RedisCredentials(store, SystemClock())
+    if not (await store.policy()).routes:
+        await policy(store, Route(approvers=("ann", "bob")))
+        await store.register_agent(AGENT)
+    async with feed.running():
+        intake = Intake(approvals, store, credentials)
+        yield World(store, feed, approvals, intake, blocking, signer)
+    await redis.aclose()
+    await blocking.aclose()
+
+
+async def policy(store: RedisStore, *routes: Route) -> None:
+    """Put these routes in force, with ann, bob and eve as people."""
+    current = await store.policy()
+    await store.apply(
+        PolicyDocument(generation=current.generation, people=PEOPLE, routes=routes), by="test"
+    )
