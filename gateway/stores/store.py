@@ -273,8 +273,10 @@ class RedisStore:
         rank = await self.redis.zrevrank(index, last)
         if rank is not None:
             return int(rank) + 1
-        # The request has left this index since: go on below its time.
-        return int(await self.redis.zcount(index, at, "+inf"))
+        # The request has left this index since: go on where it stood, by time and then by id.
+        newer = int(await self.redis.zcount(index, f"({at}", "+inf"))
+        same = await self.redis.zrange(index, at, at, byscore=True)
+        return newer + sum(member > last for member in same)
 
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, the most recent first."""

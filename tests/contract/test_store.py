@@ -1,0 +1,232 @@
+"""One contract for the store, over fakeredis and over the real server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import fakeredis
+import pytest
+
+from gateway.errors import Conflict
+from gateway.models import Status
+from gateway.ports import Origin, Outcome, Transition
+from gateway.records import PolicyDocument, Query, Record, Route
+from gateway.stores.connect import connect
+from gateway.stores.keys import Keys
+from gateway.stores.store import RedisStore
+from gateway.transitions import Ending, ended
+from tests.unit.test_transitions import record
+from tests.world import AGENT, PROCESS, over_http, request
+
+
+@pytest.fixture(params=["fakeredis", "server"])
+async def store(
+    request: pytest.FixtureRequest, server_url: str, namespace: str
+) -> AsyncIterator[RedisStore]:
+    """Yield a store on each engine."""
+    if request.param == "server":
+        client = connect(server_url)
+    else:
+        client = fakeredis.FakeAsyncRedis(decode_responses=True, version=(7,))
+    yield RedisStore(client, Keys(namespace))
+    await client.aclose()
+
+
+def pending(**changes: object) -> Record:
+    """Return a pending record that a process waits for."""
+    asked = request(**changes)
+    return record(request=asked, process=PROCESS, attached=(PROCESS,))
+
+
+async def create(store: RedisStore, made: Record, *, timeout_ms: int = 60_000) -> Record:
+    """Create a record, as submitted over HTTP."""
+    outcome, stored = await store.create(
+        made, over_http(), generation=0, data={}, timeout_ms=timeout_ms
+    )
+    assert outcome == Outcome.OK
+    return stored
+
+
+def denied(before: Record) -> Transition:
+    """Return a transition that denies."""
+    after = ended(
+        before,
+        Ending(status=Status.DENIED, reason="rule"),  # type: ignore[arg-type]
+        revision=before.revision + 1,
+        now=1,
+        sign=lambda made: made,
+    )
+    return Transition(before=before, after=after, event="denied", clock="before")
+
+
+async def test_what_is_created_is_loaded(store: RedisStore) -> None:
+    """Every member of a record comes back as it was stored."""
+    stored = await create(store, pending(hint="why", timeout=3.0))
+    assert await store.load(stored.id) == stored
+    assert await store.load_many([stored.id, "0" * 32]) == [stored, None]
+    assert stored.deadline - stored.created == 60_000
+
+
+async def test_an_id_is_taken_once(store: RedisStore) -> None:
+    """A second creation changes nothing and writes no event."""
+    stored = await create(store, pending())
+    outcome, _ = await store.create(
+        pending(id=stored.id, tool="other"), over_http(), generation=0, data={}, timeout_ms=1
+    )
+    assert outcome == Outcome.EXISTS
+    assert await store.load(stored.id) == stored
+    assert len(await store.history(None, 10)) == 1
+
+
+async def test_a_change_needs_the_current_revision(store: RedisStore) -> None:
+    """Of two changes made from the same picture one wins, and the loser writes nothing."""
+    stored = await create(store, pending())
+    assert await store.change(denied(stored)) == Outcome.OK
+    assert await store.change(denied(stored)) == Outcome.STALE
+    found = await store.load(stored.id)
+    assert found is not None
+    assert (found.status, found.revision) == (Status.DENIED, 2)
+    assert [event.type for event in await store.history(None, 10)] == ["submitted", "denied"]
+
+
+async def test_a_change_of_nothing_is_gone(store: RedisStore) -> None:
+    """A record that does not exist is not brought to life by a change."""
+    stray = replace(pending(), created=1, deadline=2)
+    assert await store.change(denied(stray)) == Outcome.GONE
+    assert await store.load(stray.id) is None
+
+
+async def test_a_retried_change_is_told_that_it_won(store: RedisStore) -> None:
+    """The same nonce again is a replay, not a conflict."""
+    stored = await create(store, pending())
+    change = denied(stored)
+    change = replace(change, after=replace(change.after, nonce="n1"))
+    assert await store.change(change) == Outcome.OK
+    assert await store.change(change) == Outcome.REPLAY
+
+
+async def test_decisions_end_at_the_deadline_and_expiry_begins_there(store: RedisStore) -> None:
+    """The server's clock refuses late decisions and early expiries."""
+    stored = await create(store, pending())
+    assert await store.change(replace(denied(stored), clock="after")) == Outcome.EARLY
+    short = await create(store, pending(), timeout_ms=1)
+    while not (await store.due(idle_ms=10**9, limit=10)).expired:
+        pass
+    assert await store.change(denied(short)) == Outcome.LATE
+    assert await store.change(replace(denied(short), clock="after")) == Outcome.OK
+    assert (await store.due(idle_ms=10**9, limit=10)).expired == ()
+
+
+async def test_a_request_that_arrives_after_its_time_is_late(store: RedisStore) -> None:
+    """An entry written long ago has used up its time, whenever it is read."""
+    old = Origin(agent=AGENT, process=PROCESS, arrived_ms=1)
+    outcome, _ = await store.create(pending(), old, generation=0, data={}, timeout_ms=1000)
+    assert outcome == Outcome.LATE
+
+
+async def test_an_arrival_in_the_future_gives_no_extra_time(store: RedisStore) -> None:
+    """An agent can choose its entry's id, so only the earlier time counts."""
+    made = pending()
+    far = Origin(agent=AGENT, process=PROCESS, arrived_ms=10**14)
+    outcome, stored = await store.create(made, far, generation=0, data={}, timeout_ms=1000)
+    assert outcome == Outcome.OK
+    assert stored.deadline == stored.created + 1000
+
+
+async def test_the_kill_switch_stops_what_would_open_or_approve(store: RedisStore) -> None:
+    """While it is on nothing begins, and denials still pass."""
+    stored = await create(store, pending())
+    await store.set_stopped(True, by="test")
+    outcome, _ = await store.create(pending(), over_http(), generation=0, data={}, timeout_ms=9)
+    assert outcome == Outcome.STOPPED
+    assert await store.change(replace(denied(stored), stoppable=True)) == Outcome.STOPPED
+    assert await store.change(denied(stored)) == Outcome.OK
+    await store.set_stopped(False, by="test")
+    await create(store, pending())
+
+
+async def test_what_was_decided_under_an_older_policy_is_refused(store: RedisStore) -> None:
+    """A removed approver cannot win a race: the script compares generations."""
+    stored = await create(store, pending())
+    assert await store.apply(PolicyDocument(routes=(Route(),)), by="test") == 1
+    outcome, _ = await store.create(pending(), over_http(), generation=0, data={}, timeout_ms=9)
+    assert outcome == Outcome.AGAIN
+    assert await store.change(replace(denied(stored), generation=0)) == Outcome.AGAIN
+    assert await store.change(replace(denied(stored), generation=1)) == Outcome.OK
+    with pytest.raises(Conflict):
+        await store.apply(PolicyDocument(), by="test")
+    assert (await store.policy()).routes == (Route(),)
+
+
+async def test_attach_sees_only_the_agents_own(store: RedisStore) -> None:
+    """Another agent's id is as unknown as one that does not exist."""
+    stored = await create(store, pending())
+    mine, other = over_http(), over_http(agent="other")
+    assert await store.attach([stored.id, "0" * 32], mine) == [stored.id]
+    assert await store.attach([stored.id], other) == []
+
+
+async def test_a_lapsed_process_names_what_it_waited_for_once(store: RedisStore) -> None:
+    """A lease that still runs is not lapsed; one that ran out is, and only once."""
+    stored = await create(store, pending())
+    assert await store.lapse(AGENT, PROCESS) == []
+    await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})
+    assert (await store.due(idle_ms=10**9, limit=9)).lapsed == ((AGENT, PROCESS),)
+    assert await store.lapse(AGENT, PROCESS) == [stored.id]
+    assert await store.lapse(AGENT, PROCESS) == []
+
+
+async def test_pages_cover_everything_once_while_requests_end(store: RedisStore) -> None:
+    """Paging neither skips nor repeats a request that waits, though others end meanwhile."""
+    made = [await create(store, pending()) for _ in range(25)]
+    first = await store.page(Query(limit=10))
+    for gone in (first.items[3], first.items[9]):
+        assert await store.change(denied(gone)) == Outcome.OK
+    seen, cursor = [item.id for item in first.items], first.next
+    while cursor is not None:
+        page = await store.page(Query(limit=10, after=cursor))
+        seen += [item.id for item in page.items]
+        cursor = page.next
+    assert sorted(seen) == sorted(item.id for item in made)
+    history = await store.page(Query(final=True))
+    assert {item.id for item in history.items} == {first.items[3].id, first.items[9].id}
+
+
+async def test_pages_are_narrowed(store: RedisStore) -> None:
+    """By agent, session and status."""
+    mine = await create(store, pending(session="a"))
+    other = await create(store, pending(session="b"))
+    assert [one.id for one in (await store.page(Query(session="a"))).items] == [mine.id]
+    assert (await store.page(Query(agent="nobody"))).items == ()
+    await store.change(denied(other))
+    assert (await store.page(Query(final=True, status=Status.APPROVED))).items == ()
+    assert len((await store.page(Query(final=True, status=Status.DENIED))).items) == 1
+
+
+async def test_sessions_begin_with_a_request_and_end(store: RedisStore) -> None:
+    """Listed until they end; idle ones become due."""
+    await create(store, pending(session="s1"))
+    assert [(one.agent, one.name) for one in await store.sessions(AGENT)] == [(AGENT, "s1")]
+    assert await store.sessions("other") == []
+    assert (await store.due(idle_ms=-1000, limit=9)).idle == ((AGENT, "s1"),)
+    assert await store.end_session(AGENT, "s1")
+    assert not await store.end_session(AGENT, "s1")
+
+
+async def test_fields_of_a_newer_version_are_kept(store: RedisStore) -> None:
+    """An older gateway ignores what it does not know, and loses none of it."""
+    stored = await create(store, pending())
+    key = store.keys.record(stored.id)
+    await store.redis.hset(key, "newer", "x")
+    assert await store.load(stored.id) == stored
+    assert await store.change(denied(stored)) == Outcome.OK
+    assert await store.redis.hget(key, "newer") == "x"
+
+
+async def test_a_newer_schema_is_refused(store: RedisStore) -> None:
+    """A gateway does not write into a namespace that a newer one has changed."""
+    await store.check_schema()
+    await store.redis.hset(store.keys.meta, "schema", 99)
+    with pytest.raises(Conflict, match="99"):
+        await store.check_schema()
