@@ -1,7 +1,7 @@
 """Where the gateway may call out to: a guard against being used to reach what others cannot.
 
-An address is checked against a list of allowed hosts, resolved once, and every address that the name
-resolves to must be public. The connection then goes to the checked addresses and nowhere else.
+A URL is checked against a list of allowed hosts, its name is resolved once, and every address that
+comes back must be public. The connection then goes to the checked addresses and nowhere else.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Target:
 def target_of(url: str, *, allowed: Sequence[str], production: bool) -> Target:
     """Return the target that a URL names; raises Forbidden.
 
-    It must be https, without user, fragment or trailing dot, and its host (or `host:port`, for a port
-    other than 443) must be in `allowed`, letter by letter. Outside production http to `localhost`
-    is taken too, when it is allowed.
+    It must be https, without user, fragment or trailing dot, and its host (`host:port` for a port
+    that is not the usual one) must be in `allowed`, letter by letter. Outside production http to
+    `localhost` is taken too, when it is allowed.
     """
     parts = urlsplit(url)
     try:
@@ -71,7 +71,7 @@ def target_of(url: str, *, allowed: Sequence[str], production: bool) -> Target:
 
 
 async def pinned(target: Target, resolve: Resolve) -> list[Address]:
-    """Resolve the target once; return its addresses, all of which may be called. Raises Forbidden."""
+    """Resolve the target once; return its addresses. Raises Forbidden unless all may be called."""
     found = [ipaddress.ip_address(text) for text in await resolve(target.host, target.port)]
     if not found:
         raise Forbidden(f"{target.host} has no address")

@@ -5,7 +5,7 @@ Shared by the HTTP API and the Redis intake, so that both refuse the same messag
 
 import asyncio
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -43,7 +43,7 @@ def parse_message(cls: type[T], raw: bytes) -> T:
     value = parse(raw)
     if _DOUBTFUL_NUMBER.search(raw):
         canonical(value)
-    kind: Hashable = cls
+    kind: Any = cls  # to the type checker a class is not hashable
     try:
         message: T = _adapter(kind).validate_json(raw, strict=True)
     except ValidationError as error:

@@ -1,8 +1,9 @@
 """Tells other systems about requests by signed HTTP calls. Off unless an operator names an address.
 
 Each event of a request is sent at least once and in order: the cursor moves on after it was taken
-(or after every attempt failed). The bodies name things and carry no arguments, answers or messages.
-Signatures are those of Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`.
+(or after every attempt failed). A first start begins with the first event that happens then. The
+bodies name things and carry no arguments, answers or messages. Signatures are those of Standard
+Webhooks: HMAC-SHA256 over `id.timestamp.body`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Protocol
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from gateway.callouts import (
     Address,
@@ -37,21 +39,26 @@ from gateway.records import Event
 
 log = logging.getLogger("gateway.webhooks")
 
-_PAGE = 100
-_SECRET_PREFIX = "whsec_"  # noqa: S105 (a format's mark, not a secret)
+_AGAIN_SECONDS = 1.0  # before following the events again
+_OTHERS_SECONDS = 5.0  # before looking whether the replica that sends still does
+_CLAIM_MARGIN = 5.0  # seconds
+_SECRET_PREFIX = "whsec_"
 _LEAST_SECRET_BYTES = 24
 _STATUSES = {"submitted": "pending"}
 _ENDINGS = ("approved", "denied", "expired", "cancelled")
 
 
 class Cursor(Protocol):
-    """Remembers durably which event was sent last. Replicas share it."""
+    """Remembers durably which event was sent last, and who sends. Replicas share it."""
+
+    async def claim(self, seconds: float) -> bool:
+        """Be the one replica that sends, for so many seconds; False while another one is."""
 
     async def load_cursor(self) -> str | None:
         """Return the id of the last event that was dealt with, None in the beginning."""
 
     async def save_cursor(self, event_id: str) -> None:
-        """Remember that this event was dealt with. A lost or older write repeats events, no more."""
+        """Remember that this event was dealt with. A lost write repeats events, no more."""
 
 
 class Events(Protocol):
@@ -83,7 +90,10 @@ class Webhook:
 
 
 class Webhooks:
-    """Sends events to one receiver. Raises Forbidden or ValueError when its configuration is bad."""
+    """Sends events to one receiver. `store_errors` are raised by a store that does not answer.
+
+    Raises Forbidden or ValueError when the webhook's own settings are bad.
+    """
 
     def __init__(
         self,
@@ -92,6 +102,7 @@ class Webhooks:
         cursor: Cursor,
         clock: Clock,
         *,
+        store_errors: tuple[type[Exception], ...],
         resolve: Resolve = resolve_by_system,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -101,6 +112,7 @@ class Webhooks:
         self._events = events
         self._cursor = cursor
         self._clock = clock
+        self._down: tuple[type[Exception], ...] = (Unreachable, *store_errors)
         self._resolve = resolve
         self._pause = pause
 
@@ -109,32 +121,43 @@ class Webhooks:
         while True:
             try:
                 async with self._events.changes() as changes:
-                    await self._catch_up()
-                    async for _ in changes:
-                        await self._catch_up()
-            except Unreachable:
-                log.warning("webhooks fell behind", extra={"event": "webhook_behind"})
+                    await self._catch_up(None)
+                    async for event in changes:
+                        await self._catch_up(event)
+            except self._down as error:
+                log.warning(
+                    "webhooks begin again: %s",
+                    type(error).__name__,
+                    extra={"event": "webhooks_again"},
+                )
+            await self._pause(_AGAIN_SECONDS)
 
-    async def _catch_up(self) -> None:
-        while True:
-            last = await self._cursor.load_cursor()
-            events = await self._events.history(last, _PAGE)
-            for event in events:
-                if event.request_id:
-                    await self._send(event)
+    async def _catch_up(self, first: Event | None) -> None:
+        while (event := await self._due(first)) is not None:
+            if not event.request_id or await self._sent(event):
                 await self._cursor.save_cursor(event.id)
-            if len(events) < _PAGE:
-                return
+            else:
+                await self._pause(_OTHERS_SECONDS)
 
-    async def _send(self, event: Event) -> None:
-        pause = self._hook.first_pause
-        for attempt in range(1, self._hook.attempts + 1):
+    async def _due(self, first: Event | None) -> Event | None:
+        last = await self._cursor.load_cursor()
+        if last is None:
+            return first
+        return next(iter(await self._events.history(last, 1)), None)
+
+    async def _sent(self, event: Event) -> bool:
+        """Send an event, or give it up; False when another replica is at it."""
+        hook, pause = self._hook, self._hook.first_pause
+        for attempt in range(1, hook.attempts + 1):
+            if not await self._cursor.claim(hook.timeout + pause + _CLAIM_MARGIN):
+                return False
             if await self._attempt(event, attempt):
-                return
-            if attempt < self._hook.attempts:
+                return True
+            if attempt < hook.attempts:
                 await self._pause(pause)
-                pause = min(2 * pause, self._hook.longest_pause)
+                pause = min(2 * pause, hook.longest_pause)
         log.error("a webhook was given up", extra={"event": "webhook_lost", "id": event.id})
+        return True
 
     async def _attempt(self, event: Event, attempt: int) -> bool:
         body = body_of(event)
@@ -156,6 +179,9 @@ class Webhooks:
         return False
 
     async def _post(self, event_id: str, body: bytes) -> int:
+        url = URL(self._target.url)
+        if (url.host, url.port) != (self._target.host, self._target.port):
+            raise Forbidden("two parsers read the address differently")
         addresses = await pinned(self._target, self._resolve)
         connector = aiohttp.TCPConnector(
             resolver=_Pinned(self._target, addresses), use_dns_cache=False, force_close=True
@@ -166,7 +192,7 @@ class Webhooks:
                 connector=connector, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()
             ) as session,
             session.post(
-                self._target.url,
+                url,
                 data=body,
                 headers=self._headers(event_id, body),
                 allow_redirects=False,
@@ -214,7 +240,7 @@ class _Pinned(AbstractResolver):
 
 
 def body_of(event: Event) -> bytes:
-    """Return what is sent about an event: names, status, digest and reason, nothing that was said."""
+    """Return what is sent about an event: names, status, digest, reason; nothing that was said."""
     status = event.type if event.type in _ENDINGS else _STATUSES.get(event.type)
     data: JsonObject = {
         "id": event.request_id,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 from aiohttp import web
-from multidict import MultiMapping
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.api.access import Access
@@ -148,7 +147,7 @@ async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
     return await parsed(partial(parse_message, cls), raw or b"{}")
 
 
-def read_query(cls: type[T], query: MultiMapping[str]) -> T:
+def read_query(cls: type[T], query: Mapping[str, str]) -> T:
     """Return the query string as a `cls`; raises InvalidRequest."""
     values = dict(query)
     if len(values) != len(query):

@@ -1,58 +1,50 @@
-"""What a client needs from the way to its gateway: the five verbs, and a wait.
-
-Transports retry lost connections themselves, for as long as the caller waits: the caller's
-cancellation (its deadline) is what ends a wait. Every verb may be sent twice without harm.
-"""
+"""How a client reaches the gateway: the five verbs, and waiting."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
-from gateway.models import ApprovalRequest, Reason, Report, State
+from gateway.models import ApprovalRequest, Reason, Report, State, Status
 
 
 class Transport(Protocol):
-    """One process's way to the gateway. Used by one event loop; closed by leaving its context.
+    """One agent's way to the gateway. Used inside `async with`; every call may raise GatewayError."""
 
-    `agent` is the name the credential belongs to. All verbs raise Unauthorized, NotFound, Conflict
-    or InvalidRequest as the gateway says, and Unreachable when it cannot be asked.
-    """
+    @property
+    def agent(self) -> str:
+        """The agent whose credential this is."""
 
-    agent: str
+    async def __aenter__(self) -> Transport:
+        """Connect, or get ready to."""
 
-    async def __aenter__(self) -> Self:
-        """Return the transport, which connects when it is first used."""
+    async def __aexit__(self, *exc: object) -> None:
+        """Disconnect; whoever still waits is cancelled."""
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close all connections."""
+    async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
+        """Hand a request over durably. What the gateway thinks of it is told to `wait`."""
 
-    async def submit(self, request: ApprovalRequest, *, detached: bool) -> State:
-        """Hand in the request; return how it stands. With `detached` this process does not wait.
+    async def wait(self, request_id: str, *, until: float) -> State:
+        """Return the final state. Raises TimeoutError at `until`, in seconds of the loop's clock."""
 
-        What comes after an answer of pending is kept for `wait`, until that or `cancel` is called.
-        """
-
-    async def wait(self, request_id: str) -> State:
-        """Return the state once it is final; attaches this process when it did not submit."""
-
-    async def sync(self, ids: Sequence[str]) -> list[State]:
-        """Attach this process to requests; return how they stand, unknown ones left out."""
-
-    async def cancel(self, request_id: str, reason: Reason, message: str = "") -> State:
-        """Withdraw a request, also one that has not arrived yet."""
+    async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
+        """Withdraw a request."""
 
     async def consume(self, request_id: str) -> State:
-        """Take the approval for this process."""
+        """Take the approval of a request that another process submitted, or nobody waited for."""
 
-    async def report(self, request_id: str, report: Report) -> State:
+    async def report(self, request_id: str, report: Report) -> None:
         """Say what became of the action."""
 
     async def end_session(self, session: str) -> None:
-        """End the session, and cancel what waits in it."""
+        """End a session and cancel what waits in it."""
+
+
+def is_final(state: State) -> bool:
+    """Whether the request has ended."""
+    return state.status is not Status.PENDING
+
+
+def chunks(ids: Sequence[str], size: int) -> list[Sequence[str]]:
+    """Return `ids` in pieces of at most `size`."""
+    return [ids[start : start + size] for start in range(0, len(ids), size)]

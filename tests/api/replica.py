@@ -225,9 +225,7 @@ async def replica(
             pending=pending,
             store_errors=(RedisError, OSError),
             site=Site(hosts=frozenset({"gateway.example"}), secure=secure, pages=tuple(pages)),
-            enrolment=Enrolment(secret=ENROL_SECRET, enroll=enroll_anyone)
-            if enrolment
-            else None,
+            enrolment=Enrolment(secret=ENROL_SECRET, enroll=enroll_anyone) if enrolment else None,
             limits=limits,
         )
         served = runner(app)

@@ -119,7 +119,9 @@ async def test_cancel_of_a_foreign_id_is_not_found_and_changes_nothing(gate: Rep
     assert (await gate.approvals.get(request.id)).status == "pending"
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "localhost.", "a@b", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "localhost.", "a@b", ""]
+)
 async def test_other_hosts_are_refused(gate: Replica, host: str) -> None:
     """A web page that rebinds its name to this address gets nothing."""
     answer = await gate.call("GET", "/v1/requests", headers={"Host": host})

@@ -28,7 +28,7 @@ async def listening(
 
 async def heard(answer: ClientResponse, count: int) -> list[tuple[str, dict[str, Any]]]:
     """Read this many events: their names and contents."""
-    found = []
+    found: list[tuple[str, dict[str, Any]]] = []
     while len(found) < count:
         frame = (await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 5)).decode()
         if not frame.startswith(":"):

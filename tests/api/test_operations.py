@@ -127,9 +127,7 @@ async def test_the_document_and_the_routes_are_the_same(
         assert ("/v1/enroll" in document["paths"]) is enrolment
 
 
-async def test_the_document_in_the_docs_is_the_one_served(
-    server_url: str, namespace: str
-) -> None:
+async def test_the_document_in_the_docs_is_the_one_served(server_url: str, namespace: str) -> None:
     """docs/openapi.json is written anew whenever the API changes."""
     async with replica(server_url, namespace, enrolment=True) as gate:
         served = (await gate.call("GET", "/v1/openapi.json", token=None)).text

@@ -164,7 +164,8 @@ async def test_a_query_string_is_as_strict_as_a_body(gate: Replica, query: str) 
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=201", "status=ok", "after=x", "agent=A", "session=%0a", "final=maybe"]
+    "query",
+    ["limit=0", "limit=201", "status=ok", "after=x", "agent=A", "session=%0a", "final=maybe"],
 )
 async def test_a_listing_refuses_bad_parameters(gate: Replica, query: str) -> None:
     """A page is bounded, and a cursor is one that we gave."""

@@ -45,7 +45,11 @@ async def test_decision_reaches_the_submitter_signed_and_without_the_note(gate: 
     answer = await gate.call("GET", f"/v1/requests/{request.id}?process={PROCESS}")
     decision = build(State, answer.json).decision
     assert decision is not None
-    assert (decision.status, decision.decided_by.name, decision.message) == ("approved", "ann", "go")
+    assert (decision.status, decision.decided_by.name, decision.message) == (
+        "approved",
+        "ann",
+        "go",
+    )
     Verifier(Signer(SEED).public_key).verify(decision.signed_bytes(), decision.signature)
     assert "private words" not in answer.text
 
