@@ -54,7 +54,7 @@ def target_of(url: str, *, allowed: Sequence[str], production: bool) -> Target:
     """
     parts = urlsplit(url)
     try:
-        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+        host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise Forbidden("the address has no proper port") from error
     if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
@@ -62,9 +62,11 @@ def target_of(url: str, *, allowed: Sequence[str], production: bool) -> Target:
     if "@" in parts.netloc or parts.fragment or not _HOST.fullmatch(host):
         raise Forbidden("the address must be a plain host name, without user, fragment or dot")
     loopback = not production and host == "localhost"
+    usual = _PORTS.get(parts.scheme, 0)
+    port = usual if port is None else port
     if parts.scheme != "https" and not (parts.scheme == "http" and loopback):
         raise Forbidden("the address must be https")
-    named = host if port == _PORTS[parts.scheme] else f"{host}:{port}"
+    named = host if port == usual else f"{host}:{port}"
     if not 0 < port <= _MAX_PORT or named not in allowed:
         raise Forbidden(f"{named} is not among the allowed hosts")
     return Target(url=url, host=host, port=port, loopback=loopback)

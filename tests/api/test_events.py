@@ -75,9 +75,9 @@ async def test_a_last_event_id_that_is_none_is_refused(gate: Replica) -> None:
 
 async def test_a_quiet_stream_shows_that_it_lives(server_url: str, namespace: str) -> None:
     """Comments between events keep proxies from closing the connection."""
-    async with replica(server_url, namespace, limits=Limits(heartbeat_seconds=0.02)) as gate:
-        async with listening(gate) as answer:
-            frame = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 5)
+    limits = Limits(heartbeat_seconds=0.02)
+    async with replica(server_url, namespace, limits=limits) as gate, listening(gate) as answer:
+        frame = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 5)
     assert frame.startswith(b":")
 
 

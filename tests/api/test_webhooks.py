@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from gateway.callouts import Forbidden
+from gateway.callouts import Forbidden, Resolve
 from gateway.clock import SystemClock
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.webhooks import Webhook, Webhooks
@@ -51,6 +51,7 @@ class RedisCursor:
 
     gate: Replica
     sender: str = "a"
+    saved: list[str] = field(default_factory=list)
 
     async def claim(self, seconds: float) -> bool:
         """Take or renew the claim."""
@@ -68,6 +69,7 @@ class RedisCursor:
     async def save_cursor(self, event_id: str) -> None:
         """Write the cursor."""
         await self.gate.store.redis.set(self._key, event_id)
+        self.saved.append(event_id)
 
     @property
     def _key(self) -> str:
@@ -113,9 +115,14 @@ async def at_home(host: str, port: int) -> list[str]:
 
 @asynccontextmanager
 async def sending(
-    gate: Replica, hook: Webhook, *, sender: str = "a", pauses: Pauses | None = None
-) -> AsyncIterator[None]:
-    """Run webhooks beside the test."""
+    gate: Replica,
+    hook: Webhook,
+    *,
+    sender: str = "a",
+    resolve: Resolve = at_home,
+    pauses: Pauses | None = None,
+) -> AsyncIterator[RedisCursor]:
+    """Run webhooks beside the test; their cursor begins at the first event."""
     cursor = RedisCursor(gate, sender)
     hooks = Webhooks(
         hook,
@@ -123,14 +130,14 @@ async def sending(
         cursor,
         SystemClock(),
         store_errors=REDIS_ERRORS,
-        resolve=at_home,
+        resolve=resolve,
         pause=pauses or Pauses(),
     )
     if await cursor.load_cursor() is None:
         await cursor.save_cursor("0-0")
     task = asyncio.create_task(hooks.run())
     try:
-        yield
+        yield cursor
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -139,7 +146,7 @@ async def sending(
 async def test_outcomes_arrive_signed_and_without_what_was_said(
     gate: Replica, receiver: Receiver
 ) -> None:
-    """The receiver can verify each call, and learns names, status, digest and reason, no content."""
+    """The receiver can verify each call, and learns status, digest and reason, but no content."""
     request = made(arguments={"command": "s3cr3t-command"}, hint="s3cr3t-hint")
     async with sending(gate, hook_to(receiver)):
         await gate.submitted(request)
@@ -192,14 +199,11 @@ async def test_attempts_are_bounded_and_the_next_event_goes_on(
 
 async def test_sending_goes_on_where_it_ended(gate: Replica, receiver: Receiver) -> None:
     """What happened while nobody sent is sent afterwards, once."""
-    async with sending(gate, hook_to(receiver)):
+    async with sending(gate, hook_to(receiver)) as cursor:
         first = made()
         await gate.submitted(first)
         await until(lambda: len(receiver.got) == 1)
-        cursor = RedisCursor(gate)
-        sent = receiver.got[0][0]["webhook-id"]
-        while await cursor.load_cursor() != sent:
-            await asyncio.sleep(0)
+        await until(lambda: cursor.saved[2:])
     missed = made()
     await gate.submitted(missed)
     async with sending(gate, hook_to(receiver)):
@@ -289,20 +293,9 @@ async def test_the_name_is_resolved_once_and_the_connection_goes_there(
         asked.append(host)
         return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
 
-    hooks = Webhooks(
-        replace(hook_to(receiver), attempts=1),
-        gate.approvals,
-        RedisCursor(gate),
-        SystemClock(),
-        store_errors=REDIS_ERRORS,
-        resolve=resolve,
-    )
-    await RedisCursor(gate).save_cursor("0-0")
-    task = asyncio.create_task(hooks.run())
-    await gate.submitted()
-    await until(lambda: receiver.got)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with sending(gate, hook_to(receiver), resolve=resolve):
+        await gate.submitted()
+        await until(lambda: receiver.got)
     assert asked == ["localhost"]
 
 
@@ -311,9 +304,6 @@ async def test_a_private_address_is_never_called(
 ) -> None:
     """A public name that resolves into the own network is refused at every attempt."""
 
-    async def resolve(host: str, port: int) -> list[str]:
-        return ["127.0.0.1"]
-
     hook = Webhook(
         url=f"https://hooks.example:{receiver.port}/",
         secret=SECRET,
@@ -321,20 +311,9 @@ async def test_a_private_address_is_never_called(
         production=False,
         attempts=1,
     )
-    hooks = Webhooks(
-        hook,
-        gate.approvals,
-        RedisCursor(gate),
-        SystemClock(),
-        store_errors=REDIS_ERRORS,
-        resolve=resolve,
-    )
-    await RedisCursor(gate).save_cursor("0-0")
-    task = asyncio.create_task(hooks.run())
-    await gate.submitted()
-    await until(lambda: "not public" in caplog.text)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async with sending(gate, hook):
+        await gate.submitted()
+        await until(lambda: "not public" in caplog.text)
     assert receiver.got == []
 
 
@@ -343,7 +322,7 @@ async def test_a_weak_secret_is_refused_at_the_start(
     gate: Replica, receiver: Receiver, secret: str
 ) -> None:
     """A webhook without a proper key does not run at all."""
-    with pytest.raises(ValueError, match=""):
+    with pytest.raises(ValueError, match="secret is whsec_"):
         Webhooks(
             replace(hook_to(receiver), secret=secret),
             gate.approvals,

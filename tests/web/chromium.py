@@ -149,9 +149,11 @@ class Page:
                 "Input.dispatchKeyEvent", type=kind, key=key, text=key if kind == "keyDown" else ""
             )
 
-    async def screenshot(self, path: Path) -> None:
-        """Save what a person would see, the whole page."""
-        result = await self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+    async def screenshot(self, path: Path, *, whole: bool) -> None:
+        """Save what a person would see: the whole page, or its first screen."""
+        result = await self.send(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=whole
+        )
         path.write_bytes(base64.b64decode(result["data"]))
 
     async def controls(self) -> list[tuple[str, str]]:

@@ -86,7 +86,7 @@ async def endings(box: Inbox, page: Page) -> None:
         await box.gateway.approvals.expire(expired.id)
     await page.press("History")
     await page.until("document.querySelector('.card.expired')")
-    await shots(page, "history")
+    await shots(page, "history", whole=False)
 
 
 async def decide(box: Inbox, record: Record, action: Action, message: str = "") -> None:
@@ -94,11 +94,11 @@ async def decide(box: Inbox, record: Record, action: Action, message: str = "") 
     await box.gateway.approvals.decide(replace(click(record, action), message=message))
 
 
-async def shots(page: Page, name: str) -> None:
+async def shots(page: Page, name: str, *, whole: bool = True) -> None:
     """Take one state in every shape."""
     for shape, size, dark in SHAPES:
         await page.size(size, dark=dark)
-        await page.screenshot(FOLDER / f"inbox-{name}-{shape}.png")
+        await page.screenshot(FOLDER / f"inbox-{name}-{shape}.png", whole=whole)
 
 
 if __name__ == "__main__":

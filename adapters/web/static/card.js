@@ -77,7 +77,7 @@ function controls(item, { act, compare }) {
   const extra = make("div", { class: "extra" });
   const show = (content) => { extra.replaceChildren(content); content.querySelector("textarea,input,select")?.focus(); };
   if (item.quorum > 1) box.append(make("p", { class: "quiet" }, `${item.votes.length} of ${item.quorum} approvals${item.votes.length ? `: ${item.votes.join(", ")}` : ""}`));
-  if (item.questions.length) extra.append(form(item, act));
+  if (item.questions.length) box.append(form(item, act));
   const row = make("div", { class: "row" });
   if (allowed.has("approve")) {
     const approve = () => (item.risk.level === "high"

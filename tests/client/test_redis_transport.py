@@ -1,0 +1,183 @@
+"""The Redis transport against the real server: what is lost, doubled or cut does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from gateway.client import AsyncClient
+from gateway.client.redis_transport import RedisTransport
+from gateway.errors import Cancelled, Conflict, Unauthorized
+from gateway.models import Reason, Status
+from gateway.ports import Origin
+from gateway.records import Query
+from tests.world import AGENT, World, click
+
+
+@pytest.fixture
+async def transport(server_url: str, namespace: str) -> RedisTransport:
+    """Return a transport of agent `bot` on this test's namespace."""
+    return RedisTransport(server_url, AGENT, namespace)
+
+
+@pytest.fixture
+async def client(transport: RedisTransport, world: World) -> AsyncIterator[AsyncClient]:
+    """Yield a client that pins the gateway's key."""
+    async with AsyncClient(transport, public_key=world.signer.public_key) as made:
+        yield made
+
+
+async def approve_next(world: World) -> None:
+    """Approve the next request that is submitted."""
+    async with world.approvals.changes() as changes:
+        page = await world.approvals.page(_all())
+        if page.items:
+            await world.approvals.decide(click(page.items[0]))
+            return
+        async for event in changes:
+            if event.type == "submitted":
+                await world.approvals.decide(click(await world.approvals.get(event.request_id)))
+                return
+
+
+def _all() -> Query:
+    return Query()
+
+
+async def test_ask_and_go_on(world: World, client: AsyncClient) -> None:
+    """Over streams, signed and verified."""
+    async with world.ingress().running():
+        approval, _ = await asyncio.gather(
+            client.ask("shell", {"command": "ls"}), approve_next(world)
+        )
+    assert approval.decision.decided_by.name == "ann"
+
+
+async def test_a_request_submitted_while_no_gateway_runs_is_picked_up(
+    world: World, client: AsyncClient
+) -> None:
+    """It waits in the stream until someone reads it."""
+    asking = asyncio.create_task(client.ask("shell", {}))
+    while not await world.store.redis.exists(world.store.keys.ingress(AGENT)):
+        await asyncio.sleep(0)
+    async with world.ingress().running():
+        await approve_next(world)
+        assert (await asking).decision.status is Status.APPROVED
+
+
+async def test_cut_connections_lose_no_decision(world: World, client: AsyncClient) -> None:
+    """Decided while every connection of the agent is down: it goes on after reconnecting."""
+    async with world.ingress().running():
+        asking = asyncio.create_task(client.ask("shell", {}))
+        events = await world.until(lambda found: any(e.type == "submitted" for e in found))
+        for _ in range(3):
+            await world.store.redis.execute_command(
+                "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"
+            )
+        record = await world.approvals.get(events[-1].request_id)
+        await world.approvals.decide(click(record))
+        async with asyncio.timeout(15):
+            assert (await asking).decision.status is Status.APPROVED
+
+
+async def test_a_lost_reply_stream_loses_no_decision(world: World, client: AsyncClient) -> None:
+    """The stream with the decision vanishes before it was read: a sync brings it again."""
+    async with world.ingress().running():
+        asking = asyncio.create_task(client.ask("shell", {}))
+        events = await world.until(lambda found: any(e.type == "submitted" for e in found))
+        record = await world.approvals.get(events[-1].request_id)
+        transport = client._transport
+        assert isinstance(transport, RedisTransport)
+        while transport._cursor == 0:
+            await asyncio.sleep(0)
+        transport._cursor = 99
+        await world.approvals.decide(click(record))
+        transport._rewind()
+        async with asyncio.timeout(15):
+            assert (await asking).decision.status is Status.APPROVED
+
+
+async def test_a_gap_in_the_replies_makes_it_ask_again(world: World, client: AsyncClient) -> None:
+    """Trimmed entries are noticed by their numbers."""
+    transport = client._transport
+    assert isinstance(transport, RedisTransport)
+    key = world.store.keys.replies(AGENT, transport._process)
+    asking = asyncio.create_task(client.ask("shell", {}))
+    while not await world.store.redis.exists(world.store.keys.ingress(AGENT)):
+        await asyncio.sleep(0)
+    await world.handled()
+    while transport._cursor == 0:
+        await asyncio.sleep(0)
+    record = (await world.approvals.page(_all())).items[0]
+    await world.approvals.decide(click(record))
+    pushed = (await world.store.redis.xrevrange(key, count=1))[0][0]
+    await world.store.redis.xdel(key, pushed)
+    await world.store.redis.xadd(
+        key, {"re": "sync", "nonce": "", "id": "", "state": "{}"}, id="0-*"
+    )
+    async with world.ingress().running(), asyncio.timeout(15):
+        assert (await asking).decision.status is Status.APPROVED
+
+
+async def test_a_refusal_reaches_the_waiter(world: World, client: AsyncClient) -> None:
+    """A conflict is told to whoever asked, at once."""
+    async with world.ingress().running():
+        request = client.request("shell", {"command": "ls"})
+        await world.approvals.submit(request, _origin())
+        other = client.request("shell", {"command": "rm"})
+        with pytest.raises(Conflict):
+            await client.send(replace(other, id=request.id))
+
+
+async def test_a_cancelled_waiter_withdraws_its_request(world: World, client: AsyncClient) -> None:
+    """Cancelling the task cancels the request as abandoned; a late approval finds nothing."""
+    async with world.ingress().running():
+        asking = asyncio.create_task(client.ask("shell", {}))
+        await world.until(lambda found: any(e.type == "submitted" for e in found))
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        events = await world.until(lambda found: any(e.type == "cancelled" for e in found))
+    assert events[-1].data["reason"] == "abandoned"
+
+
+async def test_a_cancel_by_another_process_ends_the_wait(world: World, client: AsyncClient) -> None:
+    """The waiter learns that it was withdrawn, not denied."""
+    async with world.ingress().running():
+        asking = asyncio.create_task(client.ask("shell", {}))
+        events = await world.until(lambda found: any(e.type == "submitted" for e in found))
+        await world.approvals.cancel(
+            events[-1].request_id, _origin(), reason=Reason.CANCELLED_BY_OPERATOR
+        )
+        with pytest.raises(Cancelled):
+            await asking
+
+
+async def test_thousands_of_waiters_share_one_connection(world: World, client: AsyncClient) -> None:
+    """Each gets its own decision; the agent holds two connections in all."""
+    count = 300
+    async with world.ingress().running():
+        asking = [asyncio.create_task(client.ask("n", {"n": number})) for number in range(count)]
+        await world.until(lambda found: sum(e.type == "submitted" for e in found) == count)
+        ids = await world.store.pending_of(AGENT)
+        for record in await world.store.load_many(ids):
+            assert record is not None
+            await world.approvals.decide(click(record))
+        approvals = await asyncio.gather(*asking)
+    assert [approval.arguments["n"] for approval in approvals] == list(range(count))
+
+
+async def test_a_user_without_rights_is_told_so(server_url: str, world: World) -> None:
+    """A refused credential is no outage."""
+    await world.store.redis.execute_command("ACL", "SETUSER", "nobody", "on", ">pw", "+ping")
+    url = server_url.replace("unix://", "unix://nobody:pw@")
+    async with AsyncClient(RedisTransport(url, AGENT, "other")) as client:
+        with pytest.raises(Unauthorized):
+            await client.ask("x", {})
+
+
+def _origin() -> Origin:
+    return Origin(agent=AGENT, process="z" * 16)

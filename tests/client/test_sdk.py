@@ -1,0 +1,446 @@
+"""The SDK's promises, with a plain callable as the approver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.client import (
+    AsyncClient,
+    CallableTransport,
+    Client,
+    Reply,
+    confirm,
+    gated,
+    requires_approval,
+    resume,
+    session,
+    suspend,
+    use_client,
+)
+from gateway.client.context import session_name
+from gateway.client.local import Approver
+from gateway.client.pytest_plugin import ScriptedApprovals
+from gateway.client.sync import current_client
+from gateway.errors import (
+    Aborted,
+    AlreadyUsed,
+    Denied,
+    Expired,
+    GatewayError,
+    InvalidRequest,
+    Pending,
+    Unreachable,
+    Unverified,
+)
+from gateway.models import Action, ApprovalRequest, Execution, Question, State
+from gateway.signatures import Signer
+from tests.world import SEED
+
+
+def client_of(approver: Approver, **options: Any) -> Client:
+    """Return a client that asks a function."""
+    return Client(CallableTransport(approver), **options)
+
+
+@pytest.fixture
+def ran() -> list[Any]:
+    """Collect what really ran."""
+    return []
+
+
+@pytest.fixture
+def yes() -> Iterator[Client]:
+    """Yield a client whose approver says yes to everything."""
+    with client_of(lambda request: True) as client, use_client(client):
+        yield client
+
+
+def test_only_a_true_yes_approves(ran: list[Any]) -> None:
+    """None, truthy values and False deny; an approver that raises lets nothing run."""
+    for answer in (False, None, 1, "yes", {"approved": True}):
+        with client_of(lambda request, answer=answer: answer) as client:  # type: ignore[misc]
+            guarded = requires_approval(client=client)(ran.append)
+            with pytest.raises(Denied):
+                guarded(1)
+
+    def broken(request: ApprovalRequest) -> bool:
+        raise RuntimeError("broken")
+
+    with client_of(broken) as client, pytest.raises(RuntimeError):
+        requires_approval(client=client)(ran.append)(1)
+    assert ran == []
+
+
+def test_every_argument_is_shown_by_name(yes: Client) -> None:
+    """Positional, keyword and default arguments all reach the approver."""
+    seen: list[ApprovalRequest] = []
+    with client_of(lambda request: seen.append(request) or True) as client:  # type: ignore[func-returns-value]
+
+        @requires_approval(client=client)
+        def pay(to: str, amount: int, currency: str = "EUR", *, notify: bool = True) -> str:
+            """Send money.
+
+            More about it.
+            """
+            return f"{to} {amount} {currency} {notify}"
+
+        assert pay("x", 9999) == "x 9999 EUR True"
+    assert seen[0].arguments == {"to": "x", "amount": 9999, "currency": "EUR", "notify": True}
+    assert seen[0].hint == "Send money."
+    assert seen[0].tool.endswith("pay")
+
+
+def test_arguments_that_are_no_json_are_refused_before_anyone_is_asked(
+    yes: Client, ran: list[Any]
+) -> None:
+    """What cannot be shown exactly cannot be approved."""
+    guarded = requires_approval(ran.append)
+    for value in (object(), b"x", {1: 2}, float("nan"), 2**60):
+        with pytest.raises(InvalidRequest, match="JSON"):
+            guarded(value)
+    assert ran == []
+
+
+def test_edited_arguments_are_what_runs(ran: list[Any]) -> None:
+    """Exactly those, not the agent's."""
+    edit = Reply(action=Action.EDIT, arguments={"command": "ls"})
+    with client_of(lambda request: edit) as client:
+
+        @requires_approval(client=client)
+        def shell(command: str) -> None:
+            ran.append(command)
+
+        shell("rm -rf /")
+    assert ran == ["ls"]
+
+
+def test_respond_returns_the_result_without_running(ran: list[Any]) -> None:
+    """The person's result takes the place of the call."""
+    with client_of(lambda request: Reply(action=Action.RESPOND, result=42)) as client:
+        assert requires_approval(client=client)(ran.append)(1) == 42  # type: ignore[func-returns-value]
+    assert ran == []
+
+
+def test_abort_is_its_own_exception() -> None:
+    """The agent's loop can tell stop from no."""
+    with (
+        client_of(lambda request: Reply(action=Action.ABORT, abort="agent")) as client,
+        pytest.raises(Aborted) as caught,
+    ):
+        client.ask("x", {})
+    assert caught.value.decision.abort == "agent"
+
+
+def test_when_tells_which_calls_need_leave(approvals: ScriptedApprovals, ran: list[Any]) -> None:
+    """The condition sees the bound arguments; calls below it run freely."""
+
+    @requires_approval(when=lambda amount: amount > 100)
+    def pay(amount: int) -> None:
+        ran.append(amount)
+
+    pay(50)
+    with pytest.raises(Denied):
+        pay(amount=500)
+    assert ran == [50]
+
+
+def test_feedback_leads_to_another_plan_at_most_max_rounds_times(
+    approvals: ScriptedApprovals, ran: list[Any]
+) -> None:
+    """A denial with words asks again with the replanned arguments, and gives up in the end."""
+
+    def replan(arguments: dict[str, Any], words: str) -> dict[str, Any]:
+        return {"branch": words}
+
+    @requires_approval(replan=replan, max_rounds=2)
+    def push(branch: str) -> None:
+        ran.append(branch)
+
+    approvals.deny("dev", feedback=True)
+    approvals.approve()
+    push("main")
+    assert ran == ["dev"]
+    approvals.deny("dev", feedback=True)
+    approvals.deny("dev", feedback=True)
+    with pytest.raises(Denied):
+        push("main")
+    assert ran == ["dev"]
+
+
+async def test_async_functions_are_gated_too(approvals: ScriptedApprovals) -> None:
+    """The same decorator, awaited."""
+
+    @requires_approval
+    async def double(value: int) -> int:
+        return value * 2
+
+    approvals.approve(value=4)
+    assert await double(1) == 8
+    with pytest.raises(Denied):
+        await double(1)
+    assert [report.execution for _, report in approvals.reports] == [
+        Execution.STARTED,
+        Execution.SUCCEEDED,
+    ]
+
+
+def test_a_failing_function_is_reported_and_raises(approvals: ScriptedApprovals) -> None:
+    """Approved and failed is told apart from approved and never run."""
+
+    @requires_approval
+    def fail() -> None:
+        raise OSError("disk")
+
+    approvals.approve()
+    with pytest.raises(OSError, match="disk"):
+        fail()
+    assert [report.execution for _, report in approvals.reports][-1] is Execution.FAILED
+
+
+def test_a_tool_may_ask_again_from_inside(approvals: ScriptedApprovals) -> None:
+    """A dynamic ask carries the tool's name and its payload."""
+
+    @requires_approval(tool="transfer")
+    def transfer(amount: int) -> str:
+        confirm(f"more than usual: {amount}", {"amount": amount})
+        return "sent"
+
+    approvals.approve()
+    approvals.approve()
+    assert transfer(5) == "sent"
+    assert approvals.requests[1].tool == "transfer"
+    assert approvals.requests[1].payload == {"amount": 5}
+    approvals.approve()
+    with pytest.raises(Denied):
+        transfer(5)
+
+
+def test_questions_return_answers(approvals: ScriptedApprovals) -> None:
+    """A question is answered, not approved."""
+    approvals.answer(answer="blue")
+    assert current_client().question("Which colour?") == {"answer": "blue"}
+    approvals.answer(a="1", b="2")
+    fields = (Question(id="a", text="?"), Question(id="b", text="?"))
+    assert current_client().question("Two", *fields) == {"a": "1", "b": "2"}
+
+
+def test_a_toolset_is_wrapped_without_changing_it(approvals: ScriptedApprovals) -> None:
+    """Mapping, sequence and object: stand-ins ask, the originals do not."""
+
+    class Tools:
+        limit = 3
+
+        def delete(self, name: str) -> str:
+            return f"deleted {name}"
+
+    original = Tools()
+    guarded = gated(original)
+    assert guarded.limit == 3
+    with pytest.raises(Denied):
+        guarded.delete("x")
+    assert original.delete("x") == "deleted x"
+    approvals.approve()
+    assert guarded.delete("x") == "deleted x"
+    assert approvals.requests[-1].tool == "Tools.delete"
+    for wrapped in (gated({"d": original.delete})["d"], gated([original.delete])[0]):
+        with pytest.raises(Denied):
+            wrapped("x")
+
+
+def test_sessions_are_local_to_threads_and_tasks(yes: Client) -> None:
+    """A session set in one thread or task is not seen in another."""
+    seen: dict[str, str] = {}
+
+    async def task(name: str) -> None:
+        with session(name):
+            await asyncio.sleep(0)
+            seen[name] = session_name.get()
+
+    async def both() -> None:
+        await asyncio.gather(task("a"), task("b"))
+
+    with session("main"):
+        thread = threading.Thread(target=lambda: seen.update(thread=session_name.get()))
+        thread.start()
+        thread.join()
+        asyncio.run(both())
+        assert current_client().request("x", {}).session == "main"
+    assert seen == {"a": "a", "b": "b", "thread": "default"}
+
+
+def test_an_event_comes_before_waiting_and_one_after() -> None:
+    """A stream of the agent's host can say that it waits."""
+    events: list[str] = []
+    with client_of(
+        lambda request: True, on_event=lambda kind, *rest: events.append(kind)
+    ) as client:
+        client.ask("x", {})
+    assert events == ["confirmation_required", "decided"]
+
+
+def test_suspend_and_resume_by_a_pickle(approvals: ScriptedApprovals, ran: list[Any]) -> None:
+    """Ask without waiting, carry the pending call away, run it when it was approved."""
+
+    @requires_approval
+    def deploy(version: str) -> str:
+        ran.append(version)
+        return "done"
+
+    approvals.approve()
+    pending = pickle.loads(pickle.dumps(suspend(deploy, "1.2")))
+    assert isinstance(pending, Pending)
+    assert ran == []
+    assert resume(deploy, pending) == "done"
+    assert ran == ["1.2"]
+
+
+async def _settled(change: Any, **options: Any) -> None:
+    """Ask through a transport whose answer is changed on the way."""
+
+    class Tampering(CallableTransport):
+        async def wait(self, request_id: str, *, until: float) -> State:
+            state = await super().wait(request_id, until=until)
+            changed: State = change(state)
+            return changed
+
+    async with AsyncClient(Tampering(lambda request: True), **options) as client:
+        await client.ask("x", {"a": 1})
+
+
+def _decided(**changes: Any) -> Any:
+    def change(state: State) -> State:
+        assert state.decision is not None
+        return replace(state, decision=replace(state.decision, **changes))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _decided(digest="0" * 64),
+        _decided(request_id="0" * 32),
+        _decided(arguments={"a": 2}),
+        lambda state: replace(state, id="0" * 32),
+    ],
+)
+async def test_an_answer_about_anything_else_is_not_believed(change: Any) -> None:
+    """Wrong id, digest or arguments: Unverified, and nothing runs."""
+    with pytest.raises(Unverified):
+        await _settled(change)
+
+
+async def test_with_a_pinned_key_only_its_signature_counts() -> None:
+    """Unsigned and wrongly signed approvals are refused; the right one passes."""
+    signer = Signer(SEED)
+
+    def signed(state: State) -> State:
+        assert state.decision is not None
+        signature = signer.sign(state.decision.signed_bytes())
+        return replace(state, decision=replace(state.decision, signature=signature))
+
+    await _settled(signed, public_key=signer.public_key)
+    for change in (lambda state: state, lambda state: _decided(message="!")(signed(state))):
+        with pytest.raises(Unverified):
+            await _settled(change, public_key=signer.public_key)
+
+
+async def test_an_approval_that_may_have_run_is_refused_unless_told() -> None:
+    """Single use: the author must say that running twice does no harm."""
+
+    class Again(CallableTransport):
+        async def wait(self, request_id: str, *, until: float) -> State:
+            return replace(await super().wait(request_id, until=until), may_have_run=True)
+
+    async with AsyncClient(Again(lambda request: True)) as client:
+        pending = await client.submit(client.request("x", {}))
+        with pytest.raises(AlreadyUsed):
+            await client.wait(pending)
+        assert (await client.wait(pending, rerun=True)).arguments == {}
+
+
+async def test_a_waiter_returns_by_its_deadline_when_nobody_answers() -> None:
+    """Expired, by our own clock, and said to be a timeout."""
+
+    async def never(request: ApprovalRequest) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    began = asyncio.get_running_loop().time()
+    async with AsyncClient(CallableTransport(never)) as client:
+        with pytest.raises(Expired, match="nobody answered"):
+            await client.ask("x", {}, timeout=0.05)
+    assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_an_approval_after_our_deadline_is_refused_and_reported() -> None:
+    """Whatever arrives late is not used."""
+
+    class Late(CallableTransport):
+        async def wait(self, request_id: str, *, until: float) -> State:
+            state = await super().wait(request_id, until=until)
+            while asyncio.get_running_loop().time() <= until:
+                await asyncio.sleep(0)
+            return state
+
+    transport = Late(lambda request: True)
+    async with AsyncClient(transport) as client:
+        with pytest.raises(Expired):
+            await client.ask("x", {}, timeout=0.01)
+    assert [report.execution for _, report in transport.reports] == [Execution.REFUSED_LATE]
+
+
+def test_nothing_scripted_and_nothing_configured_never_approves(
+    approvals: ScriptedApprovals, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """The fixture denies by default; without any gateway the call says what to do."""
+    with pytest.raises(Denied):
+        current_client().ask("x", {})
+    code = (
+        "from gateway.client import requires_approval\n"
+        "@requires_approval\n"
+        "def f(): print('RAN')\n"
+        "f()"
+    )
+    env = {**os.environ, "GATEWAY_DATA_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "gateway up" in done.stderr
+    assert "RAN" not in done.stdout
+    assert issubclass(Unreachable, GatewayError)
+
+
+def test_a_client_does_not_survive_a_fork(yes: Client) -> None:
+    """A child that uses its parent's client gets an error, not its parent's answers."""
+    child = os.fork()
+    if child == 0:
+        try:
+            yes.ask("x", {})
+        except GatewayError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_importing_the_client_loads_no_server_and_no_library() -> None:
+    """The agent side is light: no pydantic, aiohttp, redis or cryptography; ask needs no asyncio."""
+    heavy = "pydantic aiohttp redis cryptography jsonschema discord slack_sdk prometheus_client adapters"
+    for module, banned in (
+        ("gateway.client.client, gateway.client.decorator", heavy),
+        ("gateway.client.ask", f"{heavy} asyncio"),
+    ):
+        code = f"import sys, {module}; print([m for m in {banned.split()!r} if m in sys.modules])"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == "[]", (module, done.stdout)
