@@ -25,7 +25,6 @@ from gateway.discovery import announced, write_private
 from gateway.embedded import running_engine
 from gateway.errors import Conflict, GatewayError
 from gateway.intake import Intake
-from gateway.models import JsonObject
 from gateway.policy import Chain, ModeDecider
 from gateway.ports import Adapter, HasRoutes
 from gateway.production import refuse_unsafe
@@ -41,6 +40,7 @@ from gateway.stores.keys import Keys
 from gateway.stores.logins import RedisLogins
 from gateway.stores.store import RedisStore
 from gateway.sweeper import Sweeper
+from gateway.wire import JsonObject
 
 log = logging.getLogger("gateway.app")
 

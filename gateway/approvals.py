@@ -13,16 +13,7 @@ from dataclasses import replace
 from gateway.authority import approver
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
-from gateway.models import (
-    Action,
-    ApprovalRequest,
-    Execution,
-    Reason,
-    Report,
-    State,
-    Status,
-    plain,
-)
+from gateway.models import Action, ApprovalRequest, Execution, Reason, Report, State, Status
 from gateway.policy import ALLOW, DENY, Chain, Opinion
 from gateway.ports import Feed, Origin, Outcome, Store, Transition, Verdict, Watch
 from gateway.records import (
@@ -37,6 +28,7 @@ from gateway.records import (
 )
 from gateway.signatures import Signer
 from gateway.transitions import Effect, Ending, clicked
+from gateway.wire import plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer
 
 _TRIES = 20

@@ -8,9 +8,10 @@ from typing import Any
 
 from gateway.approvals import Approvals
 from gateway.errors import GatewayError, InvalidRequest, Unreachable
-from gateway.models import PROCESS_TOKEN, REQUEST_ID, SESSION_NAME, Reason, Report, Wire
+from gateway.models import PROCESS_TOKEN, REQUEST_ID, SESSION_NAME, Reason, Report
 from gateway.ports import Credentials, Origin, Store
 from gateway.validation import parse_message, parse_request, parsed
+from gateway.wire import Wire
 
 _NONCE_LENGTH = 64
 _MOST_IDS = 1000

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from gateway.models import DecidedBy, JsonObject, Reason
+from gateway.models import DecidedBy, Reason
 from gateway.records import (
     Click,
     Event,
@@ -22,6 +22,7 @@ from gateway.records import (
     Route,
     Session,
 )
+from gateway.wire import JsonObject
 
 
 class Outcome:

@@ -9,18 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gateway.models import (
-    Action,
-    ApprovalRequest,
-    Decision,
-    JsonObject,
-    Report,
-    Risk,
-    RiskLevel,
-    State,
-    Status,
-    Wire,
-)
+from gateway.models import Action, ApprovalRequest, Decision, Report, Risk, RiskLevel, State, Status
+from gateway.wire import JsonObject, Wire
 
 SCHEMA_VERSION = 1
 DEFAULT_TIMEOUT_SECONDS = 900.0

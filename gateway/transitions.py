@@ -19,14 +19,13 @@ from gateway.models import (
     DeciderKind,
     Decision,
     FieldKind,
-    JsonObject,
     Question,
     Reason,
     Status,
     digest_of,
-    plain,
 )
 from gateway.records import Click, Record, Vote
+from gateway.wire import JsonObject, plain
 
 Sign = Callable[[Decision], Decision]
 

@@ -34,8 +34,8 @@ from gateway.callouts import (
 )
 from gateway.clock import Clock
 from gateway.errors import Unreachable
-from gateway.models import JsonObject
 from gateway.records import Event
+from gateway.wire import JsonObject
 
 log = logging.getLogger("gateway.webhooks")
 

@@ -5,19 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.clock import Clock
-from gateway.models import (
-    MAX_LIFE_SECONDS,
-    ApprovalRequest,
-    Decision,
-    Risk,
-    RiskLevel,
-    Status,
-    plain,
-)
+from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Risk, RiskLevel, Status
 from gateway.ports import Origin, Outcome, Store, Transition
 from gateway.records import PolicyDocument, Record, Route, raised
 from gateway.signatures import Signer
 from gateway.transitions import Effect, Ending, ended, summary
+from gateway.wire import plain
 
 # A cancel that overtakes its submit leaves a record with this digest, which no action can have.
 TOMBSTONE_DIGEST = "0" * 64

@@ -13,7 +13,7 @@ from typing import Any
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
 from gateway.intake import Intake
-from gateway.models import Action, ApprovalRequest, JsonObject, digest_of, new_id
+from gateway.models import Action, ApprovalRequest, digest_of, new_id
 from gateway.policy import Chain, ModeDecider
 from gateway.ports import Decider, Origin
 from gateway.records import Click, Event, Identity, Person, PolicyDocument, Record, Route
@@ -25,6 +25,7 @@ from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from gateway.sweeper import Sweeper
+from gateway.wire import JsonObject
 
 AGENT = "bot"
 PROCESS = "p" * 16

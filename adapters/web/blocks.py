@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.models import JsonObject, Kind
+from gateway.models import Kind
 from gateway.records import Record
 from gateway.visible import Segment, Visible, visible
+from gateway.wire import JsonObject
 
 CARD_LINES = 120  # what a card shows of all blocks together
 CARD_CHARS = 20_000

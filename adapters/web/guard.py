@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from gateway.errors import GatewayError
-from gateway.models import JsonObject
 from gateway.ports import Logins
 from gateway.records import Identity
+from gateway.wire import JsonObject
 
 CSRF_HEADER = "X-CSRF-Token"
 MAX_BODY = 512 * 1024  # bytes of one decision, edited arguments included

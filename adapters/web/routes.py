@@ -15,9 +15,10 @@ from adapters.web.guard import Guard, Refused, Visitor, csrf_token, json_body, p
 from adapters.web.view import view_of
 from gateway.canonical import parse
 from gateway.errors import Conflict
-from gateway.models import Action, JsonObject, Status
+from gateway.models import Action, Status
 from gateway.ports import Desk, Logins
 from gateway.records import Click, Event, Query, Record
+from gateway.wire import JsonObject
 
 _PAGE = 50
 _HEARTBEAT_SECONDS = 15.0

@@ -13,8 +13,8 @@ from adapters.web.blocks import (
     shown,
     shown_text,
 )
-from gateway.models import JsonObject, plain
 from gateway.records import Record
+from gateway.wire import JsonObject, plain
 
 
 def view_of(record: Record, *, full: bool, refusal: str | None) -> JsonObject:

@@ -13,8 +13,8 @@ from gateway.api.calls import Call, check_wanted, hanging
 from gateway.api.messages import EVENT_ID, check_match
 from gateway.api.problems import TooMany, Unauthenticated
 from gateway.errors import Unreachable
-from gateway.models import plain
 from gateway.records import Event
+from gateway.wire import plain
 
 _PAGE = 200
 

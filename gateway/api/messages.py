@@ -17,16 +17,15 @@ from gateway.models import (
     Action,
     ApprovalRequest,
     Decision,
-    JsonObject,
     Reason,
     Report,
     Risk,
     State,
     Status,
-    Wire,
 )
 from gateway.records import Record, Session, Vote
 from gateway.validation import check_digest
+from gateway.wire import JsonObject, Wire
 
 MAX_WAIT_SECONDS = 60.0
 MAX_PAGE = 200

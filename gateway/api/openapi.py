@@ -14,7 +14,8 @@ import gateway
 from gateway.api.messages import Problem
 from gateway.api.problems import MEDIA_TYPE
 from gateway.api.routes import Endpoint, Nothing
-from gateway.models import REQUEST_ID, SESSION_NAME, JsonObject
+from gateway.models import REQUEST_ID, SESSION_NAME
+from gateway.wire import JsonObject
 
 _REF = "#/components/schemas/{model}"
 _PATH_PATTERNS = {"id": REQUEST_ID.pattern, "session": SESSION_NAME.pattern}

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.api.messages import Problem
 from gateway.errors import GatewayError, NotFound
-from gateway.models import plain
+from gateway.wire import plain
 
 MEDIA_TYPE = "application/problem+json"
 

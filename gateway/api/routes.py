@@ -28,7 +28,8 @@ from gateway.api.messages import (
     Sync,
     WhichAgent,
 )
-from gateway.models import State, Wire
+from gateway.models import State
+from gateway.wire import Wire
 
 ANYONE: frozenset[str] = frozenset()
 AGENTS = frozenset({AGENT})

@@ -28,12 +28,11 @@ from gateway.models import (
     Kind,
     State,
     Status,
-    build,
     digest_of,
     new_id,
-    plain,
 )
 from gateway.signatures import Verifier
+from gateway.wire import build, plain
 
 EXIT_CODES = {Status.APPROVED: 0, Status.DENIED: 1, Status.EXPIRED: 3, Status.CANCELLED: 4}
 PENDING_EXIT = 0

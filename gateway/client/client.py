@@ -32,7 +32,6 @@ from gateway.models import (
     DeciderKind,
     Decision,
     Execution,
-    JsonObject,
     Kind,
     Origin,
     Preview,
@@ -46,6 +45,7 @@ from gateway.models import (
     new_id,
 )
 from gateway.signatures import Verifier
+from gateway.wire import JsonObject
 
 log = logging.getLogger("gateway.client")
 

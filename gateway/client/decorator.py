@@ -14,7 +14,8 @@ from gateway.client.client import DEFAULT_TIMEOUT, Approval, AsyncClient
 from gateway.client.context import running, running_tool
 from gateway.client.sync import Client, current_client
 from gateway.errors import Denied, InvalidRequest, Pending
-from gateway.models import Action, ApprovalRequest, Execution, JsonObject, Kind, Reason, Risk
+from gateway.models import Action, ApprovalRequest, Execution, Kind, Reason, Risk
+from gateway.wire import JsonObject
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,13 +15,13 @@ from gateway.models import (
     DecidedBy,
     DeciderKind,
     Decision,
-    JsonObject,
     Reason,
     Report,
     State,
     Status,
     digest_of,
 )
+from gateway.wire import JsonObject
 
 _STATUS = {Action.DENY: Status.DENIED, Action.ABORT: Status.DENIED}
 

@@ -20,7 +20,8 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from gateway.client.http import error_of
 from gateway.client.transport import chunks, is_final
 from gateway.errors import GatewayError, Unauthorized, Unreachable
-from gateway.models import ApprovalRequest, JsonObject, Reason, Report, State, build, new_id, plain
+from gateway.models import ApprovalRequest, Reason, Report, State, new_id
+from gateway.wire import JsonObject, build, plain
 
 log = logging.getLogger("gateway.client")
 

@@ -1,22 +1,11 @@
-"""How a client reaches the gateway: the five verbs, and waiting.
-
-A transport goes on trying over lost connections for as long as somebody waits. Every verb may be said
-twice without harm.
-"""
+"""How a client reaches the gateway: the five verbs, and waiting."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from gateway.errors import Unreachable
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
-
-PATIENCE = 15.0
-"""Seconds in which a gateway or Redis may restart before a message counts as not taken."""
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
 class Transport(Protocol):
@@ -33,16 +22,10 @@ class Transport(Protocol):
         """Disconnect; whoever still waits is cancelled."""
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Hand a request over durably. What becomes of it is told to `wait`.
-
-        Unless `detached`, what is heard of it is kept until `wait` or `cancel` is called.
-        """
+        """Hand a request over durably. What the gateway thinks of it is told to `wait`."""
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the final state; `until` is in seconds of the loop's clock.
-
-        Raises TimeoutError at `until`, or Unreachable when the gateway never spoke of the request.
-        """
+        """Return the final state. Raises TimeoutError at `until`, in seconds of the loop's clock."""
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
         """Withdraw a request."""
@@ -57,25 +40,6 @@ class Transport(Protocol):
         """End a session and cancel what waits in it."""
 
 
-class Birthplace:
-    """The process that something was made in. Two processes on one connection mix up their answers."""
-
-    __slots__ = ("_pid",)
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-
-    @property
-    def left(self) -> bool:
-        """Whether this is a forked child of that process."""
-        return os.getpid() != self._pid
-
-    def check(self) -> None:
-        """Raise Unreachable in a forked child."""
-        if self.left:
-            raise Unreachable("this client was made before a fork; make one in the child process")
-
-
 def is_final(state: State) -> bool:
     """Whether the request has ended."""
     return state.status is not Status.PENDING
@@ -84,8 +48,3 @@ def is_final(state: State) -> bool:
 def chunks(ids: Sequence[str], size: int) -> list[Sequence[str]]:
     """Return `ids` in pieces of at most `size`."""
     return [ids[start : start + size] for start in range(0, len(ids), size)]
-
-
-def pause_before(attempt: int) -> float:
-    """Return how many seconds to wait before try number `attempt`, counted from 1."""
-    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(attempt, 10))

@@ -5,17 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from gateway.models import (
-    ApprovalRequest,
-    Decision,
-    JsonObject,
-    Report,
-    Risk,
-    Status,
-    build,
-    plain,
-)
+from gateway.models import ApprovalRequest, Decision, Report, Risk, Status
 from gateway.records import Event, Record, Vote
+from gateway.wire import JsonObject, build, plain
 
 # Members of the request that the hash holds as fields of their own, so that scripts can check them.
 _OWN_FIELDS = ("id", "agent", "session")

@@ -15,10 +15,11 @@ from redis.exceptions import RedisError, ResponseError
 from gateway.canonical import sha256_hex
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound
-from gateway.models import AGENT_NAME, JsonObject
+from gateway.models import AGENT_NAME
 from gateway.ports import Credential
 from gateway.records import Person, PolicyDocument, Route
 from gateway.stores.store import RedisStore
+from gateway.wire import JsonObject
 
 _TOKEN = re.compile(r"agw_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _PERSON = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

@@ -8,18 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.errors import Conflict
-from gateway.models import AGENT_NAME, JsonObject, Status, build, plain
+from gateway.models import AGENT_NAME, Status
 from gateway.ports import Due, Origin, Outcome, Transition
 from gateway.records import SCHEMA_VERSION, Event, Page, PolicyDocument, Query, Record, Session
 from gateway.stores.codec import body_of, dumps, event_from, fields_of, record_from
 from gateway.stores.keys import Keys
+from gateway.stores.listing import page_of
 from gateway.stores.scripts import Script
 from gateway.transitions import summary
+from gateway.wire import JsonObject, build, plain
 
 STREAMS_PER_SHARD = 50
 LEASE_MS = 30_000
 HTTP_LEASE_MS = 90_000
-_SCAN_PAGES = 20
 
 
 class RedisStore:
@@ -247,36 +248,7 @@ class RedisStore:
 
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first. Scans a bounded stretch of the index."""
-        index = self.keys.done if query.final else self._pending_index(query)
-        found: list[Record] = []
-        rank = await self._rank_after(index, query.after)
-        for _ in range(_SCAN_PAGES):
-            rows = await self.redis.zrange(index, rank, rank + query.limit - 1, desc=True)
-            records = await self.load_many(rows)
-            for offset, record in enumerate(records, start=1):
-                if record and _fits(record, query):
-                    found.append(record)
-                if len(found) == query.limit:
-                    return Page(items=tuple(found), next=_cursor(rows[offset - 1], record))
-            if len(rows) < query.limit:
-                return Page(items=tuple(found))
-            rank += query.limit
-        return Page(items=tuple(found), next=_cursor(rows[-1], records[-1]))
-
-    def _pending_index(self, query: Query) -> str:
-        return self.keys.pending_of(query.agent) if query.agent else self.keys.pending
-
-    async def _rank_after(self, index: str, cursor: str | None) -> int:
-        if cursor is None:
-            return 0
-        at, _, last = cursor.partition("-")
-        rank = await self.redis.zrevrank(index, last)
-        if rank is not None:
-            return int(rank) + 1
-        # The request has left this index since: go on where it stood, by time and then by id.
-        newer = int(await self.redis.zcount(index, f"({at}", "+inf"))
-        same = await self.redis.zrange(index, at, at, byscore=True)
-        return newer + sum(member > last for member in same)
+        return await page_of(self, query)
 
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, the most recent first."""
@@ -405,13 +377,6 @@ class RedisStore:
         )
 
 
-def _cursor(request_id: str, record: Record | None) -> str:
-    if record is None:
-        return f"0-{request_id}"
-    at = record.decision.decided_at if record.decision else record.created
-    return f"{at}-{request_id}"
-
-
 def _lease(origin: Origin) -> int:
     return LEASE_MS if origin.entry is not None else HTTP_LEASE_MS
 
@@ -428,11 +393,3 @@ def _two(name: str) -> tuple[str, str]:
 def _object(raw: str) -> JsonObject:
     value: JsonObject = json.loads(raw)
     return value
-
-
-def _fits(record: Record, query: Query) -> bool:
-    return (
-        query.status in (None, record.status)
-        and query.agent in (None, record.request.agent)
-        and query.session in (None, record.request.session)
-    )

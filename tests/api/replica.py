@@ -17,7 +17,7 @@ from gateway.api.app import SERVICES, Site, build_api, runner
 from gateway.api.calls import Enrolment, Limits
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
-from gateway.models import ApprovalRequest, JsonObject, build, digest_of, new_id, plain
+from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy import Chain, ModeDecider
 from gateway.ports import Credential
 from gateway.records import Person, PolicyDocument, Route
@@ -25,6 +25,7 @@ from gateway.signatures import Signer
 from gateway.stores.feed import RedisFeed
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
+from gateway.wire import JsonObject, build, plain
 
 SEED = "A" * 43 + "="
 AGENT_TOKEN = "agw_agent1_secretsecretsecret"

@@ -10,7 +10,7 @@ from aiohttp import web
 from redis.exceptions import ConnectionError as RedisDown
 
 from gateway.api.calls import Limits
-from gateway.models import plain
+from gateway.wire import plain
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, PROCESS, Replica, made, replica
 
 

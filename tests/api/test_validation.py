@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
-from gateway.models import ApprovalRequest, Report, plain
+from gateway.models import ApprovalRequest, Report
 from gateway.validation import LARGE_BYTES, parse_message, parse_request, parsed
+from gateway.wire import plain
 from tests.api.replica import made
 
 

@@ -1,16 +1,24 @@
 """The agents' verbs and the approvers' routes, each once along its whole way."""
 
-from gateway.models import State, build, new_id
+from dataclasses import replace
+
+from gateway.models import State, new_id
+from gateway.records import Route
 from gateway.signatures import Signer, Verifier
+from gateway.wire import build
 from tests.api.replica import (
     ANN_TOKEN,
+    EVE_TOKEN,
     OTHER_TOKEN,
+    POLICY,
     PROCESS,
     SEED,
     Replica,
     made,
     replica,
 )
+
+BOTH_APPROVE = Route(approvers=("ann", "eve"))
 
 
 async def test_submit_answers_created_then_known(gate: Replica) -> None:
@@ -262,3 +270,19 @@ async def test_enrolment_is_absent_where_it_is_not_given(gate: Replica) -> None:
     """In production there is no such route."""
     answer = await gate.call("POST", "/v1/enroll", {"agent": "local"}, token="enrol-secret")
     assert answer.problem == (404, "not_found")
+
+
+async def test_a_nonce_is_its_senders_own(gate: Replica) -> None:
+    """Another approver with the same nonce is not told that the click was theirs."""
+    policy = replace(
+        POLICY, generation=(await gate.store.policy()).generation, routes=(BOTH_APPROVE,)
+    )
+    await gate.store.apply(policy, by="test")
+    gate.approvals.forget_policy()
+    request = made()
+    await gate.submitted(request)
+    path, body = f"/v1/requests/{request.id}/decide", {"revision": 1, "nonce": "click-0001"}
+    mine = await gate.call("POST", path, {**body, "action": "approve"}, token=ANN_TOKEN)
+    theirs = await gate.call("POST", path, {**body, "action": "deny"}, token=EVE_TOKEN)
+    assert mine.status == 200
+    assert theirs.problem == (409, "conflict")

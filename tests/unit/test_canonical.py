@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.canonical import canonical, parse
 from gateway.errors import InvalidRequest
 
-_text = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"))
+_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 _json: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | _text,
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(_text, inner, max_size=5),

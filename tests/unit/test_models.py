@@ -24,11 +24,10 @@ from gateway.models import (
     RiskLevel,
     State,
     Status,
-    build,
     digest_of,
-    plain,
 )
 from gateway.validation import parse_message, parse_request
+from gateway.wire import build, plain
 from tests.world import request
 
 FULL = request(

@@ -1,0 +1,77 @@
+"""Pages of requests, newest first, that neither skip nor repeat while requests end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from gateway.records import Page, Query, Record
+from gateway.stores.keys import Keys
+
+_SCAN_PAGES = 20
+
+
+class Listed(Protocol):
+    """What a listing needs of the store."""
+
+    @property
+    def redis(self) -> Any:
+        """The client."""
+
+    @property
+    def keys(self) -> Keys:
+        """The names of its keys."""
+
+    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
+        """Return records."""
+
+
+async def page_of(store: Listed, query: Query) -> Page:
+    """Return one page of requests, newest first. Scans a bounded stretch of the index."""
+    index = store.keys.done if query.final else _pending_index(store, query)
+    found: list[Record] = []
+    rank = await _rank_after(store, index, query.after)
+    for _ in range(_SCAN_PAGES):
+        rows = await store.redis.zrange(index, rank, rank + query.limit - 1, desc=True)
+        records = await store.load_many(rows)
+        for offset, record in enumerate(records, start=1):
+            if record and _fits(record, query):
+                found.append(record)
+            if len(found) == query.limit:
+                return Page(items=tuple(found), next=_cursor(rows[offset - 1], record))
+        if len(rows) < query.limit:
+            return Page(items=tuple(found))
+        rank += query.limit
+    return Page(items=tuple(found), next=_cursor(rows[-1], records[-1]))
+
+
+def _pending_index(store: Listed, query: Query) -> str:
+    return store.keys.pending_of(query.agent) if query.agent else store.keys.pending
+
+
+async def _rank_after(store: Listed, index: str, cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    at, _, last = cursor.partition("-")
+    rank = await store.redis.zrevrank(index, last)
+    if rank is not None:
+        return int(rank) + 1
+    # The request has left this index since: go on where it stood, by time and then by id.
+    newer = int(await store.redis.zcount(index, f"({at}", "+inf"))
+    same = await store.redis.zrange(index, at, at, byscore=True)
+    return newer + sum(bool(member > last) for member in same)
+
+
+def _cursor(request_id: str, record: Record | None) -> str:
+    if record is None:
+        return f"0-{request_id}"
+    at = record.decision.decided_at if record.decision else record.created
+    return f"{at}-{request_id}"
+
+
+def _fits(record: Record, query: Query) -> bool:
+    return (
+        query.status in (None, record.status)
+        and query.agent in (None, record.request.agent)
+        and query.session in (None, record.request.session)
+    )
