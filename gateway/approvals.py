@@ -85,7 +85,8 @@ class Approvals:
         raise Unreachable("the request could not be stored: the policy keeps changing")
 
     async def sync(self, request_ids: Sequence[str], origin: Origin) -> list[State]:
-        """Attach a process to requests and renew its lease; return those it may see, as they stand."""
+        """Attach a process to requests and renew its lease; return those it may see, as they
+        stand."""
         seen = await self._store.attach(request_ids, origin)
         if origin.entry is not None:
             return []

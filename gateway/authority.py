@@ -8,7 +8,8 @@ from gateway.records import Identity, PolicyDocument, Record
 
 
 def approver(policy: PolicyDocument, record: Record, identity: Identity) -> str:
-    """Return the person behind an identity, if they may decide this request; raises Unauthorized."""
+    """Return the person behind an identity, if they may decide this request; raises
+    Unauthorized."""
     person = policy.person_of(identity)
     route = policy.route_for(record.request.agent, record.request.tool)
     if person is None or person.name not in route.approvers:

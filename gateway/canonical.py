@@ -1,6 +1,7 @@
 """One strict way into JSON and one canonical way out.
 
-`parse` refuses what JSON parsers disagree about; `canonical` writes RFC 8785 bytes, so that the same
+`parse` refuses what JSON parsers disagree about; `canonical` writes RFC 8785 bytes, so that the
+same
 value has the same digest in every language. Size and depth are bounded before anything is built.
 """
 
@@ -24,8 +25,8 @@ _NUL = re.compile(rb"\\u0000|\x00")
 def parse(raw: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
     """Return the value of `raw`, UTF-8 JSON.
 
-    Raises InvalidRequest for more than `max_bytes`, deeper nesting than `max_depth`, duplicate keys,
-    NaN and infinities, NUL characters, lone surrogates, and anything that is not JSON.
+    Raises InvalidRequest for more than `max_bytes`, deeper nesting than `max_depth`, duplicate
+    keys, NaN and infinities, NUL characters, lone surrogates, and anything that is not JSON.
     """
     if len(raw) > max_bytes:
         raise InvalidRequest(f"the message has {len(raw)} bytes, more than {max_bytes}")

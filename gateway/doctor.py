@@ -1,4 +1,5 @@
-"""Checks a running gateway's surroundings, and says what to do. docs/troubleshooting.md lists them."""
+"""Checks a running gateway's surroundings, and says what to do. docs/troubleshooting.md lists
+them."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@
     ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
     ├── NotFound                no such request
     ├── Unreachable             the gateway or Redis did not answer; nothing was approved
-    ├── Unverified              an answer was not for what was asked, or not signed by the pinned key
-    ├── Pending                 still waiting; picklable, carries what `wait` needs in another process
-    └── NotApproved             the request ended without leave to run
+    ├── Unverified              an answer was not for what was asked, or not signed by the pinned
+    key ├── Pending                 still waiting; picklable, carries what `wait` needs in another
+    process └── NotApproved             the request ended without leave to run
         ├── Denied              a person, rule, grant or hook said no
         │   └── Aborted         ... and the turn (or the whole agent) must stop
         ├── Expired             nobody answered in time
@@ -44,7 +44,8 @@ class InvalidRequest(GatewayError):
 
 
 class Conflict(InvalidRequest):
-    """The id is taken by a request with other content, or the revision seen is no longer current."""
+    """The id is taken by a request with other content, or the revision seen is no longer
+    current."""
 
     code = "conflict"
     status = 409

@@ -1,6 +1,7 @@
 """The wire contract: what agents and the gateway say to each other.
 
-The agent side builds them leniently (`gateway.wire`), the server validates the same classes strictly
+The agent side builds them leniently (`gateway.wire`), the server validates the same classes
+strictly
 (`gateway.validation`). Times are milliseconds since the Unix epoch unless a name says otherwise.
 """
 
@@ -130,7 +131,8 @@ class Preview(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context(Wire):
-    """Where the action would run. `env` holds changed variables only; `files` maps path to SHA-256."""
+    """Where the action would run. `env` holds changed variables only; `files` maps path to
+    SHA-256."""
 
     cwd: str | None = None
     host: str | None = None
@@ -140,7 +142,8 @@ class Context(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin(Wire):
-    """Where the agent says the request came from; claims, they only add to the self-approval ban."""
+    """Where the agent says the request came from; claims, they only add to the self-approval
+    ban."""
 
     framework: str | None = None
     tool_call_id: str | None = None
@@ -175,8 +178,8 @@ class ApprovalRequest(Wire):
     """One thing that waits for an answer.
 
     `arguments` are exactly what will run; `digest` binds them, see `digest_of`. `timeout` is in
-    seconds: None takes the route's, 0 means no deadline but the 30-day cap. `schema` is a JSON Schema
-    for edited arguments. Raises InvalidRequest when a member breaks the wire's rules.
+    seconds: None takes the route's, 0 means no deadline but the 30-day cap. `schema` is a JSON
+    Schema for edited arguments. Raises InvalidRequest when a member breaks the wire's rules.
     """
 
     id: str
@@ -225,8 +228,8 @@ class DecidedBy(Wire):
 class Decision(Wire):
     """The one terminal answer to a request.
 
-    `digest` names what may run: the request's, or that of the edited `arguments`. `answers` belong to
-    a question, `result` to `respond`. `abort` is turn or agent. An approval must be used before
+    `digest` names what may run: the request's, or that of the edited `arguments`. `answers` belong
+    to a question, `result` to `respond`. `abort` is turn or agent. An approval must be used before
     `expires_at`.
     """
 

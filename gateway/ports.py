@@ -43,8 +43,8 @@ class Outcome:
 class Origin:
     """The message behind a store call: whom to answer, and the ingress entry to delete with it.
 
-    `entry` is None for messages that came over HTTP, which is answered directly; `arrived_ms` is when
-    an entry was written. `owner` is the person whom the agent's credential belongs to.
+    `entry` is None for messages that came over HTTP, which is answered directly; `arrived_ms` is
+    when an entry was written. `owner` is the person whom the agent's credential belongs to.
     """
 
     agent: str
@@ -60,7 +60,8 @@ class Origin:
 class Transition:
     """One change of a record, applied only if all its guards hold at that instant.
 
-    `after` replaces `before` when `before.revision` is still current. `clock` is `before` (refused as
+    `after` replaces `before` when `before.revision` is still current. `clock` is `before` (refused
+    as
     late once the deadline has passed), `after` (refused as early until then) or empty. `generation`
     is the policy generation it was decided under, None when policy has no part in it.
     `stoppable` changes are refused while the kill switch is on.
@@ -105,8 +106,8 @@ class Store(Protocol):
     ) -> tuple[str, Record]:
         """Create a record, pending or already decided, and answer the message.
 
-        The deadline is min(arrival, server's time) + timeout. Outcomes: OK with the record as stored;
-        EXISTS, AGAIN, STOPPED, LATE with nothing written.
+        The deadline is min(arrival, server's time) + timeout. Outcomes: OK with the record as
+        stored; EXISTS, AGAIN, STOPPED, LATE with nothing written.
         """
 
     async def change(self, transition: Transition, origin: Origin | None = None) -> str:
@@ -195,7 +196,8 @@ class Feed(Protocol):
     """The event stream as it grows, from all replicas."""
 
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """Subscribe to events from now on; entering has registered, so read state after entering."""
+        """Subscribe to events from now on; entering has registered, so read state after
+        entering."""
 
     def watch(self, request_id: str) -> AbstractAsyncContextManager[Watch]:
         """Watch one request; entering has registered."""
@@ -222,7 +224,8 @@ class Desk(Protocol):
     async def decide(self, click: Click) -> Record:
         """Apply a click; return the request as it then stands.
 
-        Raises NotFound, Unauthorized (not an approver, or the requester), Conflict (decided already,
+        Raises NotFound, Unauthorized (not an approver, or the requester), Conflict (decided
+        already,
         expired, or an older revision was seen), InvalidRequest (action not allowed, bad arguments).
         """
 
@@ -239,7 +242,8 @@ class Desk(Protocol):
         """Return None when this identity may decide the request, else the reason as a sentence."""
 
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """Subscribe to events from now on; entering has registered, so read state after entering."""
+        """Subscribe to events from now on; entering has registered, so read state after
+        entering."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,8 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity(Wire):
-    """A verified identity of someone who clicks: the platform that verified it, and its stable id."""
+    """A verified identity of someone who clicks: the platform that verified it, and its stable
+    id."""
 
     platform: str
     id: str
@@ -46,7 +47,8 @@ class Route(Wire):
     """Which requests go where and who may decide them.
 
     `approvers` name people; empty means nobody. `quorum` counts distinct people; one deny ends it.
-    `timeout` is in seconds, 0 for none but the 30-day cap. `agents` and `tools` are exact names, empty
+    `timeout` is in seconds, 0 for none but the 30-day cap. `agents` and `tools` are exact names,
+    empty
     for all. With `self_approval` off, a requester may never decide; high risk always behaves so.
     """
 
@@ -96,11 +98,12 @@ class Vote(Wire):
 class Record(Wire):
     """One request as it stands.
 
-    `revision` rises with every visible change; `shown_since` is the revision at which what would run
+    `revision` rises with every visible change; `shown_since` is the revision at which what would
+    run
     last changed, so a click that saw an older one is refused. `digest` and `arguments` are of what
     would run now. `process` submitted it, `attached` ones are told how it ends, `consumers` were
-    handed the approval, in order. `waiting` is False when nobody waits for the answer any more. `note` is the decider's, for
-    the record only: no agent is ever told.
+    handed the approval, in order. `waiting` is False when nobody waits for the answer any more.
+    `note` is the decider's, for the record only: no agent is ever told.
     """
 
     request: ApprovalRequest
@@ -159,7 +162,8 @@ class Record(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event(Wire):
-    """One entry of the event stream, which is the audit. `id` is the stream's, and orders events."""
+    """One entry of the event stream, which is the audit. `id` is the stream's, and orders
+    events."""
 
     id: str
     type: str

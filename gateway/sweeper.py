@@ -16,7 +16,8 @@ _BATCH = 200
 
 
 class Sweeper:
-    """Asks the server once a second what is due. Several replicas may do so: all of it is idempotent."""
+    """Asks the server once a second what is due. Several replicas may do so: all of it is
+    idempotent."""
 
     def __init__(self, approvals: Approvals, store: Store, *, session_idle_hours: float) -> None:
         self._approvals = approvals

@@ -1,4 +1,5 @@
-"""What a click or the clock does to a record. Pure: values in, values out, nothing is written here."""
+"""What a click or the clock does to a record. Pure: values in, values out, nothing is written
+here."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ def ended(record: Record, ending: Ending, *, revision: int, now: int, sign: Sign
 
 
 def summary(record: Record) -> JsonObject:
-    """Return what the event of an ending says: the decision without arguments, answers or result."""
+    """Return what the event of an ending says: the decision without arguments, answers or
+    result."""
     values = plain(record.decision)
     for told_elsewhere in ("arguments", "answers", "result", "request_id", "revision", "status"):
         values.pop(told_elsewhere, None)
@@ -110,8 +112,8 @@ class Effect:
 def clicked(record: Record, click: Click, person: str, *, now: int, sign: Sign) -> Effect:
     """Return what an authorized click does to a pending record.
 
-    Raises Conflict when it saw an older revision or repeats a vote, InvalidRequest when the action is
-    not allowed or its content does not fit the request.
+    Raises Conflict when it saw an older revision or repeats a vote, InvalidRequest when the action
+    is not allowed or its content does not fit the request.
     """
     _check_action(record, click)
     record = replace(record, nonce=click.nonce)

@@ -1,6 +1,7 @@
 """How wire types become JSON values and back: plain dataclasses, no third-party model library.
 
-`plain` leaves out absent and default members; `build` skips members that this version does not know.
+`plain` leaves out absent and default members; `build` skips members that this version does not
+know.
 """
 
 from __future__ import annotations

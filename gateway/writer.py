@@ -60,11 +60,13 @@ class Writer:
         return record, life
 
     def sign(self, decision: Decision) -> Decision:
+        """Return the decision with the gateway's signature, when it has a key."""
         if self._signer is None:
             return decision
         return replace(decision, signature=self._signer.sign(decision.signed_bytes()))
 
     def ended(self, record: Record, ending: Ending, *, revision: int) -> Record:
+        """Return the record with a terminal decision, signed."""
         return ended(record, ending, revision=revision, now=self._clock.now_ms(), sign=self.sign)
 
     async def end(
@@ -104,6 +106,7 @@ class Writer:
         return outcome, stored
 
     async def apply(self, record: Record, effect: Effect, policy: PolicyDocument) -> str:
+        """Apply a click\'s effect under the policy it was checked against."""
         after = effect.after
         return await self._store.change(
             Transition(

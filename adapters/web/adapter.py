@@ -19,7 +19,7 @@ class WebAdapter:
         self._stopping = asyncio.Event()
 
     @asynccontextmanager
-    async def run(self, desk: Desk) -> AsyncIterator[None]:  # noqa: ARG002 (the port's signature)
+    async def run(self, desk: Desk) -> AsyncIterator[None]:
         """Serve until left; leaving ends the live streams, so that the web server can stop."""
         try:
             yield

@@ -1,4 +1,5 @@
-"""`gateway ask` and `gateway wait`: leave for shells, CI and hooks, with the standard library alone.
+"""`gateway ask` and `gateway wait`: leave for shells, CI and hooks, with the standard library
+alone.
 
 Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable.
 """
@@ -139,9 +140,8 @@ class _Session:
             print(json.dumps(plain(decision)))
         elif decision.status is Status.APPROVED and decision.arguments is not None:
             print(_printed(decision.arguments))
-        elif self._options.verb == "ask" and self._options.edit and request is not None:
-            if decision.status is Status.APPROVED:
-                print(_printed(request.arguments))
+        elif decision.status is Status.APPROVED and request is not None and self._options.edit:
+            print(_printed(request.arguments))
         return EXIT_CODES[decision.status]
 
     def _verify(self, decision: Decision, request: ApprovalRequest | None) -> None:

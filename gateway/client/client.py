@@ -120,7 +120,7 @@ class AsyncClient:
         """The agent we ask as."""
         return self._transport.agent
 
-    def request(
+    def request(  # noqa: PLR0913 (one keyword for each part of a request)
         self,
         tool: str,
         arguments: Mapping[str, Any],
@@ -165,7 +165,8 @@ class AsyncClient:
     async def ask(self, /, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:
         """Ask, wait, and return leave to run; `details` are those of `request`.
 
-        Raises Denied, Aborted, Expired or Cancelled, Unreachable, or Unverified; nothing may run then.
+        Raises Denied, Aborted, Expired or Cancelled, Unreachable, or Unverified; nothing may run
+        then.
         """
         return await self.send(self.request(tool, arguments, **details))
 
@@ -301,7 +302,8 @@ class AsyncClient:
 
 
 def transport_for(found: config.AgentConfig) -> Transport:
-    """Return the transport of a configuration; Redis where it is given and redis-py is installed."""
+    """Return the transport of a configuration; Redis where it is given and redis-py is
+    installed."""
     if found.redis_url:
         from gateway.client.redis_transport import RedisTransport  # noqa: PLC0415 (costs 100 ms)
 

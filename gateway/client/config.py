@@ -31,7 +31,8 @@ class AgentConfig:
 
 
 def load(agent: str | None = None) -> AgentConfig:
-    """Return this agent's configuration; raises Unreachable when there is no gateway to be found."""
+    """Return this agent's configuration; raises Unreachable when there is no gateway to be
+    found."""
     name = agent or os.environ.get("GATEWAY_AGENT", "local")
     if not AGENT_NAME.fullmatch(name):
         raise InvalidRequest(f"{name!r} is no agent name: use a-z, 0-9, _ and -")

@@ -104,7 +104,8 @@ def requires_approval(function: Callable[P, R] | None = None, /, **options: Any)
     The approver sees every argument by name. `when` (called with the arguments) tells which calls
     need leave; `hint` says why, by default the docstring's first line. `timeout` is in seconds. An
     edit changes the arguments that run; `respond` returns the given result instead of running. When
-    a person denies with words for the agent, `replan(arguments, words)` may return other arguments to
+    a person denies with words for the agent, `replan(arguments, words)` may return other arguments
+    to
     ask with, `max_rounds` times at most. Raises what `AsyncClient.ask` raises; the function has not
     run then. The client is `client`, else the context's, else the one the environment describes.
     """

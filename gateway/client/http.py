@@ -48,7 +48,8 @@ class Http:
     ) -> Any:
         """Return the JSON answer. Raises Unreachable, or what the gateway's problem stands for.
 
-        A kept connection that the gateway has closed meanwhile is replaced once: calls are idempotent.
+        A kept connection that the gateway has closed meanwhile is replaced once: calls are
+        idempotent.
         """
         raw = None if body is None else json.dumps(body).encode()
         while True:
@@ -123,7 +124,7 @@ def _json(content: bytes) -> Any:
         raise Unreachable("something answered that is not the gateway") from error
 
 
-class _ignored_when_gone:  # noqa: N801 (reads as a context)
+class _ignored_when_gone:
     def __enter__(self) -> None:
         """Enter."""
 

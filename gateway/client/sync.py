@@ -32,7 +32,8 @@ def _blocking(
 
 
 class Client:
-    """Asks for leave and blocks the calling thread. Threads may share it; forked children may not."""
+    """Asks for leave and blocks the calling thread. Threads may share it; forked children may
+    not."""
 
     ask = _blocking(AsyncClient.ask)
     question = _blocking(AsyncClient.question)

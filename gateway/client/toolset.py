@@ -11,7 +11,8 @@ from gateway.client.decorator import requires_approval
 def gated(tools: Any, **options: Any) -> Any:
     """Return the same tools, each behind `requires_approval(**options)`.
 
-    A mapping of callables gives a dict, a list or tuple of callables the same sequence, and any other
+    A mapping of callables gives a dict, a list or tuple of callables the same sequence, and any
+    other
     object a stand-in whose public methods are gated and whose other attributes are the original's.
     """
     if isinstance(tools, Mapping):

@@ -9,7 +9,8 @@ from gateway.models import ApprovalRequest, Reason, Report, State, Status
 
 
 class Transport(Protocol):
-    """One agent's way to the gateway. Used inside `async with`; every call may raise GatewayError."""
+    """One agent's way to the gateway. Used inside `async with`; every call may raise
+    GatewayError."""
 
     @property
     def agent(self) -> str:
@@ -25,7 +26,8 @@ class Transport(Protocol):
         """Hand a request over durably. What the gateway thinks of it is told to `wait`."""
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the final state. Raises TimeoutError at `until`, in seconds of the loop's clock."""
+        """Return the final state. Raises TimeoutError at `until`, in seconds of the loop's
+        clock."""
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
         """Withdraw a request."""

@@ -23,7 +23,8 @@ def connect(url: str, *, blocking: bool = False) -> Any:
 
     `redis://`, `rediss://` and `unix://` as redis-py reads them; `redis+sentinel://[user:password@]
     host:port[,host:port]/service[/db]` asks Sentinel for the primary on every connect;
-    `redis+cluster://[user:password@]host:port[,host:port]`. A `blocking` client has no socket timeout:
+    `redis+cluster://[user:password@]host:port[,host:port]`. A `blocking` client has no socket
+    timeout:
     its callers put a watchdog around each read. Raises ValueError for a URL it cannot read.
     """
     options: dict[str, Any] = {

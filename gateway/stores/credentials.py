@@ -97,7 +97,8 @@ class RedisCredentials:
         return sorted(rows, key=lambda row: row.name)
 
     async def add_agent(self, name: str, owner: str | None = None) -> NewCredential:
-        """Make an agent's token and Redis user. Raises InvalidRequest, or Conflict when it exists."""
+        """Make an agent's token and Redis user. Raises InvalidRequest, or Conflict when it
+        exists."""
         if not AGENT_NAME.fullmatch(name):
             raise InvalidRequest("an agent's name is made of a-z, 0-9, _ and -, at most 64")
         if await self._find(AGENT, name, fresh=True):
@@ -166,7 +167,8 @@ class RedisCredentials:
         return NewCredential(name=name, token=token)
 
     async def _redis_user(self, new: NewCredential) -> NewCredential:
-        """Give an agent a Redis user that can write its own stream, read its replies, nothing else."""
+        """Give an agent a Redis user that can write its own stream, read its replies, nothing
+        else."""
         password = secrets.token_urlsafe(32)
         rule = [
             "on",
@@ -185,7 +187,8 @@ class RedisCredentials:
                 "ACL", "SETUSER", _user(new.name), "reset", *rule, "+client|setinfo"
             )
         except ResponseError:
-            # Redis 7.0 cannot grant a single subcommand of CLIENT; its ACL log then names the refusal.
+            # Redis 7.0 cannot grant a single subcommand of CLIENT; its ACL log then names the
+            # refusal.
             await self._every_node("ACL", "SETUSER", _user(new.name), "reset", *rule)
         kept = await self._save_users()
         return replace(new, redis_user=_user(new.name), redis_password=password, kept=kept)

@@ -26,7 +26,8 @@ _PAUSE_SECONDS = 0.2
 
 
 class RedisFeed:
-    """A `gateway.ports.Feed` over one namespace. `redis` must be a client without socket timeout."""
+    """A `gateway.ports.Feed` over one namespace. `redis` must be a client without socket
+    timeout."""
 
     def __init__(self, redis: Any, keys: Keys | None = None) -> None:
         self._redis = redis

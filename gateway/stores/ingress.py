@@ -38,8 +38,8 @@ MOST_ATTEMPTS = 5
 class Ingress:
     """Hands every entry of every agent to `handle`, again and again until the entry is gone.
 
-    `redis` sends commands, `blocking` must have no socket timeout. Entries that fail five times go to
-    the dead letter stream, and `bury` is told, so that the agent gets an answer.
+    `redis` sends commands, `blocking` must have no socket timeout. Entries that fail five times go
+    to the dead letter stream, and `bury` is told, so that the agent gets an answer.
     """
 
     def __init__(self, redis: Any, blocking: Any, keys: Keys, handle: Handle, bury: Handle) -> None:
@@ -155,8 +155,8 @@ class Ingress:
     ) -> bool:
         """Handle one entry; return whether it is settled.
 
-        Entries found on a first read may have killed the replica before us, so they are counted before
-        they are handled; others are counted when they fail.
+        Entries found on a first read may have killed the replica before us, so they are counted
+        before they are handled; others are counted when they fail.
         """
         async with self._at_once:
             name = f"{agent} {entry}"

@@ -1,4 +1,5 @@
-"""Browser logins: a one-time code becomes a session. Both are kept hashed, on every replica's Redis."""
+"""Browser logins: a one-time code becomes a session. Both are kept hashed, on every replica's
+Redis."""
 
 from __future__ import annotations
 

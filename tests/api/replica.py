@@ -176,7 +176,7 @@ def made(agent: str = "agent1", **more: Any) -> ApprovalRequest:
 
 async def until(condition: Callable[[], Any]) -> None:
     """Let the loop turn until the condition holds; the test's own timeout bounds it."""
-    while not condition():  # noqa: ASYNC110 (what is waited for has no event of its own)
+    while not condition():
         await asyncio.sleep(0)
 
 

@@ -155,7 +155,8 @@ def test_nothing_scripted_and_nothing_configured_never_approves(
         "f()"
     )
     env = {**os.environ, "GATEWAY_DATA_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "gateway up" in done.stderr
     assert "RAN" not in done.stdout
@@ -175,7 +176,8 @@ def test_a_client_does_not_survive_a_fork(yes: Client) -> None:
 
 
 def test_importing_the_client_loads_no_server_and_no_library() -> None:
-    """The agent side is light: no pydantic, aiohttp, redis or cryptography; ask needs no asyncio."""
+    """The agent side is light: no pydantic, aiohttp, redis or cryptography; ask needs no
+    asyncio."""
     heavy = "pydantic aiohttp redis cryptography jsonschema discord slack_sdk prometheus_client adapters"
     for module, banned in (
         ("gateway.client.client, gateway.client.decorator", heavy),

@@ -40,7 +40,8 @@ OTHER = "q" * 16
 
 
 async def test_ask_answer_go_on(world: World) -> None:
-    """The whole path: submitted, shown as pending, approved by a person, pushed with a signature."""
+    """The whole path: submitted, shown as pending, approved by a person, pushed with a
+    signature."""
     asked = request()
     async with world.ingress().running():
         nonce = await world.send("submit", plain(asked))
@@ -108,7 +109,8 @@ MESSAGES: tuple[tuple[str, Any], ...] = (("submit", "body"), ("cancel", "id"), (
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 @pytest.mark.parametrize("doubled", [False, True])
 async def test_messages_commute(world: World, order: tuple[int, ...], doubled: bool) -> None:
-    """A cancel before its submit leaves a tombstone: every order, doubled or not, ends cancelled."""
+    """A cancel before its submit leaves a tombstone: every order, doubled or not, ends
+    cancelled."""
     asked = request()
     bodies = {"body": plain(asked), "id": {"id": asked.id}, "ids": {"ids": [asked.id]}}
     for index in order:

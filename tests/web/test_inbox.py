@@ -123,7 +123,7 @@ async def test_hostile_text_is_shown_and_inert(box: Inbox, page: Page) -> None:
     """Markup stays text, invisible and reordering characters are visible, nothing fakes a state."""
     record = await box.ask(**HOSTILE)
     text = await page.until(f"{card(record)}.textContent")
-    for escape in ("⟨U+200B⟩", "⟨U+202E⟩", "⟨U+001B⟩", "<img src=x", "<script>", "× U+000A"):
+    for escape in ("⟨U+200B⟩", "⟨U+202E⟩", "⟨U+001B⟩", "<img src=x", "<script>", "\u00d7 U+000A"):
         assert escape in text
     assert (
         await page.evaluate("document.querySelectorAll('main img, main script, main a').length")
