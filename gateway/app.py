@@ -30,6 +30,7 @@ from gateway.ports import Adapter, HasRoutes
 from gateway.production import refuse_unsafe
 from gateway.records import PolicyDocument, Route
 from gateway.registry import adapter_class
+from gateway.retention import Retention
 from gateway.settings import Settings
 from gateway.signatures import SEED_BYTES, Signer
 from gateway.stores.connect import connect
@@ -38,6 +39,7 @@ from gateway.stores.feed import RedisFeed
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
 from gateway.stores.logins import RedisLogins
+from gateway.stores.seals import Sealer
 from gateway.stores.store import RedisStore
 from gateway.sweeper import Sweeper
 from gateway.wire import JsonObject
@@ -108,6 +110,9 @@ async def running(settings: Settings) -> AsyncIterator[Gateway]:
         sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
         await stack.enter_async_context(_background("sweeper", sweeper.run()))
         await stack.enter_async_context(_background("policy", _follow_policy(approvals)))
+        await stack.enter_async_context(_background("sealer", Sealer(store, feed).run()))
+        retention = Retention(store, SystemClock(), days=settings.retention_days)
+        await stack.enter_async_context(_background("retention", retention.run()))
 
         adapters = [adapter_class(name)() for name in settings.adapters]
         for adapter in adapters:

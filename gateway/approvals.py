@@ -27,7 +27,7 @@ from gateway.records import (
     Session,
 )
 from gateway.signatures import Signer
-from gateway.transitions import Effect, Ending, clicked
+from gateway.transitions import Effect, Ending, clicked, erased
 from gateway.wire import plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer
 
@@ -65,7 +65,7 @@ class Approvals:
             policy = await self._writer.policy()
             route = policy.route_for(request.agent, request.tool)
             record, timeout_ms = self._writer.newborn(request, route, origin, waiter)
-            ending = forced or _by_policy(await self._chain.decide(record, route))
+            ending = forced or _by_policy(request, await self._chain.decide(record, route))
             if ending is not None:
                 record = self._writer.ended(record, ending, revision=1)
             outcome, stored = await self._store.create(
@@ -227,6 +227,21 @@ class Approvals:
                 await self._overtaken(record, outcome)
         raise Unreachable("the request keeps changing")
 
+    async def erase(self, request_id: str, *, by: str) -> Record:
+        """Remove what a final request asked and was answered. Raises Conflict while it waits."""
+        for _ in range(_TRIES):
+            record = await self.get(request_id)
+            if not record.final:
+                raise Conflict("the request still waits; cancel it first")
+            if record.erased:
+                return record
+            after = erased(record)
+            change = Transition(before=record, after=after, event="erased", data={"by": by})
+            if await self._store.change(change) == Outcome.OK:
+                await self._store.forget_secrets(request_id)
+                return after
+        raise Unreachable("the request keeps changing")
+
     async def get(self, request_id: str) -> Record:
         """Return a request; raises NotFound."""
         record = await self._store.load(request_id)
@@ -354,8 +369,9 @@ _ENDINGS = {
 }
 
 
-def _by_policy(verdict: Verdict | None) -> Ending | None:
-    if verdict is None:
+def _by_policy(request: ApprovalRequest, verdict: Verdict | None) -> Ending | None:
+    # No rule has the answer to a question: it may only refuse to have it asked.
+    if verdict is None or (request.questions and verdict.effect == ALLOW):
         return None
     approves = verdict.effect == ALLOW
     return Ending(

@@ -20,6 +20,7 @@ from gateway.models import (
     DeciderKind,
     Decision,
     FieldKind,
+    Kind,
     Question,
     Reason,
     Status,
@@ -98,6 +99,33 @@ def summary(record: Record) -> JsonObject:
     for told_elsewhere in ("arguments", "answers", "result", "request_id", "revision", "status"):
         values.pop(told_elsewhere, None)
     return {**values, "note": record.note} if record.note else values
+
+
+def erased(record: Record) -> Record:
+    """Return a final record without what was asked and answered; who, when and the digests stay."""
+    request = replace(
+        record.request,
+        arguments={},
+        payload=None,
+        hint="",
+        preview=None,
+        context=replace(record.request.context, cwd=None, env={}, files={}),
+        questions=(),
+        kind=Kind.TOOL if record.request.questions else record.request.kind,
+        schema=None,
+    )
+    decision = record.decision and replace(
+        record.decision, message="", arguments=None, answers=None, result=None
+    )
+    return replace(
+        record,
+        request=request,
+        edited=None,
+        decision=decision,
+        note="",
+        erased=True,
+        revision=record.revision + 1,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

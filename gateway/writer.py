@@ -72,6 +72,7 @@ class Writer:
     async def end(
         self, record: Record, ending: Ending, origin: Origin | None
     ) -> tuple[Record, str]:
+        """End a request; return it as it would be, and what the store did."""
         after = self.ended(record, ending, revision=record.revision + 1)
         change = Transition(
             before=record,

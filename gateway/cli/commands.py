@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from gateway import __version__
-from gateway.cli import operator, people, serve
+from gateway.cli import operator, people, serve, trail
 from gateway.errors import GatewayError, Unreachable
 from gateway.stores.credentials import REDIS_ERRORS
 
@@ -122,6 +122,17 @@ def _operating(verbs: Verbs) -> None:
     explain.add_argument("agent")
     explain.add_argument("tool")
     explain.add_argument("--arguments", default="{}", metavar="JSON", help="the call's arguments")
+    audit = verbs.add_parser("audit", help="what happened, sealed and in order")
+    kinds = audit.add_subparsers(metavar="ACTION", required=True)
+    tail = _command(kinds, "tail", trail.tail, "print the latest events")
+    tail.add_argument("--lines", type=int, default=20, help="how many")
+    exporting = _command(kinds, "export", trail.export_all, "write the audit as JSON lines")
+    exporting.add_argument("file", help="where to, - for standard output")
+    verifying = _command(kinds, "verify", trail.verify_file, "check an export, without a gateway")
+    verifying.add_argument("file", help="the export")
+    erasing = _command(kinds, "erase", trail.erase, "remove what a final request asked")
+    erasing.add_argument("id", help="the request's id")
+    erasing.add_argument("--by", default="operator", help="who does it, for the audit")
     doctor = _command(verbs, "doctor", operator.doctor, "check everything, and say what to do")
     for one in (add, rotate, listed, people_listed, explain, doctor, join):
         one.add_argument("--json", action="store_true", help="print JSON")

@@ -133,9 +133,7 @@ async def explain(options: argparse.Namespace) -> int:
     request = replace(draft, digest=digest_of(draft))
     async with backend() as found:
         store = found.store
-        feed = RedisFeed(store.redis, store.keys)
-        approvals = Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), None)
-        opinions = await approvals.explain(request)
+        opinions = await approvals_of(found).explain(request)
         stopped = await store.stopped()
         route = (await store.policy()).route_for(request.agent, request.tool)
     answer = {
@@ -155,6 +153,13 @@ async def explain(options: argparse.Namespace) -> int:
         print(f"{opinion.priority:5} {opinion.decider:16} {opinion.effect} {opinion.message}")
     print("no opinion from all of them means: ask people")
     return 0
+
+
+def approvals_of(found: Backend) -> Approvals:
+    """Return approvals that change what is there; nobody is served by them."""
+    store = found.store
+    feed = RedisFeed(store.redis, store.keys)
+    return Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), None)
 
 
 async def doctor(options: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
 """`gateway ask` and `gateway wait`: leave for shells, CI and hooks, with the standard library
 alone.
 
-Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable.
+Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable; and 6, still
+waiting, after --no-wait, so that nothing mistakes a question for leave.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NoReturn
 
 from gateway.client import config
 from gateway.client.http import Http
-from gateway.errors import GatewayError, InvalidRequest, NotFound, Unreachable
+from gateway.errors import GatewayError, InvalidRequest, Unauthorized, Unreachable
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -36,12 +37,16 @@ from gateway.signatures import Verifier
 from gateway.wire import build, plain
 
 EXIT_CODES = {Status.APPROVED: 0, Status.DENIED: 1, Status.EXPIRED: 3, Status.CANCELLED: 4}
-PENDING_EXIT = 0
+PENDING_EXIT = 6
 _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0
 _MARGIN_SECONDS = 0.5
 _PAUSE_SECONDS = 0.5
 _NO_DEADLINE = 30 * 24 * 3600.0
+
+
+class _NoAnswer(Exception):
+    """Our own clock ended the wait."""
 
 
 class _Stopped(BaseException):
@@ -54,16 +59,27 @@ def main(argv: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        found = config.load(options.agent)
-        if not found.url or not found.token:
-            raise InvalidRequest("gateway ask speaks HTTP: set GATEWAY_URL and GATEWAY_TOKEN")
-        session = _Session(Http(found.url, found.token), found.public_key, options)
-        return (
-            session.ask(_request(found.agent, options)) if options.verb == "ask" else session.wait()
-        )
+        try:
+            return _run(options, check=False)
+        except Unauthorized:
+            # The kept credential is of another time; a refused call has done nothing.
+            return _run(options, check=True)
+    except _NoAnswer:
+        print(f"gateway {options.verb}: nobody answered in time", file=sys.stderr)
+        return EXIT_CODES[Status.EXPIRED]
     except GatewayError as error:
         print(f"gateway {options.verb}: {error}", file=sys.stderr)
         return error.exit_code
+
+
+def _run(options: argparse.Namespace, *, check: bool) -> int:
+    found = config.load(options.agent, check=check)
+    if not found.url or not found.token:
+        raise InvalidRequest("gateway ask speaks HTTP: set GATEWAY_URL and GATEWAY_TOKEN")
+    session = _Session(Http(found.url, found.token), found.public_key, options)
+    if options.verb == "wait":
+        return session.wait()
+    return session.ask(_request(found.agent, options))
 
 
 def _stop(number: int, frame: object) -> NoReturn:
@@ -85,12 +101,14 @@ class _Session:
         detached = self._options.no_wait
         body = {"request": plain(request), "process": self._process, "detached": detached}
         try:
-            self._http.call("POST", "/v1/requests", body)
+            state = build(State, self._http.call("POST", "/v1/requests", body))
             if detached:
                 print(json.dumps({"id": request.id, "digest": request.digest}))
                 return PENDING_EXIT
-            self._say(f"waiting for approval of {request.tool} ({request.id[:8]})")
-            return self._finish(self._final(request.id, until), request, until)
+            if state.status is Status.PENDING:
+                self._say(f"waiting for approval of {request.tool} ({request.id[:8]})")
+                state = self._final(request.id, until)
+            return self._finish(state, request, until)
         except _Stopped:
             cancelled = {"reason": "abandoned", "message": "gateway ask was stopped"}
             self._http.call("POST", f"/v1/requests/{request.id}/cancel", cancelled)
@@ -124,11 +142,12 @@ class _Session:
             state = build(State, answer)
             if state.status is not Status.PENDING:
                 return state
-        raise NotFound("no answer came in time")
+        raise _NoAnswer
 
     def _finish(self, state: State, request: ApprovalRequest | None, until: float) -> int:
         decision = state.decision
-        if decision is None or decision.request_id != state.id:
+        wanted = request.id if request else self._options.id
+        if decision is None or {decision.request_id, state.id} != {wanted}:
             raise Unreachable("the gateway answered something else than was asked")
         if decision.status is Status.APPROVED:
             self._verify(decision, request)
@@ -164,7 +183,10 @@ def _pause(seconds: float) -> None:
 
 
 def _request(agent: str, options: argparse.Namespace) -> ApprovalRequest:
-    arguments: dict[str, Any] = json.loads(options.arguments) if options.arguments else {}
+    try:
+        arguments: Any = json.loads(options.arguments) if options.arguments else {}
+    except ValueError as error:
+        raise InvalidRequest(f"--arguments is no JSON: {error}") from error
     if not isinstance(arguments, dict):
         raise InvalidRequest("--arguments takes a JSON object")
     for pair in options.arg:

@@ -97,8 +97,9 @@ class AsyncClient:
         on_event: OnEvent | None = None,
     ) -> None:
         self._transport = transport
-        self._verifier = Verifier(public_key) if public_key else None
+        self._verifier = _verifier(public_key)
         self._on_event = on_event
+        self._resumed: set[str] = set()
 
     @classmethod
     def from_env(cls, agent: str | None = None, *, on_event: OnEvent | None = None) -> AsyncClient:
@@ -222,7 +223,12 @@ class AsyncClient:
             state = await self._transport.wait(request.id, until=until)
         except TimeoutError:
             raise Pending(request) from None
-        return await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
+        again = request.id in self._resumed
+        approval = await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
+        self._resumed.add(request.id)
+        if again and not rerun:
+            raise AlreadyUsed(approval.decision)
+        return approval
 
     async def report(
         self,
@@ -278,6 +284,8 @@ class AsyncClient:
     def _verify(self, request: ApprovalRequest, decision: Decision) -> None:
         if self._verifier is not None:
             self._verifier.verify(decision.signed_bytes(), decision.signature)
+        if decision.action not in request.allowed:
+            raise Unverified(f"{decision.action} is not what was asked for")
         if request.digest != digest_of(request):
             raise Unverified("the request was changed after it was asked")
         edited = decision.arguments
@@ -299,6 +307,18 @@ class AsyncClient:
     def _tell(self, event: str, request: ApprovalRequest, decision: Decision | None) -> None:
         if self._on_event is not None:
             self._on_event(event, request, decision)
+
+
+def _verifier(public_key: str | None) -> Verifier | None:
+    if not public_key:
+        return None
+    try:
+        return Verifier(public_key)
+    except ImportError as error:
+        raise Unverified(
+            "the gateway's key is pinned, and checking signatures needs `cryptography`: "
+            "install approval-gateway-agent[verify]"
+        ) from error
 
 
 def transport_for(found: config.AgentConfig) -> Transport:

@@ -30,15 +30,17 @@ class AgentConfig:
     public_key: str | None = None
 
 
-def load(agent: str | None = None) -> AgentConfig:
-    """Return this agent's configuration; raises Unreachable when there is no gateway to be
-    found."""
+def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
+    """Return this agent's configuration; raises Unreachable when there is no gateway to be found.
+
+    A kept local credential is tried first, unless the caller has no time to `check` it.
+    """
     name = agent or os.environ.get("GATEWAY_AGENT", "local")
     if not AGENT_NAME.fullmatch(name):
         raise InvalidRequest(f"{name!r} is no agent name: use a-z, 0-9, _ and -")
     url, redis_url = os.environ.get("GATEWAY_URL"), _secret("GATEWAY_REDIS_URL")
     if not url and not redis_url:
-        return _found(name)
+        return _found(name, check)
     return AgentConfig(
         agent=name,
         url=url,
@@ -49,7 +51,7 @@ def load(agent: str | None = None) -> AgentConfig:
     )
 
 
-def _found(name: str) -> AgentConfig:
+def _found(name: str, check: bool) -> AgentConfig:
     """Use the local gateway, with the credential kept from last time or a new one."""
     folder = state_folder()
     announced = _read(folder / FILE_NAME)
@@ -57,13 +59,13 @@ def _found(name: str) -> AgentConfig:
         raise Unreachable(_NOT_FOUND)
     kept = folder / "agents" / f"{name}.json"
     known = _read(kept)
-    if known is not None and known.get("url") == announced["url"]:
+    if known is not None and known.get("url") != announced["url"]:
+        known = None
+    if known is not None and check:
         try:
             Http(known["url"], known["token"]).call("GET", "/v1/requests?limit=1")
         except Unauthorized:
             known = None
-    else:
-        known = None
     if known is None:
         enrolled = Http(announced["url"], announced["enroll"]).call(
             "POST", "/v1/enroll", {"agent": name}

@@ -7,7 +7,7 @@ import functools
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gateway.client.client import DEFAULT_TIMEOUT, Approval, AsyncClient
@@ -49,6 +49,15 @@ class Gate:
         bound.apply_defaults()
         return dict(bound.arguments)
 
+    def of(self, instance: Any) -> Gate:
+        """Return the gate of a method of this object, which is not among the arguments shown."""
+        return replace(self, function=functools.partial(self.function, instance))
+
+    @property
+    def takes_self(self) -> bool:
+        """Whether the function is a method: its object is not an argument people decide about."""
+        return next(iter(inspect.signature(self.function).parameters), "") == "self"
+
     def asks(self, arguments: JsonObject) -> bool:
         """Whether this call needs leave."""
         return self.when is None or self.when(**arguments)
@@ -75,11 +84,13 @@ class Gate:
             ) from error
 
     def call(self, arguments: JsonObject) -> Any:
-        """Call the function with exactly these arguments."""
-        bound = inspect.signature(self.function).bind_partial()
+        """Call the function with exactly these arguments; InvalidRequest for unknown ones."""
+        signature = inspect.signature(self.function)
+        if unknown := set(arguments) - set(signature.parameters):
+            raise InvalidRequest(f"{self.tool} takes no argument {sorted(unknown)[0]!r}")
+        bound = signature.bind_partial()
         bound.arguments.update(arguments)
-        with running(self.tool):
-            return self.function(*bound.args, **bound.kwargs)
+        return self.function(*bound.args, **bound.kwargs)
 
 
 @overload
@@ -120,20 +131,25 @@ def _gated(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         tool=options.pop("tool", None) or getattr(function, "__qualname__", "tool"),
         **{**_DEFAULTS, **options},
     )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidRequest(f"{gate.tool} is a generator; gate the function that uses it")
+    method = gate.takes_self
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def gated_async(*args: Any, **kwargs: Any) -> Any:
-            arguments = gate.bind(args, kwargs)
-            return await (_run(gate, arguments) if gate.asks(arguments) else gate.call(arguments))
+            own, args = (gate.of(args[0]), args[1:]) if method else (gate, args)
+            arguments = own.bind(args, kwargs)
+            return await (_run(own, arguments) if own.asks(arguments) else own.call(arguments))
 
         gated_async.__gate__ = gate  # type: ignore[attr-defined]
         return gated_async
 
     @functools.wraps(function)
     def gated(*args: Any, **kwargs: Any) -> Any:
-        arguments = gate.bind(args, kwargs)
-        return _run_blocking(gate, arguments) if gate.asks(arguments) else gate.call(arguments)
+        own, args = (gate.of(args[0]), args[1:]) if method else (gate, args)
+        arguments = own.bind(args, kwargs)
+        return _run_blocking(own, arguments) if own.asks(arguments) else own.call(arguments)
 
     gated.__gate__ = gate  # type: ignore[attr-defined]
     return gated
@@ -163,11 +179,17 @@ async def _run(gate: Gate, arguments: JsonObject) -> Any:
             break
         except Denied as refusal:
             asking.again(refusal)
+    return await _run_approved(gate, client, approval)
+
+
+async def _run_approved(gate: Gate, client: Client, approval: Approval) -> Any:
+    """Run an approved coroutine function, and report how it went."""
     if approval.decision.action is Action.RESPOND:
         return approval.decision.result
     began = await _report(client, approval, Execution.STARTED)
     try:
-        result = await cast(Awaitable[Any], gate.call(approval.arguments))
+        with running(gate.tool):
+            result = await cast(Awaitable[Any], gate.call(approval.arguments))
     except BaseException as error:
         await _report(client, approval, Execution.FAILED, began, type(error).__name__)
         raise
@@ -194,7 +216,8 @@ def run_approved(gate: Gate, client: Client, approval: Approval) -> Any:
     began = time.monotonic()
     client.report(approval.request, Execution.STARTED)
     try:
-        result = gate.call(approval.arguments)
+        with running(gate.tool):
+            result = gate.call(approval.arguments)
     except BaseException as error:
         client.report(
             approval.request,
@@ -269,10 +292,20 @@ def suspend(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
 
 
 def resume(function: Callable[..., Any], pending: Pending, *, rerun: bool = False) -> Any:
-    """Wait for a suspended call and run it, in any process. Raises as `AsyncClient.wait` does."""
+    """Wait for a suspended call and run it, in any process; await what an `async def` gives.
+
+    Raises as `AsyncClient.wait` does.
+    """
     gate = gate_of(function)
     client = gate.client or current_client()
+    if inspect.iscoroutinefunction(gate.function):
+        return _resume(gate, client, pending, rerun=rerun)
     return run_approved(gate, client, client.wait(pending, rerun=rerun))
+
+
+async def _resume(gate: Gate, client: Client, pending: Pending, *, rerun: bool) -> Any:
+    approval = await _there(client, client.inner.wait(pending, rerun=rerun))
+    return await _run_approved(gate, client, approval)
 
 
 def gate_of(function: Callable[..., Any]) -> Gate:

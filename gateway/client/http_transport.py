@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from gateway.client.http import Http
@@ -16,6 +17,7 @@ from gateway.wire import build, plain
 _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0
 _MOST_WAITERS = 64
+_MOST_SENDERS = 8
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 T = TypeVar("T")
@@ -28,7 +30,9 @@ class HttpTransport:
         self.agent = agent
         self._http = Http(url, token)
         self._process = new_id()
-        self._threads = ThreadPoolExecutor(_MOST_WAITERS, thread_name_prefix="gateway-http")
+        # Waiters get threads of their own, so that they cannot keep a cancel from being sent.
+        self._waiting = ThreadPoolExecutor(_MOST_WAITERS, thread_name_prefix="gateway-wait")
+        self._sending = ThreadPoolExecutor(_MOST_SENDERS, thread_name_prefix="gateway-send")
 
     async def __aenter__(self) -> HttpTransport:
         """Connections are made when they are needed."""
@@ -37,7 +41,8 @@ class HttpTransport:
     async def __aexit__(self, *exc: object) -> None:
         """Cut what still waits, and end the threads."""
         self._http.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._waiting, self._sending):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
         """Hand a request over."""
@@ -87,7 +92,9 @@ class HttpTransport:
         return build(State, await self._call(method, path, body, **options))
 
     async def _call(self, method: str, path: str, body: Any = None, **options: float) -> Any:
-        return await self._in_thread(lambda: self._http.call(method, path, body, **options))
+        call = partial(self._http.call, method, path, body, **options)
+        return await self._in_thread(call, long=method == "GET")
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _in_thread(self, work: Callable[[], T], *, long: bool) -> T:
+        threads = self._waiting if long else self._sending
+        return await asyncio.get_running_loop().run_in_executor(threads, work)

@@ -92,7 +92,8 @@ class CallableTransport:
         return self._states[request_id]
 
     async def _ask(self, request: ApprovalRequest) -> State:
-        answer = self._approver(request)
+        # In a thread, so that a function that blocks cannot hold up the deadline.
+        answer: Any = await asyncio.to_thread(self._approver, request)
         if inspect.isawaitable(answer):
             answer = await answer
         reply = answer if isinstance(answer, Reply) else None

@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+from collections import Counter
 from typing import Any
 
 import redis.asyncio
@@ -31,6 +32,7 @@ _WATCHDOG_SECONDS = 6.0
 _ANSWER_SECONDS = 5.0
 _HEARTBEAT_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE = 3.0
 _BATCH = 512
 _SYNC_IDS = 500
 _SEND_TRIES = 3
@@ -49,10 +51,12 @@ class RedisTransport:
         self._commands = redis.asyncio.Redis.from_url(url, socket_timeout=5.0, **options)
         self._reading = redis.asyncio.Redis.from_url(url, socket_timeout=None, **options)
         self._futures: dict[str, asyncio.Future[State]] = {}
+        self._waiters: Counter[str] = Counter()
         self._unanswered: dict[str, ApprovalRequest] = {}
         self._answers: dict[str, asyncio.Future[State | None]] = {}
         self._cursor = 0
-        self._rewound = True
+        self._rewound = False
+        self._lost = False
         self._needed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._pid = os.getpid()
@@ -84,21 +88,26 @@ class RedisTransport:
             return
         self._expect(request.id)
         self._unanswered[request.id] = request
-        await self._send("submit", plain(request), nonce=request.id)
+        try:
+            await self._send("submit", plain(request), nonce=request.id)
+        except BaseException:
+            self._forget(request.id)
+            raise
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return the final state; raises TimeoutError at `until`."""
         known = request_id in self._futures
         future = self._expect(request_id)
+        self._waiters[request_id] += 1
         try:
             if not known:
                 await self._send("sync", {"ids": [request_id]})
             async with asyncio.timeout_at(until):
                 return await asyncio.shield(future)
         finally:
-            self._futures.pop(request_id, None)
-            self._unanswered.pop(request_id, None)
-            self._rest()
+            self._waiters[request_id] -= 1
+            if not self._waiters[request_id]:
+                self._forget(request_id)
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
         """Withdraw a request."""
@@ -126,18 +135,24 @@ class RedisTransport:
             future = self._futures[request_id] = asyncio.get_running_loop().create_future()
         return future
 
+    def _forget(self, request_id: str) -> None:
+        self._futures.pop(request_id, None)
+        self._unanswered.pop(request_id, None)
+        self._waiters.pop(request_id, None)
+        self._rest()
+
     def _rest(self) -> None:
         if not self._futures and not self._answers:
             self._needed.clear()
 
-    async def _ask(self, verb: str, body: JsonObject) -> State | None:
+    async def _ask(self, verb: str, body: JsonObject, *, tries: int = _SEND_TRIES) -> State | None:
         """Send until answered; the nonce stays, and every verb is idempotent."""
         nonce = new_id()
         future: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
         self._answers[nonce] = future
         self._needed.set()
         try:
-            for _ in range(_SEND_TRIES):
+            for _ in range(tries):
                 await self._send(verb, body, nonce=nonce)
                 try:
                     async with asyncio.timeout(_ANSWER_SECONDS):
@@ -172,20 +187,27 @@ class RedisTransport:
             else:
                 return
 
-    def _rewind(self) -> None:
-        """Read from the start again: entries may have been lost, trimmed, or numbered anew."""
+    def _rewind(self, *, lost: bool = False) -> None:
+        """Read from the start again: entries may have been trimmed, or numbered anew.
+
+        After a `lost` connection what was sent may be lost too, and is sent again.
+        """
         self._cursor = 0
         self._rewound = True
+        self._lost = self._lost or lost
 
     async def _listen(self) -> None:
+        pause = _PAUSE_SECONDS
         while True:
             await self._needed.wait()
             try:
                 await self._read_on()
-            except (RedisError, OSError, TimeoutError) as error:
+                pause = _PAUSE_SECONDS
+            except (RedisError, OSError, TimeoutError, GatewayError) as error:
                 log.info("replies interrupted: %s", error, extra={"event": "replies_interrupted"})
-                self._rewind()
-                await asyncio.sleep(_PAUSE_SECONDS)
+                self._rewind(lost=True)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _read_on(self) -> None:
         """Read one batch and hand it out; after a rewind, ask about everything that still waits."""
@@ -208,8 +230,10 @@ class RedisTransport:
         await asyncio.sleep(0)
 
     async def _ask_again(self) -> None:
-        for request in list(self._unanswered.values()):
-            await self._send("submit", plain(request), nonce=request.id)
+        if self._lost:
+            for request in list(self._unanswered.values()):
+                await self._send("submit", plain(request), nonce=request.id)
+        self._lost = False
         attached = [name for name in self._futures if name not in self._unanswered]
         for ids in chunks(attached, _SYNC_IDS):
             await self._send("sync", {"ids": list(ids)})
@@ -241,6 +265,6 @@ class RedisTransport:
             if not self._futures:
                 continue
             try:
-                await self._ask("sync", {})
+                await self._ask("sync", {}, tries=1)
             except GatewayError as error:
                 log.warning("no heartbeat: %s", error, extra={"event": "heartbeat_failed"})

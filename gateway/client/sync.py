@@ -8,12 +8,14 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.client.client import AsyncClient, OnEvent
 from gateway.client.transport import Transport
 from gateway.errors import GatewayError
+
+_GOODBYE_SECONDS = 3.0
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,14 +88,24 @@ class Client:
         if not self.usable:
             work.close()
             raise GatewayError("this client is closed, or was made before a fork; make a new one")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        context = copy_context()
+
+        async def in_context() -> R:
+            # The caller's session and tool, on the client's own loop.
+            return await asyncio.get_running_loop().create_task(work, context=context)
+
+        return asyncio.run_coroutine_threadsafe(in_context(), self._loop)
 
     def result_of(self, future: Future[R]) -> R:
         """Block for a result; interrupting the wait (Ctrl-C) withdraws the request."""
         try:
             return future.result()
         except BaseException:
-            future.cancel()
+            if future.cancel():
+                # The request is withdrawn on the loop; give it the time to say so.
+                asyncio.run_coroutine_threadsafe(_others_done(), self._loop).result(
+                    _GOODBYE_SECONDS
+                )
             raise
 
     def close(self) -> None:
@@ -112,6 +124,16 @@ class Client:
     def __exit__(self, *exc: object) -> None:
         """Disconnect."""
         self.close()
+
+
+async def _others_done() -> None:
+    """Let cancelled tasks of this loop come to their end."""
+    cancelled = [
+        task
+        for task in asyncio.all_tasks()
+        if task.cancelling() and task is not asyncio.current_task()
+    ]
+    await asyncio.gather(*cancelled, return_exceptions=True)
 
 
 class _ProcessClient:

@@ -60,10 +60,17 @@ async def test_resuming_misses_nothing_and_repeats_nothing(gate: Replica) -> Non
         await gate.submitted()
         first = (await heard(answer, 1))[0][1]["id"]
     missed = [(await gate.submitted()).json["id"] for _ in range(450)]
+
+    # More come while history is read, so that history and present overlap.
+    more = [asyncio.create_task(gate.submitted()) for _ in range(200)]
     async with listening(gate, last=first) as answer:
-        live = [(await gate.submitted()).json["id"] for _ in range(3)]
-        events = await heard(answer, 453)
-    assert [data["request_id"] for _, data in events] == missed + live
+        events = await heard(answer, 650)
+        final = (await gate.submitted()).json["id"]
+        events += await heard(answer, 1)
+    heard_ids = [data["request_id"] for _, data in events]
+    assert heard_ids[:450] == missed
+    assert set(heard_ids[450:650]) == {(await one).json["id"] for one in more}
+    assert heard_ids[650:] == [final]
 
 
 async def test_a_last_event_id_that_is_none_is_refused(gate: Replica) -> None:

@@ -5,6 +5,7 @@ import base64
 import hmac
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -30,11 +31,13 @@ class Receiver:
 
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     port: int = 0
 
     async def take(self, request: web.Request) -> web.Response:
         """Take a call and answer as told."""
         headers = {name.lower(): value for name, value in request.headers.items()}
+        self.paths.append(request.path)
         self.got.append((headers, await request.read()))
         status = self.answers.pop(0) if self.answers else 200
         return web.Response(status=status, headers={"Location": "/elsewhere"})
@@ -88,18 +91,25 @@ class Pauses:
         await asyncio.sleep(0)
 
 
-@pytest_asyncio.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    """A receiver on loopback."""
+@asynccontextmanager
+async def receiving(address: str) -> AsyncIterator[Receiver]:
+    """Run a receiver on a loopback address."""
     one = Receiver()
     app = web.Application()
     app.router.add_post("/{path:.*}", one.take)
     served = web.AppRunner(app)
     await served.setup()
-    await web.TCPSite(served, "127.0.0.1", 0).start()
+    await web.TCPSite(served, address, 0).start()
     one.port = served.addresses[0][1]
     yield one
     await served.cleanup()
+
+
+@pytest_asyncio.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A receiver on loopback."""
+    async with receiving("127.0.0.1") as one:
+        yield one
 
 
 def hook_to(receiver: Receiver) -> Webhook:
@@ -256,7 +266,7 @@ async def test_a_redirect_is_a_refusal(gate: Replica, receiver: Receiver) -> Non
     async with sending(gate, hook_to(receiver)):
         await gate.submitted()
         await until(lambda: len(receiver.got) == 3)
-    assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 1
+    assert set(receiver.paths) == {"/hook"}
 
 
 async def test_a_silent_receiver_is_left_after_the_timeout(gate: Replica) -> None:
@@ -283,17 +293,19 @@ async def test_a_silent_receiver_is_left_after_the_timeout(gate: Replica) -> Non
             writer.close()
 
 
-async def test_the_name_is_resolved_once_and_the_connection_goes_there(
-    gate: Replica, receiver: Receiver
-) -> None:
-    """A name that answers differently a second time (rebinding) is not asked a second time."""
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a second loopback address")
+async def test_the_name_is_resolved_once_and_the_connection_goes_there(gate: Replica) -> None:
+    """The connection goes to the checked address; the name is not asked for again (rebinding)."""
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> list[str]:
         asked.append(host)
-        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+        return ["127.0.0.2"]  # where the system's own resolver would never send it
 
-    async with sending(gate, hook_to(receiver), resolve=resolve):
+    async with (
+        receiving("127.0.0.2") as receiver,
+        sending(gate, hook_to(receiver), resolve=resolve),
+    ):
         await gate.submitted()
         await until(lambda: receiver.got)
     assert asked == ["localhost"]

@@ -176,9 +176,8 @@ def test_a_client_does_not_survive_a_fork(yes: Client) -> None:
 
 
 def test_importing_the_client_loads_no_server_and_no_library() -> None:
-    """The agent side is light: no pydantic, aiohttp, redis or cryptography; ask needs no
-    asyncio."""
-    heavy = "pydantic aiohttp redis cryptography jsonschema discord slack_sdk prometheus_client adapters"
+    """The agent side loads no pydantic, aiohttp, redis or cryptography; ask not even asyncio."""
+    heavy = "pydantic aiohttp redis cryptography jsonschema prometheus_client adapters"
     for module, banned in (
         ("gateway.client.client, gateway.client.decorator", heavy),
         ("gateway.client.ask", f"{heavy} asyncio"),

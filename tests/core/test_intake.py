@@ -112,12 +112,15 @@ async def test_two_replicas_share_the_shards_and_do_no_harm_to_each_other(
     """Handled by one or by both, each request is one request."""
     for number in range(120):
         await world.store.register_agent(f"a{number}")
-    async with assembled(server_url, namespace) as second:
-        async with world.ingress().running(), second.ingress().running():
-            asked = [request(agent=f"a{number}") for number in range(120)]
-            for one in asked:
-                await world.send("submit", plain(one), agent=one.agent)
-            await world.until(lambda found: sum(e.type == "submitted" for e in found) >= len(asked))
+    async with (
+        assembled(server_url, namespace) as second,
+        world.ingress().running(),
+        second.ingress().running(),
+    ):
+        asked = [request(agent=f"a{number}") for number in range(120)]
+        for one in asked:
+            await world.send("submit", plain(one), agent=one.agent)
+        await world.until(lambda found: sum(e.type == "submitted" for e in found) >= len(asked))
     submitted = [e.request_id for e in await world.events() if e.type == "submitted"]
     assert sorted(submitted) == sorted(one.id for one in asked)
 

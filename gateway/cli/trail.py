@@ -1,0 +1,70 @@
+"""Commands about the audit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TextIO
+
+from gateway.audit import Verification, verify
+from gateway.cli.operator import approvals_of, backend
+from gateway.stores.codec import event_from
+from gateway.stores.seals import export
+from gateway.wire import plain
+
+_STEP = 1000
+
+
+async def tail(options: argparse.Namespace) -> int:
+    """Print the latest events, the newest last."""
+    async with backend() as found:
+        rows = await found.store.redis.xrevrange(found.store.keys.events, count=options.lines)
+    for row in reversed(rows):
+        print(json.dumps(plain(event_from(row[0], row[1])), ensure_ascii=False))
+    return 0
+
+
+async def export_all(options: argparse.Namespace) -> int:
+    """Write the whole audit as JSON lines."""
+    count = 0
+    with _opened(options.file) as file:
+        async with backend() as found:
+            async for line in export(found.store):
+                file.write(line + "\n")
+                count += 1
+                if count % _STEP == 0:
+                    print(f"\r{count} lines", end="", file=sys.stderr, flush=True)
+    print(f"\r{count} lines written", file=sys.stderr)
+    return 0
+
+
+def _opened(name: str) -> AbstractContextManager[TextIO]:
+    return nullcontext(sys.stdout) if name == "-" else Path(name).open("w", encoding="utf-8")
+
+
+async def verify_file(options: argparse.Namespace) -> int:
+    """Check an export."""
+    found = _verified(Path(options.file))
+    for problem in found.problems:
+        print(problem)
+    print(
+        f"{found.events} events, {found.seals} seals, {found.unsealed} not sealed yet: "
+        f"{'nothing is wrong' if found.ok else f'{len(found.problems)} problems'}"
+    )
+    return 0 if found.ok else 1
+
+
+def _verified(path: Path) -> Verification:
+    with path.open(encoding="utf-8") as lines:
+        return verify(lines)
+
+
+async def erase(options: argparse.Namespace) -> int:
+    """Remove what a final request asked and was answered."""
+    async with backend() as found:
+        await approvals_of(found).erase(options.id, by=options.by)
+    print(f"{options.id} keeps its digest, its decision and its times; the rest is gone")
+    return 0

@@ -1,0 +1,98 @@
+"""Seals events behind the hot path, and reads the whole audit out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+
+from redis.exceptions import RedisError
+
+from gateway.audit import GENESIS, Seal, event_line, seal_line, sealed
+from gateway.errors import GatewayError
+from gateway.ports import Feed
+from gateway.stores.codec import dumps
+from gateway.stores.scripts import Script
+from gateway.stores.store import RedisStore
+from gateway.wire import build, plain
+
+log = logging.getLogger("gateway.seals")
+
+_BATCH = 1000
+_GATHER_SECONDS = 2.0
+_PAUSE_SECONDS = 1.0
+
+
+class Sealer:
+    """Seals what happened, at most every two seconds. Any replica may: the chain takes one."""
+
+    def __init__(self, store: RedisStore, feed: Feed) -> None:
+        self._store = store
+        self._feed = feed
+        self._seal = Script("seal")
+
+    async def run(self) -> None:
+        """Seal until cancelled; woken by events, silent while nothing happens."""
+        while True:
+            try:
+                async with self._feed.changes() as events:
+                    while True:
+                        await self.seal_all()
+                        await anext(events)
+                        await asyncio.sleep(_GATHER_SECONDS)
+            except (GatewayError, RedisError, OSError) as error:
+                log.warning("not sealed: %s", error, extra={"event": "seal_failed"})
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def seal_all(self) -> int:
+        """Seal every event that is not sealed yet; return how many seals were made here."""
+        made = 0
+        while await self._seal_batch():
+            made += 1
+        return made
+
+    async def _seal_batch(self) -> bool:
+        store = self._store
+        head, last = await store.redis.hmget(store.keys.meta, "head", "sealed")
+        events = await store.history(last, _BATCH)
+        if not events:
+            return False
+        seal = sealed(events, head or GENESIS)
+        won = await self._seal.run(
+            store.redis,
+            [store.keys.seals, store.keys.meta],
+            [seal.previous, seal.head, seal.last, dumps(plain(seal))],
+        )
+        return bool(won)
+
+
+async def export(store: RedisStore) -> AsyncIterator[str]:
+    """Yield the audit as lines, events and seals in order, a page at a time."""
+    seals = seals_of(store)
+    seal = await anext(seals, None)
+    cursor: str | None = None
+    while events := await store.history(cursor, _BATCH):
+        for event in events:
+            # A seal over trimmed events has nothing left to stand behind.
+            while seal is not None and _place(seal.last) < _place(event.id):
+                seal = await anext(seals, None)
+            yield event_line(event)
+            if seal is not None and seal.last == event.id:
+                yield seal_line(seal)
+                seal = await anext(seals, None)
+        cursor = events[-1].id
+
+
+async def seals_of(store: RedisStore) -> AsyncIterator[Seal]:
+    """Yield every seal, oldest first."""
+    cursor = "-"
+    while rows := await store.redis.xrange(store.keys.seals, cursor, "+", count=_BATCH):
+        for row in rows:
+            yield build(Seal, json.loads(row[1]["seal"]))
+        cursor = f"({rows[-1][0]}"
+
+
+def _place(event_id: str) -> tuple[int, int]:
+    milliseconds, _, sequence = event_id.partition("-")
+    return int(milliseconds), int(sequence)
