@@ -9,9 +9,10 @@ import logging
 import os
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -35,6 +36,7 @@ from gateway.settings import Settings
 from gateway.signatures import SEED_BYTES, Signer
 from gateway.stores.connect import connect
 from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
+from gateway.stores.cursor import RedisCursor
 from gateway.stores.feed import RedisFeed
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
@@ -42,10 +44,13 @@ from gateway.stores.logins import RedisLogins
 from gateway.stores.seals import Sealer
 from gateway.stores.store import RedisStore
 from gateway.sweeper import Sweeper
+from gateway.tasks import ended
+from gateway.webhooks import Webhook, Webhooks
 from gateway.wire import JsonObject
 
 log = logging.getLogger("gateway.app")
 
+_RESTART_SECONDS = 1.0
 _KEY_FILE = "signing.key"
 OWNER = "owner"
 OWNER_FILE = "approver.json"
@@ -108,11 +113,15 @@ async def running(settings: Settings) -> AsyncIterator[Gateway]:
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
-        await stack.enter_async_context(_background("sweeper", sweeper.run()))
-        await stack.enter_async_context(_background("policy", _follow_policy(approvals)))
-        await stack.enter_async_context(_background("sealer", Sealer(store, feed).run()))
+        await stack.enter_async_context(_background("sweeper", sweeper.run))
+        await stack.enter_async_context(_background("policy", partial(_follow_policy, approvals)))
+        await stack.enter_async_context(_background("sealer", Sealer(store, feed).run))
         retention = Retention(store, SystemClock(), days=settings.retention_days)
-        await stack.enter_async_context(_background("retention", retention.run()))
+        await stack.enter_async_context(_background("retention", retention.run))
+
+        if settings.webhook_url is not None:
+            hooks = _webhooks(settings, approvals, store)
+            await stack.enter_async_context(_background("webhooks", hooks.run))
 
         adapters = [adapter_class(name)() for name in settings.adapters]
         for adapter in adapters:
@@ -139,6 +148,26 @@ async def running(settings: Settings) -> AsyncIterator[Gateway]:
             )
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, approvals=approvals, url=url, public_key=signer.public_key)
+
+
+@asynccontextmanager
+async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
+    """Run one adapter as a process of its own, on the Redis of a gateway that runs elsewhere."""
+    if settings.redis_url is None:
+        raise GatewayError("an adapter as a process of its own needs REDIS_URL")
+    url = settings.redis_url.get_secret_value()
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(opened(settings, url))
+        blocking = connect(url, blocking=True)
+        stack.push_async_callback(blocking.aclose)
+        feed = RedisFeed(blocking, backend.store.keys)
+        approvals = Approvals(
+            backend.store, feed, Chain([ModeDecider()]), SystemClock(), _signer(settings)
+        )
+        await stack.enter_async_context(feed.running())
+        await stack.enter_async_context(_background("policy", partial(_follow_policy, approvals)))
+        await stack.enter_async_context(adapter_class(name)().run(approvals))
+        yield
 
 
 async def first_login(gateway: Gateway, settings: Settings) -> list[str]:
@@ -185,6 +214,19 @@ def _signer(settings: Settings) -> Signer:
     if not path.exists():
         write_private(path, base64.b64encode(os.urandom(SEED_BYTES)).decode())
     return Signer(path.read_text(encoding="utf-8").strip())
+
+
+def _webhooks(settings: Settings, approvals: Approvals, store: RedisStore) -> Webhooks:
+    if settings.webhook_url is None or settings.webhook_secret is None:
+        raise GatewayError("GATEWAY_WEBHOOK_URL needs GATEWAY_WEBHOOK_SECRET")
+    hook = Webhook(
+        url=settings.webhook_url,
+        secret=settings.webhook_secret.get_secret_value(),
+        hosts=settings.webhook_hosts,
+        production=settings.production,
+    )
+    clock = SystemClock()
+    return Webhooks(hook, approvals, RedisCursor(store), clock, store_errors=REDIS_ERRORS)
 
 
 def _enrolment(backend: Backend, public_key: str) -> Enrolment:
@@ -259,13 +301,22 @@ async def _serve(app: web.Application, settings: Settings, stack: AsyncExitStack
 
 
 @asynccontextmanager
-async def _background(name: str, work: Any) -> AsyncIterator[None]:
-    task = asyncio.create_task(work, name=name)
+async def _background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Keep `work` running; should it end, say so and begin again."""
+
+    async def keep() -> None:
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("%s failed", name, extra={"event": "task_failed"})
+            await asyncio.sleep(_RESTART_SECONDS)
+
+    task = asyncio.create_task(keep(), name=name)
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await ended(task)
 
 
 async def _follow_policy(approvals: Approvals) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from gateway.authority import approver
+from gateway.authority import approver, standing
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import Action, ApprovalRequest, Execution, Reason, Report, State, Status
@@ -27,7 +27,7 @@ from gateway.records import (
     Session,
 )
 from gateway.signatures import Signer
-from gateway.transitions import Effect, Ending, clicked, erased
+from gateway.transitions import Effect, Ending, clicked, erased, said
 from gateway.wire import plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer
 
@@ -90,11 +90,8 @@ class Approvals:
         seen = await self._store.attach(request_ids, origin)
         if origin.entry is not None:
             return []
-        return [
-            record.state_for(origin.process)
-            for record in await self._store.load_many(seen)
-            if record
-        ]
+        records = await self._store.load_many(seen)
+        return [await self._state(record, origin) for record in records if record]
 
     async def cancel(
         self, request_id: str, origin: Origin, *, reason: Reason, message: str = ""
@@ -118,15 +115,15 @@ class Approvals:
                 return after
         raise Unreachable("the request keeps changing")
 
-    async def end_session(self, session: str, origin: Origin) -> list[str]:
+    async def end_session(
+        self, session: str, origin: Origin, *, reason: Reason = Reason.CANCELLED_BY_AGENT
+    ) -> list[str]:
         """End an agent's session and cancel what waits in it; return the ids."""
         records = await self._store.load_many(await self._store.pending_of(origin.agent))
         waiting = [record.id for record in records if record and record.request.session == session]
         inner = replace(origin, entry=None)
         for request_id in waiting:
-            await self.cancel(
-                request_id, inner, reason=Reason.CANCELLED_BY_AGENT, message="session ended"
-            )
+            await self.cancel(request_id, inner, reason=reason, message="session ended")
         if await self._store.end_session(origin.agent, session):
             await self._store.note(
                 "session_ended", agent=origin.agent, data={"session": session, "cancelled": waiting}
@@ -203,19 +200,19 @@ class Approvals:
         """Apply a click. See `gateway.ports.Desk` for what it raises."""
         for _ in range(_TRIES):
             record = await self.get(click.request_id)
+            person = await self._approver(record, click)
             policy = await self._writer.policy()
-            try:
-                person = approver(policy, record, click.identity)
-            except Unauthorized as refusal:
-                who = f"{click.identity.platform}:{click.identity.id}"
-                await self._note_refused(record.id, who, str(refusal))
-                raise
-            if record.nonce == click.nonce:
+            nonce = f"{person} {click.nonce}"
+            if record.nonce == nonce:
                 return record
             if record.final:
                 raise Conflict(f"this was decided already: {said(record)}")
             effect = clicked(
-                record, click, person, now=self._clock.now_ms(), sign=self._writer.sign
+                standing(policy, record),
+                replace(click, nonce=nonce),
+                person,
+                now=self._clock.now_ms(),
+                sign=self._writer.sign,
             )
             await self._check_edit(effect, click, policy)
             outcome = await self._writer.apply(record, effect, policy)
@@ -336,6 +333,19 @@ class Approvals:
             state = await self._state(record, origin)
             await self._store.answer(origin, request_id=record.id, state=plain(state))
 
+    async def _approver(self, record: Record, click: Click) -> str:
+        """Return who clicked, if they may decide; a refusal is checked afresh and audited."""
+        try:
+            return approver(await self._writer.policy(), record, click.identity)
+        except Unauthorized:
+            self._writer.forget_policy()
+        try:
+            return approver(await self._writer.policy(), record, click.identity)
+        except Unauthorized as refusal:
+            who = f"{click.identity.platform}:{click.identity.id}"
+            await self._note_refused(record.id, who, str(refusal))
+            raise
+
     async def _overtaken(self, record: Record, outcome: str) -> None:
         """End a request that its deadline or the kill switch ended before the click; raise."""
         await self._writer.end(record, _ENDINGS[outcome], None)
@@ -357,11 +367,6 @@ class Approvals:
         await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
 
 
-def said(record: Record) -> str:
-    """Say in a few words how a final request ended."""
-    return record.decision.sentence() if record.decision else record.status.value
-
-
 _STOPPED_TEXT = "the gateway's kill switch is on"
 _ENDINGS = {
     Outcome.STOPPED: Ending(status=Status.DENIED, reason=Reason.STOPPED),
@@ -370,8 +375,10 @@ _ENDINGS = {
 
 
 def _by_policy(request: ApprovalRequest, verdict: Verdict | None) -> Ending | None:
-    # No rule has the answer to a question: it may only refuse to have it asked.
-    if verdict is None or (request.questions and verdict.effect == ALLOW):
+    # What cannot be approved, such as a question, no rule can answer: it may only refuse it.
+    if verdict is None:
+        return None
+    if verdict.effect == ALLOW and Action.APPROVE not in request.allowed:
         return None
     approves = verdict.effect == ALLOW
     return Ending(

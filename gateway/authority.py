@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
 from gateway.records import Identity, PolicyDocument, Record
@@ -25,3 +27,10 @@ def requesters(policy: PolicyDocument, record: Record) -> set[str]:
     origin = record.request.origin
     claimed = policy.person_of(Identity(platform=origin.channel or "", id=origin.sender or ""))
     return {name for name in (record.owner, claimed and claimed.name) if name}
+
+
+def standing(policy: PolicyDocument, record: Record) -> Record:
+    """Return the record with the votes of those who may still decide; a removed one's is void."""
+    approvers = policy.route_for(record.request.agent, record.request.tool).approvers
+    votes = tuple(vote for vote in record.votes if vote.person in approvers)
+    return replace(record, votes=votes)

@@ -17,7 +17,7 @@ from gateway.errors import InvalidRequest
 MAX_BYTES = 1_048_576
 MAX_DEPTH = 64
 
-_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NUL = re.compile(rb"\\u0000|\x00")
 

@@ -18,6 +18,7 @@ from gateway import app
 from gateway.client.http import Http
 from gateway.models import Action, new_id
 from gateway.settings import Settings
+from gateway.tasks import ended
 
 _DEMO_APPROVER = "demo-approver"
 _DANGEROUS = "rm -rf"
@@ -62,8 +63,7 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await ended(task)
 
 
 async def _answer_all(gateway: app.Gateway, http: Http) -> None:
@@ -107,8 +107,7 @@ async def _watching(gateway: app.Gateway, answers: Answers) -> AsyncIterator[Non
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await ended(task)
 
 
 async def _agent(data: Path, work: Path) -> list[dict[str, Any]]:

@@ -27,7 +27,9 @@ class Settings(BaseSettings):
     Secrets may also come from a file named by the variable with `_FILE` behind it.
     """
 
-    model_config = SettingsConfigDict(env_prefix="GATEWAY_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="GATEWAY_", extra="ignore", frozen=True, env_ignore_empty=True
+    )
 
     env: Literal["development", "production"] = Field(
         "development", description="production refuses to start on anything unsafe"

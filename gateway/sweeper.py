@@ -6,13 +6,13 @@ import asyncio
 import logging
 
 from gateway.approvals import Approvals
-from gateway.errors import GatewayError
-from gateway.ports import Due, Origin, Store
+from gateway.models import Reason
+from gateway.ports import Origin, Store
 
 log = logging.getLogger("gateway.sweeper")
 
 TICK_SECONDS = 1.0
-_BATCH = 200
+_BATCH = 500
 
 
 class Sweeper:
@@ -28,22 +28,23 @@ class Sweeper:
         """Sweep until cancelled."""
         while True:
             try:
-                more = await self.sweep()
-            except (GatewayError, OSError) as error:
-                log.warning("sweep failed: %s", error, extra={"event": "sweep_failed"})
-                more = False
-            await asyncio.sleep(0 if more else TICK_SECONDS)
+                await self.sweep()
+            except Exception:
+                # Deadlines must fire after whatever it was.
+                log.exception("sweep failed", extra={"event": "sweep_failed"})
+            await asyncio.sleep(TICK_SECONDS)
 
-    async def sweep(self) -> bool:
-        """Settle what is due now; return whether there may be more."""
+    async def sweep(self) -> None:
+        """Settle what is due now. What fails is logged, looked at again, and stops nothing else."""
         due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
-        await asyncio.gather(*(self._approvals.expire(request_id) for request_id in due.expired))
-        for agent, process in due.lapsed:
-            await self._approvals.lapse(agent, process)
-        for agent, session in due.idle:
-            await self._approvals.end_session(session, Origin(agent=agent))
-        return _full(due)
-
-
-def _full(due: Due) -> bool:
-    return max(len(due.expired), len(due.lapsed), len(due.idle)) >= _BATCH
+        work = [
+            *(self._approvals.expire(request_id) for request_id in due.expired),
+            *(self._approvals.lapse(agent, process) for agent, process in due.lapsed),
+            *(
+                self._approvals.end_session(session, Origin(agent=agent), reason=Reason.ABANDONED)
+                for agent, session in due.idle
+            ),
+        ]
+        for result in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(result, Exception):
+                log.error("not settled: %r", result, extra={"event": "sweep_item_failed"})

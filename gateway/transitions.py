@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import (
@@ -99,6 +98,11 @@ def summary(record: Record) -> JsonObject:
     for told_elsewhere in ("arguments", "answers", "result", "request_id", "revision", "status"):
         values.pop(told_elsewhere, None)
     return {**values, "note": record.note} if record.note else values
+
+
+def said(record: Record) -> str:
+    """Say in a few words how a final request ended."""
+    return record.decision.sentence() if record.decision else record.status.value
 
 
 def erased(record: Record) -> Record:
@@ -198,7 +202,8 @@ def _check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
         _Validator(schema, registry=Registry()).validate(arguments)
     except ValidationError as error:
         raise InvalidRequest(f"the edited arguments do not fit: {error.message}") from error
-    except (SchemaError, Unresolvable, RecursionError, TypeError) as error:
+    except Exception as error:
+        # The schema is an agent's: whatever it does to the validator, nothing is approved.
         raise InvalidRequest(f"the request's own schema is not usable: {error}") from error
 
 
@@ -207,9 +212,11 @@ def _end(record: Record, click: Click, person: str, *, now: int, sign: Sign) -> 
     if click.abort is not None and click.abort not in _ABORTS:
         raise InvalidRequest("abort stops the turn or the agent")
     feedback = click.action is Action.DENY and click.feedback
+    edited = click.action is Action.APPROVE and record.edited is not None
     ending = Ending(
         status=_STATUS[click.action],
-        action=click.action,
+        # A partner's approval of edited arguments is still an edit to whoever runs them.
+        action=Action.EDIT if edited else click.action,
         reason=Reason.FEEDBACK if feedback else Reason.PERSON,
         by=DecidedBy(kind=DeciderKind.PERSON, name=person),
         message=click.message,

@@ -114,7 +114,9 @@ class Writer:
                 before=record,
                 after=after,
                 event=effect.event,
-                data=summary(after) if after.final else {"votes": plain(after.votes)},
+                data=summary(after)
+                if after.final
+                else {"digest": after.digest, "votes": plain(after.votes)},
                 clock="before",
                 generation=policy.generation,
                 stoppable=after.status in (Status.PENDING, Status.APPROVED),

@@ -65,6 +65,8 @@ def _command(verbs: Verbs, name: str, run: Command, help: str) -> argparse.Argum
 
 def _serving(verbs: Verbs) -> None:
     _command(verbs, "up", serve.up, "run the gateway until stopped")
+    adapter = _command(verbs, "adapter", serve.adapter, "run one adapter as a process of its own")
+    adapter.add_argument("name", help="the adapter, for example slack")
     _command(verbs, "demo", serve.demo, "try it: a real agent process asks for real commands")
     # Both are handled before this parser exists; they stand here for `gateway --help`.
     for name, words in (

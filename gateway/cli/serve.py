@@ -30,6 +30,19 @@ async def up(options: argparse.Namespace) -> int:
     return 0
 
 
+async def adapter(options: argparse.Namespace) -> int:
+    """Run one adapter until SIGINT or SIGTERM."""
+    settings = Settings()
+    configure_log(settings)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with app.adapter_running(settings, options.name):
+        print(f"The adapter {options.name} is connected", file=sys.stderr)
+        await stop.wait()
+    return 0
+
+
 async def demo(options: argparse.Namespace) -> int:
     """Try everything in a scratch folder."""
     return await run_demo()

@@ -36,6 +36,7 @@ _LONGEST_PAUSE = 3.0
 _BATCH = 512
 _SYNC_IDS = 500
 _SEND_TRIES = 3
+_CONNECTIONS = 4
 
 
 class RedisTransport:
@@ -48,7 +49,10 @@ class RedisTransport:
         self._replies = f"{{{namespace}}}:out:{agent}:{self._process}"
         once = Retry(NoBackoff(), 0)
         options: dict[str, Any] = {"decode_responses": True, "retry": once}
-        self._commands = redis.asyncio.Redis.from_url(url, socket_timeout=5.0, **options)
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            url, max_connections=_CONNECTIONS, timeout=None, socket_timeout=5.0, **options
+        )
+        self._commands = redis.asyncio.Redis.from_pool(pool)
         self._reading = redis.asyncio.Redis.from_url(url, socket_timeout=None, **options)
         self._futures: dict[str, asyncio.Future[State]] = {}
         self._waiters: Counter[str] = Counter()

@@ -14,6 +14,8 @@ from redis.backoff import ExponentialBackoff
 _COMMAND_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
 _RETRIES = 3
+_CONNECTIONS = 48
+_READERS = 1000
 _DEFAULT_PORT = 6379
 _SENTINEL_PORT = 26379
 
@@ -29,6 +31,8 @@ def connect(url: str, *, blocking: bool = False) -> Any:
     """
     options: dict[str, Any] = {
         "decode_responses": True,
+        # An agent may write any bytes; they must not break whoever reads them.
+        "encoding_errors": "replace",
         "socket_timeout": None if blocking else _COMMAND_SECONDS,
         "socket_connect_timeout": _CONNECT_SECONDS,
         "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
@@ -44,7 +48,14 @@ def connect(url: str, *, blocking: bool = False) -> Any:
             f"{parts.scheme!r} is no way to reach Redis; use redis, rediss, unix, "
             "redis+sentinel or redis+cluster"
         )
-    return redis.asyncio.Redis.from_url(url, **options)
+    if blocking:
+        pool = redis.asyncio.ConnectionPool.from_url(url, max_connections=_READERS, **options)
+    else:
+        # Callers beyond the limit wait for a connection instead of failing.
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            url, max_connections=_CONNECTIONS, timeout=_COMMAND_SECONDS, **options
+        )
+    return redis.asyncio.Redis.from_pool(pool)
 
 
 def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:

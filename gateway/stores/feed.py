@@ -15,6 +15,7 @@ from gateway.errors import Unreachable
 from gateway.records import Event
 from gateway.stores.codec import event_from
 from gateway.stores.keys import Keys
+from gateway.tasks import ended
 
 log = logging.getLogger("gateway.feed")
 
@@ -45,8 +46,7 @@ class RedisFeed:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await ended(task)
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[AsyncIterator[Event]]:
@@ -85,8 +85,13 @@ class RedisFeed:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             for event_id, fields in (entry for _, entries in found for entry in entries):
-                self._tell(event_from(event_id, fields))
                 self._cursor = event_id
+                try:
+                    event = event_from(event_id, fields)
+                except (KeyError, ValueError) as error:
+                    log.error("%s is no event: %s", event_id, error, extra={"event": "bad_event"})
+                    continue
+                self._tell(event)
 
     def _tell(self, event: Event) -> None:
         for watch in self._watches.get(event.request_id, ()):

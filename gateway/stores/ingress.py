@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import Script
+from gateway.tasks import ended
 
 log = logging.getLogger("gateway.ingress")
 
@@ -62,15 +63,20 @@ class Ingress:
         try:
             yield
         finally:
-            tasks = [task, *self._readers.values()]
-            for one in tasks:
-                one.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await ended(task, *self._readers.values())
+            await self._leave()
 
     @property
     def healthy(self) -> bool:
         """Whether leases were renewed lately, so that agents are being read."""
         return asyncio.get_running_loop().time() - self._leased_at < _LEASE_MS / 1000
+
+    async def _leave(self) -> None:
+        """Give the shards back at once; when that fails, the lease runs out by itself."""
+        try:
+            await self._redis.zrem(self._keys.replicas, self._replica)
+        except (RedisError, OSError) as error:
+            log.info("leases not returned: %s", error, extra={"event": "lease_kept"})
 
     async def _keep_leases(self) -> None:
         while True:
@@ -103,6 +109,10 @@ class Ingress:
                 log.warning(
                     "shard %s interrupted: %s", shard, error, extra={"event": "ingress_cut"}
                 )
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:
+                # Whatever it was, the other agents of this shard must go on being read.
+                log.exception("shard %s failed", shard, extra={"event": "ingress_failed"})
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _read_until_cut(self, shard: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis.asyncio
-from aiohttp import ClientResponse, ClientSession, web
+from aiohttp import ClientResponse, ClientSession, TCPConnector, web
 from redis.exceptions import RedisError
 
 from gateway.api.app import SERVICES, Site, build_api, runner
@@ -211,7 +211,11 @@ async def replica(
         return int(await store.redis.zcard(keys.pending))
 
     async with AsyncExitStack() as stack:
-        client = redis.asyncio.Redis.from_url(url, decode_responses=True)
+        # A pool that waits: the ordinary one fails the 101st command at a time.
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            url, decode_responses=True, max_connections=32, timeout=5
+        )
+        client = redis.asyncio.Redis.from_pool(pool)
         blocking = redis.asyncio.Redis.from_url(url, decode_responses=True, socket_timeout=None)
         await stack.enter_async_context(client)
         await stack.enter_async_context(blocking)
@@ -234,7 +238,7 @@ async def replica(
         stack.push_async_callback(served.cleanup)
         await web.TCPSite(served, "127.0.0.1", 0).start()
         port = served.addresses[0][1]
-        http = await stack.enter_async_context(ClientSession())
+        http = await stack.enter_async_context(ClientSession(connector=TCPConnector(limit=0)))
         yield Replica(
             f"http://127.0.0.1:{port}", store, approvals, credentials, http, app, served, problems
         )

@@ -63,6 +63,7 @@ async def test_resuming_misses_nothing_and_repeats_nothing(gate: Replica) -> Non
 
     # More come while history is read, so that history and present overlap.
     more = [asyncio.create_task(gate.submitted()) for _ in range(200)]
+    await until(lambda: any(one.done() for one in more))
     async with listening(gate, last=first) as answer:
         events = await heard(answer, 650)
         final = (await gate.submitted()).json["id"]

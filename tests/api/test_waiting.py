@@ -41,8 +41,8 @@ async def test_many_waits_for_one_request_are_all_woken(gate: Replica) -> None:
     request = made()
     await gate.submitted(request)
     path = f"/v1/requests/{request.id}?wait=30"
-    waits = [asyncio.create_task(gate.call("GET", path)) for _ in range(80)]
-    await until(lambda: gate.hanging == 80)
+    waits = [asyncio.create_task(gate.call("GET", path)) for _ in range(500)]
+    await until(lambda: gate.hanging == 500)
     await gate.decided(request.id)
     answers = await asyncio.wait_for(asyncio.gather(*waits), 10)
     assert {one.json["status"] for one in answers} == {"approved"}

@@ -72,7 +72,12 @@ def test_only_a_true_yes_approves(ran: list[Any]) -> None:
 def test_every_argument_is_shown_by_name(yes: Client) -> None:
     """Positional, keyword and default arguments all reach the approver."""
     seen: list[ApprovalRequest] = []
-    with client_of(lambda request: seen.append(request) or True) as client:
+
+    def see(request: ApprovalRequest) -> bool:
+        seen.append(request)
+        return True
+
+    with client_of(see) as client:
 
         @requires_approval(client=client)
         def pay(to: str, amount: int, currency: str = "EUR", *, notify: bool = True) -> str:

@@ -96,7 +96,7 @@ class Page:
 
     async def until(self, script: str) -> Any:
         """Return the value of an expression once it is true."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             while not (value := await self._try(script)):
                 continue
         return value

@@ -41,9 +41,11 @@ for i = 1, (#KEYS - 5) / 2 do
       answer = '1'
     end
     if over_redis then
-      local acts = found[2] ~= 'approved' or found[10] == ARGV[2]
+      local consumer = found[10] and string.match(found[10], '%S+$')
+      local acts = found[2] ~= 'approved' or consumer == ARGV[2]
+      local warn = acts and consumer and consumer ~= found[10]
       reply(KEYS[4], ARGV[3], ARGV[4], id, 'state', state(id, found[2], revision, found[4], found[8],
-        acts and found[9], acts and redis.call('GET', KEYS[5 + 2 * i])))
+        acts and found[9], acts and redis.call('GET', KEYS[5 + 2 * i]), warn))
     end
   elseif over_redis then
     reply(KEYS[4], ARGV[3], ARGV[4], id, 'error', '{"code":"not_found","detail":"no such request"}')

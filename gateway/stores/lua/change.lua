@@ -48,7 +48,8 @@ event(KEYS[6], ARGV[9], now, ARGV[2], ARGV[1], revision, ARGV[10])
 
 local function told(process, warn)
   local acts = status ~= 'approved' or process == ARGV[18]
-  return state(ARGV[1], status, revision, ARGV[15], deadline, acts and ARGV[16], acts and ARGV[17], warn)
+  local secrets = acts and (ARGV[17] ~= '' and ARGV[17] or redis.call('GET', KEYS[10]))
+  return state(ARGV[1], status, revision, ARGV[15], deadline, acts and ARGV[16], secrets, warn)
 end
 if ends then
   for i = 1, attached do

@@ -1,0 +1,42 @@
+"""Runs every measurement, prints the table, writes build/bench.json."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from time import monotonic
+
+from benchmarks import table
+from benchmarks.crowd import crowd
+from benchmarks.intake import intake
+from benchmarks.processes import start_up
+from benchmarks.throughput import throughput
+from benchmarks.wake import click_to_wake, rule_round_trip
+
+PHASES = (click_to_wake, rule_round_trip, throughput, intake, crowd, start_up)
+
+
+async def main(chosen: list[str]) -> None:
+    """Run the phases named in `chosen`, or all; a file is written only when all ran."""
+    print(table.heading())
+    rows: list[table.Row] = []
+    began = monotonic()
+    for phase in PHASES:
+        if not chosen or phase.__name__ in chosen:
+            for row in await phase():
+                print(table.line(row), flush=True)
+                rows.append(row)
+    missed = sum(row.verdict == "MISSED" for row in rows)
+    print(f"{len(rows)} figures in {monotonic() - began:.0f} s, {missed} missed")
+    if not chosen:
+        table.write(rows, Path("build/bench.json"))
+
+
+if __name__ == "__main__":
+    for name in [name for name in os.environ if name.startswith(("GATEWAY_", "REDIS_"))]:
+        del os.environ[name]
+    logging.basicConfig(level="WARNING")
+    asyncio.run(main(sys.argv[1:]))

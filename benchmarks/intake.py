@@ -1,0 +1,84 @@
+"""What taking a request in costs when one agent is registered, and when a thousand are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import monotonic_ns, process_time_ns
+
+from benchmarks.children import Child, child
+from benchmarks.stage import Stage, stage, until_pending
+from benchmarks.table import Row, p50
+
+_AGENTS = 1000
+_ROUNDS = 6
+_BURST = 500
+_US = 1000
+
+
+@dataclass(slots=True)
+class Shape:
+    """One kind of traffic, and what it took per request, in ns."""
+
+    scene: Stage
+    namespace: str
+    agents: list[str]
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+
+
+async def intake() -> list[Row]:
+    """Pour bursts into two gateways on one engine, in turns."""
+    async with stage() as small, stage(small.redis_url, "many") as large:
+        names = [f"agent-{number}" for number in range(_AGENTS)]
+        await small.gateway.backend.credentials.add_agent(names[0])
+        for name in names:
+            await large.gateway.backend.credentials.add_agent(name)
+        shapes = [
+            Shape(small, "gw", names[:1]),
+            Shape(large, "many", names[:1]),
+            Shape(large, "many", names),
+        ]
+        async with child("benchmarks.pour", small.redis_url) as writer:
+            for number in range(_ROUNDS + 1):
+                for shape in shapes:
+                    await _burst(shape, writer, kept=number > 0)
+    return [_row(*shapes)]
+
+
+async def _burst(shape: Shape, writer: Child, *, kept: bool) -> None:
+    """Have one burst taken in; note its processor time (gateway and server) and its wall time."""
+    store = shape.scene.gateway.backend.store
+    wanted = await store.count_pending() + _BURST
+    cpu, wall = await _cpu(shape.scene), monotonic_ns()
+    await writer.call("pour", namespace=shape.namespace, agents=shape.agents, count=_BURST)
+    await until_pending(store, wanted)
+    if kept:
+        shape.wall.append((monotonic_ns() - wall) / _BURST)
+        shape.cpu.append((await _cpu(shape.scene) - cpu) / _BURST)
+    shape.agents = shape.agents[_BURST:] + shape.agents[:_BURST]
+
+
+async def _cpu(scene: Stage) -> float:
+    """Return the ns of processor time that this process and the server have used."""
+    used = await scene.gateway.backend.store.redis.info("cpu")
+    server = float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+    return process_time_ns() + server * 1e9
+
+
+def _row(one: Shape, same: Shape, spread: Shape) -> Row:
+    """The value is that of the costlier traffic: every request from another agent."""
+    return Row(
+        name="intake_1000_agents_ratio",
+        value=p50(spread.cpu) / p50(one.cpu),
+        unit="ratio of CPU",
+        target="<= 2",
+        samples={
+            "rounds": _ROUNDS,
+            "burst": _BURST,
+            "one_us": p50(one.cpu) / _US,
+            "spread_us": p50(spread.cpu) / _US,
+            "one_of_1000_ratio": p50(same.cpu) / p50(one.cpu),
+            "wall_ratio": p50(spread.wall) / p50(one.wall),
+            "wall_one_us": p50(one.wall) / _US,
+        },
+    )

@@ -1,0 +1,86 @@
+"""A whole gateway in a scratch folder, with one approver and a route that a rule decides."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from gateway import app
+from gateway.models import Action, new_id
+from gateway.records import Click, Identity, Mode, Route
+from gateway.settings import Settings
+from gateway.stores.store import RedisStore
+
+APPROVER = "ann"
+RULE_TOOL = "shell"
+ASK_TOOL = "deploy"
+ARGUMENT = "x" * 388
+"""As `{"command":"..."}` this makes 402 bytes of arguments."""
+
+_LOOK_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A running gateway and the folder where its agents find it."""
+
+    gateway: app.Gateway
+    folder: Path
+
+    @property
+    def redis_url(self) -> str:
+        """The engine, with the gateway's own rights."""
+        return self.gateway.backend.url
+
+
+@asynccontextmanager
+async def stage(
+    redis_url: str | None = None, namespace: str = "gw", *, first: bool = True
+) -> AsyncIterator[Stage]:
+    """Run a gateway in this process, with an embedded server unless one is given.
+
+    The `first` gateway of a namespace writes its policy.
+    """
+    with tempfile.TemporaryDirectory(prefix="agw-bench-") as name:
+        settings = Settings(
+            data_dir=Path(name),
+            port=0,
+            namespace=namespace,
+            REDIS_URL=SecretStr(redis_url) if redis_url else None,
+        )
+        async with app.running(settings) as gateway:
+            if first:
+                await prepare(gateway)
+            yield Stage(gateway=gateway, folder=Path(name))
+
+
+async def prepare(gateway: app.Gateway) -> None:
+    """Let one person answer, and a rule answer for one tool."""
+    store = gateway.backend.store
+    await gateway.backend.credentials.add_approver(APPROVER)
+    policy = await store.policy()
+    rule = Route(name="rule", tools=(RULE_TOOL,), mode=Mode.AUTO_APPROVE)
+    await store.apply(replace(policy, routes=(rule, *policy.routes)), by="bench")
+
+
+async def until_pending(store: RedisStore, wanted: int) -> None:
+    """Wait until that many requests are pending: another process is putting them there."""
+    while await store.count_pending() < wanted:  # noqa: ASYNC110 (what to wait for is in Redis)
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def click(request_id: str) -> Click:
+    """Return the approver's tap on a request that nothing has happened to."""
+    return Click(
+        request_id=request_id,
+        revision=1,
+        identity=Identity(platform="token", id=APPROVER),
+        action=Action.APPROVE,
+        nonce=new_id(),
+    )

@@ -1,0 +1,175 @@
+"""The command line, in processes of its own, against a running gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+class Shell:
+    """Runs `gateway` with one state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.env = {**os.environ, "GATEWAY_DATA_DIR": str(folder / "state"), "GATEWAY_PORT": "0"}
+
+    def run(self, *words: str, code: int = 0, env: dict[str, str] | None = None) -> str:
+        """Run a command; return what it printed. Its exit code must be the one given."""
+        done = self.popen(*words, env=env)
+        out, err = done.communicate(timeout=40)
+        assert done.returncode == code, (words, done.returncode, out, err)
+        return out + err
+
+    def popen(self, *words: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start a command."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli", *words],
+            env={**self.env, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Return a shell without a gateway."""
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+def up(shell: Shell) -> Iterator[Shell]:
+    """Run `gateway up`; yield a shell that finds it."""
+    process = shell.popen("up")
+    assert process.stderr is not None
+    lines = []
+    while "works once" not in "".join(lines):
+        line = process.stderr.readline()
+        assert line, lines
+        lines.append(line)
+    yield shell
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def first_pending(shell: Shell) -> Any:
+    """Return the first request that waits, once there is one."""
+    while not (found := shell.run("pending", "--json").splitlines()):
+        continue
+    return json.loads(found[0])
+
+
+def test_ask_and_approve(up: Shell) -> None:
+    """A shell asks, a person approves by the beginning of the id; the exit code is the answer."""
+    asking = up.popen("ask", "shell", "--json", "--", "rm", "-rf", "my build")
+    record = first_pending(up)
+    assert record["request"]["arguments"] == {"command": "rm -rf 'my build'"}
+    assert "rm -rf" in up.run("show", record["request"]["id"])
+    up.run("approve", record["request"]["id"][:8])
+    out, _ = asking.communicate(timeout=30)
+    assert asking.returncode == 0
+    assert json.loads(out)["decided_by"] == {"kind": "person", "name": "owner"}
+    assert "approved" in up.run("history")
+    assert "local" in up.run("sessions")
+
+
+def test_deny_with_a_reason(up: Shell) -> None:
+    """Exit code 1, and the words on standard error."""
+    asking = up.popen("ask", "shell", "--", "true")
+    up.run("deny", first_pending(up)["request"]["id"], "--reason", "not today")
+    _, err = asking.communicate(timeout=30)
+    assert asking.returncode == 1
+    assert "denied by owner: not today" in err
+
+
+def test_expired_cancelled_and_pending_have_codes_of_their_own(up: Shell) -> None:
+    """3, 4, and 6 for a question that nobody may mistake for leave; `wait` takes it later."""
+    up.run("ask", "shell", "--timeout", "0.2", "--", "true", code=3)
+    asking = up.popen("ask", "shell", "--", "true")
+    first_pending(up)
+    asking.terminate()
+    asking.communicate(timeout=30)
+    assert asking.returncode == 4
+    asked = json.loads(up.run("ask", "shell", "--no-wait", "--", "true", code=6).splitlines()[0])
+    up.run("approve", asked["id"])
+    up.run("wait", asked["id"])
+    assert "may have run" in up.run("wait", asked["id"], code=1)
+
+
+def test_usage_and_unreachable(shell: Shell) -> None:
+    """2 for a wrong call, 5 when there is no gateway; both say what to do."""
+    shell.run("ask", code=2)
+    shell.run("ask", "shell", "--arguments", "{", code=5)
+    assert "gateway up" in shell.run("ask", "shell", "--", "true", code=5)
+    assert "gateway up" in shell.run("agent", "list", code=5)
+    for words in ((), ("ask",), ("agent",), ("audit",)):
+        assert "usage" in shell.run(*words, "--help")
+
+
+def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
+    """The token works until it is rotated or revoked, and is shown once."""
+    made = json.loads(up.run("agent", "add", "ci", "--owner", "owner", "--json"))
+    url = json.loads((Path(up.env["GATEWAY_DATA_DIR"]) / "gateway.json").read_text())["url"]
+    env = {"GATEWAY_URL": url, "GATEWAY_TOKEN": made["token"], "GATEWAY_AGENT": "ci"}
+    up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
+    assert made["token"] not in up.run("agent", "list")
+    rotated = json.loads(up.run("agent", "rotate", "ci", "--json"))
+    up.run("ask", "x", "--no-wait", "--", "true", env=env, code=2)
+    env["GATEWAY_TOKEN"] = rotated["token"]
+    up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
+    up.run("agent", "revoke", "ci")
+    up.run("ask", "x", "--no-wait", "--", "true", env=env, code=2)
+    up.run("agent", "add", "Not:Good", code=2)
+
+
+def test_the_kill_switch(up: Shell) -> None:
+    """Everything is denied until it is lifted, and doctor says so."""
+    up.run("stop-all", "--by", "owner")
+    assert "kill switch" in up.run("ask", "shell", "--", "true", code=1)
+    assert "FAIL kill switch" in up.run("doctor", code=1)
+    up.run("resume")
+    up.run("ask", "shell", "--no-wait", "--", "true", code=6)
+
+
+def test_approvers_explain_and_audit(up: Shell, tmp_path: Path) -> None:
+    """Approvers come and go; explain names the route; the exported audit verifies."""
+    up.run("approver", "add", "dana")
+    assert "dana" in up.run("explain", "ci", "shell")
+    assert "/inbox/login#code=" in up.run("login", "dana")
+    up.run("approver", "revoke", "dana")
+    assert "dana" not in up.run("explain", "ci", "shell")
+    up.run("login", "dana", code=2)
+    assert "policy_applied" in up.run("audit", "tail")
+    path = tmp_path / "audit.jsonl"
+    up.run("audit", "export", str(path))
+    assert "nothing is wrong" in up.run("audit", "verify", str(path))
+    path.write_text(path.read_text().replace("first start", "last start"))
+    sealed = '"seal"' in path.read_text()
+    up.run("audit", "verify", str(path), code=1 if sealed else 0)
+
+
+def test_doctor_checks_are_the_documented_ones(up: Shell) -> None:
+    """docs/troubleshooting.md and doctor name the same checks."""
+    found = [json.loads(line) for line in up.run("doctor", "--json", code=1).splitlines()]
+    names = {check["name"] for check in found}
+    assert {check["result"] for check in found if check["name"] != "port"} == {"ok"}
+    text = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    documented = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
+    assert documented == names
+
+
+def test_the_demo_answers_its_own_requests_without_a_terminal(shell: Shell) -> None:
+    """It says so, ends by itself, and exactly what was approved ran."""
+    said = shell.run("demo")
+    assert "as demo-approver" in said
+    assert "Exactly what was approved ran." in said
+    assert "hello.txt" in said
+    assert said.count(" approved ") == 3

