@@ -89,18 +89,13 @@ def _wake_row(wakes: dict[str, float]) -> Row:
 
 
 def _weight_rows(weights: dict[int, tuple[int, int]]) -> list[Row]:
-    few, many = 1000, 10_000
-    more = many - few
-    server = (weights[many][0] - weights[few][0]) / more
-    client = (weights[many][1] - weights[few][1]) / more
+    few, many = _LEVELS[-2:]
+    server, client = (
+        (after - before) / (many - few)
+        for before, after in zip(weights[few], weights[many], strict=True)
+    )
     samples = {"from": few, "to": many, "argument_bytes": len(ARGUMENT) + len('{"command":""}')}
     return [
         Row(name="bytes_per_waiter", value=client, unit="bytes (RSS)", samples=samples),
-        Row(
-            name="bytes_per_pending",
-            value=server,
-            unit="bytes (Redis)",
-            target="<= 2000",
-            samples=samples,
-        ),
+        Row(name="bytes_per_pending_sdk", value=server, unit="bytes (Redis)", samples=samples),
     ]

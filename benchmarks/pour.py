@@ -17,13 +17,15 @@ from gateway.wire import JsonObject, plain
 _PIPELINED = 50
 
 
-def submission(agent: str, process: str) -> tuple[str, dict[str, str]]:
-    """Return a new request's id and the ingress entry that submits it."""
+def submission(
+    agent: str, process: str, letters: int = len(ARGUMENT)
+) -> tuple[str, dict[str, str]]:
+    """Return a new request's id and the ingress entry that submits a command of that length."""
     draft = ApprovalRequest(
         id=new_id(),
         agent=agent,
         tool=ASK_TOOL,
-        arguments={"command": ARGUMENT},
+        arguments={"command": "x" * letters},
         digest="0" * 64,
         timeout=900.0,
     )
@@ -38,12 +40,14 @@ async def main(url: str) -> None:
     client = raw(url)
     processes: dict[str, str] = {}
 
-    async def pour(namespace: str, agents: list[str], count: int) -> JsonObject:
+    async def pour(
+        namespace: str, agents: list[str], count: int, letters: int = len(ARGUMENT)
+    ) -> JsonObject:
         """Write `count` submissions, of the agents in turn; return their ids."""
         keys, ids, entries = Keys(namespace), [], []
         for number in range(count):
             agent = agents[number % len(agents)]
-            one, entry = submission(agent, processes.setdefault(agent, new_id()))
+            one, entry = submission(agent, processes.setdefault(agent, new_id()), letters)
             ids.append(one)
             entries.append((keys.ingress(agent), entry))
         for start in range(0, count, _PIPELINED):

@@ -55,7 +55,10 @@ class _Stopped(BaseException):
 
 def main(argv: Sequence[str]) -> int:
     """Run `ask` or `wait`; return the exit code."""
-    options = _parser().parse_args(argv)
+    words = list(argv)
+    cut = words.index("--") if "--" in words else len(words)
+    options = _parser().parse_args(words[:cut])
+    options.command = words[cut + 1 :]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
@@ -223,6 +226,7 @@ def _parser() -> argparse.ArgumentParser:
     ask = verbs.add_parser(
         "ask",
         help="ask for leave; the exit code is the answer",
+        usage="gateway ask TOOL [options] [-- COMMAND ...]",
         description="Ask a person for leave to do something, and wait for the answer.",
         epilog="""Examples:  gateway ask shell -- rm -r build && rm -r build
            cmd=$(gateway ask shell --edit -- make deploy) && eval "$cmd"
@@ -230,7 +234,6 @@ Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     ask.add_argument("tool", help="what would run, for example shell")
-    ask.add_argument("command", nargs="*", help="the command, after --")
     ask.add_argument("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument")
     ask.add_argument("--arguments", metavar="JSON", help="all arguments as a JSON object")
     ask.add_argument("--hint", default="", help="why, in your own words")

@@ -193,9 +193,7 @@ async def test_a_cluster(tmp_path: Path) -> None:
     with server(str(find_server_binary()), tmp_path / "data", *words, port=port):
         with redis.Redis(port=port) as node:
             node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            while b"cluster_state:ok" not in node.execute_command(
-                "CLUSTER INFO", NEVER_DECODE=True
-            ):
+            while node.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
                 continue
         async with asyncio.timeout(20):
             await works(f"redis+cluster://127.0.0.1:{port}")

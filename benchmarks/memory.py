@@ -1,0 +1,39 @@
+"""What one waiting request weighs in Redis, everything counted."""
+
+from __future__ import annotations
+
+import asyncio
+
+from benchmarks.children import child
+from benchmarks.pour import submission
+from benchmarks.stage import stage, until_pending
+from benchmarks.table import Row
+
+_BODY_BYTES = 400
+_FEW, _MANY = 1000, 6000
+_SETTLE_SECONDS = 1.0
+_AGENT = "bench"
+
+
+async def memory() -> list[Row]:
+    """Submit requests whose JSON, as the agent sends it, is 400 bytes; see the server grow."""
+    letters = _BODY_BYTES - len(submission(_AGENT, "", 0)[1]["body"])
+    used = []
+    async with stage() as scene, child("benchmarks.pour", scene.redis_url) as writer:
+        store = scene.gateway.backend.store
+        await scene.gateway.backend.credentials.add_agent(_AGENT)
+        for count, total in ((_FEW, _FEW), (_MANY - _FEW, _MANY)):
+            details = {"namespace": "gw", "agents": [_AGENT], "count": count, "letters": letters}
+            await writer.call("pour", **details)
+            await until_pending(store, total)
+            await asyncio.sleep(_SETTLE_SECONDS)
+            used.append((await store.redis.info("memory"))["used_memory"])
+    return [
+        Row(
+            name="bytes_per_pending",
+            value=(used[1] - used[0]) / (_MANY - _FEW),
+            unit="bytes (Redis)",
+            target="<= 2000",
+            samples={"from": _FEW, "to": _MANY, "request_bytes": _BODY_BYTES},
+        )
+    ]
