@@ -20,12 +20,12 @@ _ID_LENGTH = 32
 
 async def pending(options: argparse.Namespace) -> int:
     """List what waits."""
-    return await asyncio.to_thread(_list, "pending", options)
+    return await asyncio.to_thread(_list, "status=pending", options)
 
 
 async def history(options: argparse.Namespace) -> int:
     """List what was answered."""
-    return await asyncio.to_thread(_list, "final", options)
+    return await asyncio.to_thread(_list, "final=true", options)
 
 
 async def show(options: argparse.Namespace) -> int:
@@ -89,11 +89,11 @@ def _read(name: str) -> dict[str, str]:
     return values
 
 
-def _list(status: str, options: argparse.Namespace) -> int:
+def _list(which: str, options: argparse.Namespace) -> int:
     http = _http()
     after = ""
     while True:
-        page = http.call("GET", f"/v1/requests?status={status}&limit=100{after}")
+        page = http.call("GET", f"/v1/requests?{which}&limit=100{after}")
         for record in page["items"]:
             print(json.dumps(record) if options.json else _line(record))
         if not page.get("next"):

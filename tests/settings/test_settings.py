@@ -182,14 +182,16 @@ async def test_tls_and_passwords(tmp_path: Path) -> None:
     login = {"ssl": True, "ssl_ca_certs": str(cert), "password": "p@ss"}
     with server(binary, tmp_path / "data", *words, port=port, **login):
         await works(f"rediss://:p%40ss@127.0.0.1:{port}/0?ssl_ca_certs={cert}")
+        stranger = connect(f"rediss://:p%40ss@127.0.0.1:{port}/0")
         with pytest.raises(redis.ConnectionError):
-            await connect(f"rediss://:p%40ss@127.0.0.1:{port}/0").ping()
+            await stranger.ping()
+        await stranger.aclose()
 
 
 async def test_a_cluster(tmp_path: Path) -> None:
     """One node that holds all slots: every key of a namespace lies in one slot."""
-    port = free_port() % 50000 + 10000
-    words = ["--port", str(port), "--cluster-enabled", "yes"]
+    port = free_port()
+    words = ["--port", str(port), "--cluster-enabled", "yes", "--cluster-port", str(free_port())]
     with server(str(find_server_binary()), tmp_path / "data", *words, port=port):
         with redis.Redis(port=port) as node:
             node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
