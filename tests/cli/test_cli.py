@@ -49,7 +49,7 @@ def up(shell: Shell) -> Iterator[Shell]:
     """Run `gateway up`; yield a shell that finds it."""
     process = shell.popen("up")
     assert process.stderr is not None
-    lines = []
+    lines: list[str] = []
     while "works once" not in "".join(lines):
         line = process.stderr.readline()
         assert line, lines

