@@ -10,7 +10,7 @@ from benchmarks.stage import stage, until_pending
 from benchmarks.table import Row
 
 _BODY_BYTES = 400
-_FEW, _MANY = 1000, 6000
+_FEW, _MANY = 1000, 10_000
 _SETTLE_SECONDS = 1.0
 _AGENT = "bench"
 

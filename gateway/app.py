@@ -34,7 +34,7 @@ from gateway.registry import adapter_class
 from gateway.retention import Retention
 from gateway.settings import Settings
 from gateway.signatures import SEED_BYTES, Signer
-from gateway.stores.connect import connect
+from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
 from gateway.stores.cursor import RedisCursor
 from gateway.stores.feed import RedisFeed
@@ -90,7 +90,7 @@ async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Backend]:
             url=redis_url,
         )
     finally:
-        await redis.aclose()
+        await disconnect(redis)
 
 
 @asynccontextmanager
@@ -104,7 +104,7 @@ async def running(settings: Settings) -> AsyncIterator[Gateway]:
         await refuse_unsafe(settings, store)
         signer = _signer(settings)
         blocking = connect(redis_url, blocking=True)
-        stack.push_async_callback(blocking.aclose)
+        stack.push_async_callback(disconnect, blocking)
 
         feed = RedisFeed(blocking, store.keys)
         approvals = Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), signer)
@@ -159,7 +159,7 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(opened(settings, url))
         blocking = connect(url, blocking=True)
-        stack.push_async_callback(blocking.aclose)
+        stack.push_async_callback(disconnect, blocking)
         feed = RedisFeed(blocking, backend.store.keys)
         approvals = Approvals(
             backend.store, feed, Chain([ModeDecider()]), SystemClock(), _signer(settings)

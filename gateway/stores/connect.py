@@ -58,6 +58,14 @@ def connect(url: str, *, blocking: bool = False) -> Any:
     return redis.asyncio.Redis.from_pool(pool)
 
 
+async def disconnect(client: Any) -> None:
+    """Close a client of `connect`, and the connections to Sentinels behind it."""
+    await client.aclose()
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    for sentinel in manager.sentinels if manager else ():
+        await sentinel.aclose()
+
+
 def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
     service, _, database = parts.path.strip("/").partition("/")
     if not service:

@@ -22,7 +22,7 @@ from gateway.embedded import find_server_binary
 from gateway.errors import GatewayError
 from gateway.production import UnsafeSettings
 from gateway.settings import Settings
-from gateway.stores.connect import connect
+from gateway.stores.connect import connect, disconnect
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from tests.contract.test_store import create, pending
@@ -156,8 +156,8 @@ async def works(url: str) -> None:
     assert found[0][1][0][1]["t"] == "submitted"
     assert (await store.policy()).generation == 0
     assert [one.id for one in (await store.load_many([stored.id])) if one] == [stored.id]
-    await client.aclose()
-    await blocking.aclose()
+    await disconnect(client)
+    await disconnect(blocking)
 
 
 _OPENSSL = (
