@@ -7,16 +7,41 @@ import asyncio
 from benchmarks.children import child
 from benchmarks.pour import submission
 from benchmarks.stage import stage, until_pending
-from benchmarks.table import Row
+from benchmarks.table import Row, p50
 
 _BODY_BYTES = 400
 _FEW, _MANY = 1000, 10_000
 _SETTLE_SECONDS = 1.0
+_SERVERS = 5
 _AGENT = "bench"
 
 
 async def memory() -> list[Row]:
-    """Submit requests whose JSON, as the agent sends it, is 400 bytes; see the server grow."""
+    """Submit requests whose JSON, as the agent sends it, is 400 bytes; see fresh servers grow.
+
+    Servers of the same contents differ by a few per cent, so the value is the median of several.
+    """
+    grown = sorted([await _growth() for _ in range(_SERVERS)])
+    return [
+        Row(
+            name="bytes_per_pending",
+            value=p50(grown),
+            unit="bytes (Redis)",
+            target="<= 2000",
+            samples={
+                "servers": _SERVERS,
+                "least": grown[0],
+                "most": grown[-1],
+                "from": _FEW,
+                "to": _MANY,
+                "request_bytes": _BODY_BYTES,
+            },
+        )
+    ]
+
+
+async def _growth() -> float:
+    """Return by how many bytes one server grows for each request."""
     letters = _BODY_BYTES - len(submission(_AGENT, "", 0)[1]["body"])
     used = []
     async with stage() as scene, child("benchmarks.pour", scene.redis_url) as writer:
@@ -28,12 +53,5 @@ async def memory() -> list[Row]:
             await until_pending(store, total)
             await asyncio.sleep(_SETTLE_SECONDS)
             used.append((await store.redis.info("memory"))["used_memory"])
-    return [
-        Row(
-            name="bytes_per_pending",
-            value=(used[1] - used[0]) / (_MANY - _FEW),
-            unit="bytes (Redis)",
-            target="<= 2000",
-            samples={"from": _FEW, "to": _MANY, "request_bytes": _BODY_BYTES},
-        )
-    ]
+    growth: float = (used[1] - used[0]) / (_MANY - _FEW)
+    return growth

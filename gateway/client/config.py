@@ -63,13 +63,13 @@ def _found(name: str, check: bool) -> AgentConfig:
         known = None
     if known is not None and check:
         try:
-            Http(known["url"], known["token"]).call("GET", "/v1/requests?limit=1")
+            with Http(known["url"], known["token"]) as http:
+                http.call("GET", "/v1/requests?limit=1")
         except Unauthorized:
             known = None
     if known is None:
-        enrolled = Http(announced["url"], announced["enroll"]).call(
-            "POST", "/v1/enroll", {"agent": name}
-        )
+        with Http(announced["url"], announced["enroll"]) as http:
+            enrolled = http.call("POST", "/v1/enroll", {"agent": name})
         known = {**enrolled, "url": announced["url"]}
         kept.parent.mkdir(mode=0o700, exist_ok=True)
         write_private(kept, json.dumps(known))

@@ -78,6 +78,14 @@ class Http:
                 connection.close()
             self._idle.clear()
 
+    def __enter__(self) -> Http:
+        """Use inside `with` to have its connections closed."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close."""
+        self.close()
+
     def _take(self, timeout: float) -> tuple[http.client.HTTPConnection, bool]:
         with self._lock:
             kept = bool(self._idle)

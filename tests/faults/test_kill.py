@@ -1,0 +1,186 @@
+"""kill -9 of the whole gateway, its server included: nothing is lost, nothing runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.audit import verify
+from gateway.client import AsyncClient
+from gateway.client.client import Approval
+from gateway.client.config import AgentConfig, load
+from gateway.client.http import Http
+from gateway.client.http_transport import HttpTransport
+from gateway.client.redis_transport import RedisTransport
+from gateway.client.transport import Transport
+from gateway.errors import Expired, GatewayError
+from gateway.models import Status, new_id
+
+
+class Machine:
+    """One state folder, and the gateway process that runs on it or does not."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {**os.environ, "GATEWAY_DATA_DIR": str(folder), "GATEWAY_PORT": "0"}
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Run `gateway up` until it is ready, on the port it had before."""
+        self.process = await self.run("up")
+        assert self.process.stderr is not None
+        said = b""
+        while b"works once" not in said and b"gateway login" not in said:
+            line = await self.process.stderr.readline()
+            assert line, said.decode()
+            said += line
+        self.env["GATEWAY_PORT"] = self.found["url"].rpartition(":")[2]
+
+    async def kill(self) -> None:
+        """kill -9 the gateway; its server goes with it."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+    async def run(self, *words: str) -> asyncio.subprocess.Process:
+        """Start a command of the gateway."""
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "gateway.cli",
+            *words,
+            env=self.env,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def answer(self, *words: str) -> str:
+        """Run a command to its end; return what it printed."""
+        process = await self.run(*words)
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        return out.decode()
+
+    @property
+    def found(self) -> Any:
+        """The discovery file."""
+        return json.loads((self.folder / "gateway.json").read_text(encoding="utf-8"))
+
+    async def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Call the API as the owner."""
+        owner = json.loads((self.folder / "approver.json").read_text(encoding="utf-8"))
+        with Http(self.found["url"], owner["token"]) as http:
+            return await asyncio.to_thread(http.call, method, path, body)
+
+    async def pending(self) -> list[Any]:
+        """Return what waits, once something does."""
+        while True:
+            page = await self.call("GET", "/v1/requests?status=pending")
+            if page["items"]:
+                items: list[Any] = page["items"]
+                return items
+
+    async def decide(self, record: Any, action: str = "approve") -> None:
+        """Decide as the owner."""
+        body = {"revision": record["revision"], "action": action, "nonce": new_id()}
+        path = f"/v1/requests/{record['request']['id']}/decide"
+        await self.call("POST", path, body)
+
+
+@pytest.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    """Yield a machine whose gateway runs."""
+    made = Machine(tmp_path / "state")
+    await made.start()
+    yield made
+    assert made.process is not None
+    if made.process.returncode is None:
+        made.process.terminate()
+        await made.process.wait()
+
+
+def transports(found: AgentConfig) -> dict[str, Transport]:
+    """Return both ways to ask."""
+    return {
+        "redis": RedisTransport(found.redis_url or "", found.agent),
+        "http": HttpTransport(found.url or "", found.token or "", found.agent),
+    }
+
+
+@pytest.fixture
+def config(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> AgentConfig:
+    """Enrol the agent `local`."""
+    monkeypatch.setenv("GATEWAY_DATA_DIR", str(machine.folder))
+    return load()
+
+
+@pytest.mark.parametrize("way", ["redis", "http"])
+@pytest.mark.parametrize("moment", ["pending", "decided"])
+async def test_a_waiter_survives_the_death_of_gateway_and_server(
+    machine: Machine, config: AgentConfig, way: str, moment: str
+) -> None:
+    """Killed while it waits, or right after the click: one decision, and it arrives."""
+    async with AsyncClient(transports(config)[way], public_key=config.public_key) as client:
+        asking = asyncio.create_task(client.ask("shell", {"command": "ls"}, timeout=60))
+        record = (await machine.pending())[0]
+        if moment == "pending":
+            await machine.kill()
+            await machine.start()
+            record = (await machine.pending())[0]
+            await machine.decide(record)
+        else:
+            await machine.decide(record)
+            await machine.kill()
+            await machine.start()
+        approval: Approval = await asking
+    assert approval.decision.status is Status.APPROVED
+    assert approval.request.id == record["request"]["id"]
+    lines = (await machine.answer("audit", "export", "-")).splitlines()
+    found = verify(lines)
+    assert found.problems == []
+    assert sum('"approved"' in line for line in lines) == 1
+
+
+async def test_asked_while_no_gateway_runs_and_read_when_one_does(
+    machine: Machine, config: AgentConfig
+) -> None:
+    """The request is sent again until someone takes it in; it is one request."""
+    await machine.kill()
+    async with AsyncClient(transports(config)["redis"]) as client:
+
+        async def persist() -> Approval:
+            request = client.request("shell", {"command": "ls"}, timeout=60)
+            while True:
+                try:
+                    return await client.send(request)
+                except GatewayError as error:
+                    assert error.code == "unreachable"
+
+        asking = asyncio.create_task(persist())
+        await machine.start()
+        await machine.decide((await machine.pending())[0])
+        assert (await asking).decision.status is Status.APPROVED
+
+
+@pytest.mark.parametrize("way", ["redis", "http"])
+async def test_without_a_gateway_the_waiter_returns_by_its_deadline(
+    machine: Machine, config: AgentConfig, way: str
+) -> None:
+    """Gone and not coming back: expired by the agent's own clock, a little after the timeout."""
+    loop = asyncio.get_running_loop()
+    async with AsyncClient(transports(config)[way]) as client:
+        began = loop.time()
+        asking = asyncio.create_task(client.ask("shell", {}, timeout=2.0))
+        await machine.pending()
+        await machine.kill()
+        with pytest.raises(Expired):
+            await asking
+        assert loop.time() - began < 4.0
