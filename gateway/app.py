@@ -100,6 +100,9 @@ async def running(settings: Settings) -> AsyncIterator[Gateway]:
         redis_url = await _redis_url(settings, stack)
         backend = await stack.enter_async_context(opened(settings, redis_url))
         store = backend.store
+        if settings.redis_url is None:
+            # The folder's lock says that no other gateway lives, whatever leases a killed one left.
+            await store.forget_replicas()
         await _first_policy(store, settings)
         await refuse_unsafe(settings, store)
         signer = _signer(settings)

@@ -50,7 +50,7 @@ class RedisTransport:
         once = Retry(NoBackoff(), 0)
         options: dict[str, Any] = {"decode_responses": True, "retry": once}
         pool = redis.asyncio.BlockingConnectionPool.from_url(
-            url, max_connections=_CONNECTIONS, timeout=None, socket_timeout=5.0, **options
+            url, max_connections=_CONNECTIONS, timeout=5.0, socket_timeout=5.0, **options
         )
         self._commands = redis.asyncio.Redis.from_pool(pool)
         self._reading = redis.asyncio.Redis.from_url(url, socket_timeout=None, **options)

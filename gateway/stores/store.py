@@ -345,6 +345,10 @@ class RedisStore:
         if found > SCHEMA_VERSION:
             raise Conflict(f"this namespace has schema {found}, newer than our {SCHEMA_VERSION}")
 
+    async def forget_replicas(self) -> None:
+        """Drop the leases of all replicas, so that the next one reads every stream at once."""
+        await self.redis.delete(self.keys.replicas)
+
     async def count_pending(self) -> int:
         """Return how many requests wait."""
         return int(await self.redis.zcard(self.keys.pending))
