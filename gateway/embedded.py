@@ -60,7 +60,9 @@ STOP_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0  # seconds before a restart
 STEADY = 30.0  # a server that lived this long (seconds) is restarted with the first delay again
 
+# Records are hashes of a dozen fields: kept compact up to 2 kB a field, they take half the memory.
 SETTINGS = """
+    --hash-max-listpack-value 2048
     --port 0 --unixsocketperm 700 --protected-mode yes --daemonize no
     --appendonly yes --appendfsync always --aof-load-truncated yes --maxmemory-policy noeviction
 """

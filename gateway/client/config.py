@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.client.http import Http
 from gateway.discovery import FILE_NAME, state_folder, write_private
 from gateway.errors import InvalidRequest, Unauthorized, Unreachable
 from gateway.models import AGENT_NAME
@@ -53,6 +52,8 @@ def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
 
 def _found(name: str, check: bool) -> AgentConfig:
     """Use the local gateway, with the credential kept from last time or a new one."""
+    from gateway.client.http import Http  # noqa: PLC0415 (costs 10 ms, and Redis needs none of it)
+
     folder = state_folder()
     announced = _read(folder / FILE_NAME)
     if announced is None:

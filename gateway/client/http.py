@@ -9,24 +9,10 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from gateway import errors
-from gateway.errors import GatewayError, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.client.problems import error_of
+from gateway.errors import InvalidRequest, Unreachable
 
 _TIMEOUT_SECONDS = 10.0
-_BY_CODE: dict[str, type[GatewayError]] = {
-    kind.code: kind
-    for kind in (errors.InvalidRequest, errors.Conflict, Unauthorized, NotFound, Unreachable)
-}
-_BY_STATUS: dict[int, type[GatewayError]] = {401: Unauthorized, 403: Unauthorized, 404: NotFound}
-_SERVER_ERROR = 500
-
-
-def error_of(code: str, detail: str, status: int = 400) -> GatewayError:
-    """Return the error that the gateway's code stands for."""
-    kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
-    if kind is None:
-        kind = Unreachable if status >= _SERVER_ERROR else InvalidRequest
-    return kind(detail)
 
 
 class Http:

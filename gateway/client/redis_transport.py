@@ -19,7 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
-from gateway.client.http import error_of
+from gateway.client.problems import error_of
 from gateway.client.transport import chunks, is_final
 from gateway.errors import GatewayError, Unauthorized, Unreachable
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
