@@ -3,7 +3,7 @@ import { clock, diff, left, line, lines, make } from "./dom.js";
 
 const RISK = { low: "○ low risk", medium: "◐ medium risk", high: "● high risk" };
 const KIND = { tool: "Tool", command: "Command", file_change: "File change", plan: "Plan", question: "Question" };
-const ENDED = { approved: "✓ Approved", denied: "✕ Denied", expired: "⌛ Expired", cancelled: "– Cancelled" };
+const ENDED = { approved: "✓ Approved", denied: "✕ Denied", expired: "– Expired", cancelled: "– Cancelled" };
 
 export function card(item, { act, open, compare }) {
   const pending = item.status === "pending";
