@@ -13,7 +13,9 @@ from adapters.web.blocks import (
     shown,
     shown_text,
 )
+from gateway.models import Question
 from gateway.records import Record
+from gateway.visible import ascii_escaped, visible
 from gateway.wire import JsonObject, plain
 
 
@@ -55,12 +57,23 @@ def view_of(record: Record, *, full: bool, refusal: str | None) -> JsonObject:
         "quorum": record.quorum,
         "votes": [vote.person for vote in record.votes],
         "allowed": [action.value for action in request.allowed],
-        "questions": [plain(question) for question in request.questions],
-        "editable": pretty(record.arguments),
+        "questions": [_question(question) for question in request.questions],
+        "editable": ascii_escaped(pretty(record.arguments)),
         "refusal": refusal,
         "ended": _ended(record),
         "report": plain(record.report) if record.report else None,
     }
+
+
+def _question(question: Question) -> JsonObject:
+    """Return a field of a form; an agent's words and labels are shown as visible text."""
+    values: JsonObject = plain(question)
+    values["text"] = shown_text(question.text)
+    values["options"] = [
+        {"value": option.value, "label": visible(option.label or option.value).text}
+        for option in question.options
+    ]
+    return values
 
 
 def _maybe(text: str | None) -> Line | None:

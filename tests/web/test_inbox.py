@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.models import Status
+from gateway.models import FieldKind, Option, Question, Status
 from tests.web.chromium import DESK, PHONE, Page, chromium
 from tests.web.inbox import COMMAND, FILE_CHANGE, HIGH_RISK, HOSTILE, LONG, QUESTION, Inbox, inbox
 from tests.world import click
@@ -130,6 +130,22 @@ async def test_hostile_text_is_shown_and_inert(box: Inbox, page: Page) -> None:
         == 0
     )
     assert await page.evaluate(f"{card(record)}.classList.contains('pending')")
+
+
+async def test_hostile_words_of_a_question_are_shown(box: Inbox, page: Page) -> None:
+    """Labels and options are an agent's words too."""
+    fields = (
+        Question(
+            id="a",
+            text="Pick\u202e one",
+            kind=FieldKind.CHOICE,
+            options=(Option(value="x", label="Yes\u200b"),),
+        ),
+    )
+    record = await box.ask(**{**QUESTION, "questions": fields})
+    text = await page.until(f"{card(record)}.textContent")
+    assert "⟨U+202E⟩" in text
+    assert "⟨U+200B⟩" in text
 
 
 async def test_a_decision_made_elsewhere_is_shown_and_a_stale_tap_explained(

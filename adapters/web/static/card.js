@@ -164,7 +164,7 @@ function field(item, question) {
     input = make("input", { id, type, step: kind === "number" ? "any" : null, required: needed, autocomplete: "off" });
     read = () => (input.value === "" ? undefined : kind === "number" ? Number(input.value) : input.value);
   }
-  const label = make("label", { for: id }, question.text, question.secret ? make("span", { class: "quiet" }, " (secret: only the agent gets it)") : null);
+  const label = make("label", { for: id }, ...line(question.text), question.secret ? make("span", { class: "quiet" }, " (secret: only the agent gets it)") : null);
   return { id: question.id, read, element: make("div", { class: "field" }, label, input) };
 }
 

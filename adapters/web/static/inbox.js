@@ -24,6 +24,11 @@ async function api(path, body) {
   return { ok: answer.ok, status: answer.status, value };
 }
 
+// Unlike randomUUID this is there without TLS too, as on a phone in the same network.
+function nonce() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 const actions = { act, open, compare };
 
 async function act(item, body) {
@@ -31,7 +36,7 @@ async function act(item, body) {
   const shown = items.get(item.id);
   const element = list.querySelector(`[data-id="${item.id}"]`);
   for (const button of element.querySelectorAll("button")) button.disabled = true;
-  const sent = { ...body, revision: shown.revision, full: shown.full, nonce: crypto.randomUUID() };
+  const sent = { ...body, revision: shown.revision, full: shown.full, nonce: nonce() };
   const answer = await api(`requests/${item.id}/decide`, sent).catch(() => null);
   if (answer?.ok) {
     put(answer.value);

@@ -19,3 +19,6 @@ document.getElementById("login").addEventListener("submit", async (event) => {
   says.textContent = problem?.detail ?? "The gateway does not answer. Try again.";
   says.classList.add("bad");
 });
+
+// Until here a press would have left the page without the code.
+document.querySelector("button").disabled = false;
