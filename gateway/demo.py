@@ -20,6 +20,7 @@ from gateway.models import Action, new_id
 from gateway.settings import Settings
 from gateway.tasks import ended
 
+DEMO_AGENT = "demo-agent"
 _DEMO_APPROVER = "demo-approver"
 _DANGEROUS = "rm -rf"
 _MARK = "keep.txt"
@@ -36,6 +37,9 @@ class Answers:
 async def run_demo() -> int:
     """Run the demo; return 0 when exactly what was approved ran."""
     logging.basicConfig(level="WARNING")
+    # A demo must never reach a gateway or a Redis that somebody uses.
+    for name in [name for name in os.environ if name.startswith(("GATEWAY_", "REDIS_"))]:
+        del os.environ[name]
     with tempfile.TemporaryDirectory(prefix="gateway-demo-") as name:
         data, work = Path(name) / "data", Path(name) / "work"
         work.mkdir()
@@ -76,6 +80,8 @@ async def _answer_all(gateway: app.Gateway, http: Http) -> None:
 
 def _answer(http: Http, request_id: str) -> None:
     record = http.call("GET", f"/v1/requests/{request_id}")
+    if record["request"]["agent"] != DEMO_AGENT:
+        return
     dangerous = _DANGEROUS in record["request"]["arguments"]["command"]
     body: dict[str, Any] = {"revision": record["revision"], "nonce": new_id()}
     if dangerous:
@@ -138,7 +144,7 @@ def _summary(lines: list[dict[str, Any]], answers: Answers, work: Path) -> int:
     for line in lines:
         command = line["command"]
         status = answers.status.get(command, "unanswered")
-        wrong += line["ran"] != (status == "approved")
+        wrong += line["ran"] != (status == "approved") or status == "unanswered"
         woken, at = line.get("woken_at"), answers.at.get(command)
         delay = f"{max(0.0, (woken - at) * 1000):.0f} ms" if woken and at else ""
         print(f"{command:48} {status:10} {'yes' if line['ran'] else 'no':4} {delay}")

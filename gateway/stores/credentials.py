@@ -111,9 +111,9 @@ class RedisCredentials:
 
     async def rotate_agent(self, name: str) -> NewCredential:
         """Replace an agent's token and Redis password; the old ones stop working at once."""
-        key_id, entry = await self._existing(AGENT, name)
+        _, entry = await self._existing(AGENT, name)
         new = await self._make(AGENT, name, entry.get("owner"))
-        await self._forget(key_id)
+        await self._forget(AGENT, name, but=new.token.split("_")[1])
         await self._every_node("ACL", "DELUSER", _user(name))
         new = await self._redis_user(new)
         await self._store.note("agent_rotated", agent=name, data={})
@@ -121,8 +121,8 @@ class RedisCredentials:
 
     async def revoke_agent(self, name: str) -> None:
         """Remove an agent: its token, and its Redis user, which cuts open connections."""
-        key_id, _ = await self._existing(AGENT, name)
-        await self._forget(key_id)
+        await self._existing(AGENT, name)
+        await self._forget(AGENT, name)
         await self._every_node("ACL", "DELUSER", _user(name))
         await self._save_users()
         await self._store.note("agent_revoked", agent=name, data={})
@@ -139,9 +139,9 @@ class RedisCredentials:
 
     async def revoke_approver(self, name: str) -> None:
         """Remove a person from the policy, and their token."""
-        key_id, _ = await self._existing(APPROVER, name)
+        await self._existing(APPROVER, name)
         await self._edit_policy(lambda policy: _without_person(policy, name), by=name)
-        await self._forget(key_id)
+        await self._forget(APPROVER, name)
 
     async def _edit_policy(self, edit: Any, *, by: str) -> None:
         for _ in range(_TRIES):
@@ -232,8 +232,16 @@ class RedisCredentials:
             raise NotFound(f"there is no {kind} {name}")
         return found
 
-    async def _forget(self, key_id: str) -> None:
-        await self._redis.hdel(self._keys.credentials, key_id)
+    async def _forget(self, kind: str, name: str, *, but: str = "") -> None:
+        """Drop every token of a name: two that were made at once must both stop working."""
+        entries = await self._entries(fresh=True)
+        gone = [
+            key_id
+            for key_id, entry in entries.items()
+            if (entry["kind"], entry["name"]) == (kind, name) and key_id != but
+        ]
+        if gone:
+            await self._redis.hdel(self._keys.credentials, *gone)
         self._read_at = float("-inf")
 
 
