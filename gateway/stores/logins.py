@@ -18,6 +18,7 @@ class RedisLogins:
     """A `gateway.ports.Logins` over one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
+        self._store = store
         self._redis = store.redis
         self._keys = store.keys
 
@@ -37,9 +38,13 @@ class RedisLogins:
         return session
 
     async def who(self, session: str) -> Identity | None:
-        """Return whom the session belongs to; None when it ended."""
+        """Return whom the session belongs to; None when it ended, or its person was removed."""
         person = await self._redis.get(self._key("browser", session))
-        return None if person is None else Identity(platform="token", id=person)
+        if person is None:
+            return None
+        identity = Identity(platform="token", id=person)
+        known = (await self._store.policy()).person_of(identity)
+        return None if known is None else identity
 
     async def end(self, session: str) -> None:
         """End the session."""

@@ -243,6 +243,17 @@ async def test_writes_need_our_origin_our_cookie_and_our_token(box: Inbox) -> No
         assert "unsafe" not in page.headers["Content-Security-Policy"]
 
 
+async def test_a_revoked_approver_is_signed_out(box: Inbox) -> None:
+    """Their session and their unused login codes open nothing any more."""
+    backend = box.gateway.backend
+    session = await backend.logins.redeem(await backend.logins.invite("ann"))
+    unused = await backend.logins.invite("ann")
+    assert await backend.logins.who(session) is not None
+    await backend.credentials.revoke_approver("ann")
+    assert await backend.logins.who(session) is None
+    assert await backend.logins.who(await backend.logins.redeem(unused)) is None
+
+
 async def test_an_unseen_long_text_cannot_be_approved_by_a_script(box: Inbox) -> None:
     """The page's rule is the server's rule."""
     url = box.gateway.url
