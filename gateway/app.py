@@ -41,6 +41,7 @@ from gateway.stores.feed import RedisFeed
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
 from gateway.stores.logins import RedisLogins
+from gateway.stores.scripts import At, unwatched
 from gateway.stores.seals import Sealer
 from gateway.stores.store import RedisStore
 from gateway.sweeper import Sweeper
@@ -77,10 +78,12 @@ class Gateway:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Backend]:
+async def opened(
+    settings: Settings, redis_url: str, *, at: At = unwatched
+) -> AsyncIterator[Backend]:
     """Connect to the namespace; leaving closes the connections."""
     redis = connect(redis_url)
-    store = RedisStore(redis, Keys(settings.namespace))
+    store = RedisStore(redis, Keys(settings.namespace), at=at)
     try:
         await store.check_schema()
         yield Backend(
@@ -94,11 +97,14 @@ async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Backend]:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Gateway]:
-    """Run a whole gateway: engine, intake, HTTP, adapters. Entering means ready."""
+async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Gateway]:
+    """Run a whole gateway: engine, intake, HTTP, adapters. Entering means ready.
+
+    `at` is called at every step that a killed gateway may stop at; tests kill it there.
+    """
     async with AsyncExitStack() as stack:
         redis_url = await _redis_url(settings, stack)
-        backend = await stack.enter_async_context(opened(settings, redis_url))
+        backend = await stack.enter_async_context(opened(settings, redis_url, at=at))
         store = backend.store
         if settings.redis_url is None:
             # The folder's lock says that no other gateway lives, whatever leases a killed one left.
@@ -112,7 +118,7 @@ async def running(settings: Settings) -> AsyncIterator[Gateway]:
         feed = RedisFeed(blocking, store.keys)
         approvals = Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), signer)
         intake = Intake(approvals, store, backend.credentials)
-        ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury)
+        ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)

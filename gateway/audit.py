@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gateway.canonical import canonical, parse, sha256_hex
 from gateway.errors import InvalidRequest
 from gateway.models import DeciderKind, Status
-from gateway.records import Event
+from gateway.records import Event, place_of
 from gateway.wire import JsonObject, Wire, build, plain
 
 GENESIS = "0" * 64
@@ -117,8 +117,7 @@ class _Checker:
         return self._found
 
     def _event(self, number: int, event: Event) -> None:
-        milliseconds, _, sequence = event.id.partition("-")
-        place = (int(milliseconds), int(sequence))
+        place = place_of(event.id)
         if place <= self._last:
             self._wrong(number, f"event {event.id} does not come after the one before")
         self._last = place

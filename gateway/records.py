@@ -236,6 +236,12 @@ class Session(Wire):
     last_seen: int
 
 
+def place_of(event_id: str) -> tuple[int, int]:
+    """Return where an event stands in the stream, for comparing: ids are `<ms>-<number>`."""
+    milliseconds, _, number = event_id.partition("-")
+    return int(milliseconds), int(number)
+
+
 def raised(risk: Risk, claimed: Risk | None) -> Risk:
     """Return `risk`, lifted by an agent's claim when that is higher; a claim never lowers."""
     order = list(RiskLevel)

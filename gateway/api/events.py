@@ -13,7 +13,7 @@ from gateway.api.calls import Call, check_wanted, hanging
 from gateway.api.messages import EVENT_ID, check_match
 from gateway.api.problems import TooMany, Unauthenticated
 from gateway.errors import Unreachable
-from gateway.records import Event
+from gateway.records import Event, place_of
 from gateway.wire import plain
 
 _PAGE = 200
@@ -66,7 +66,7 @@ async def _send(
                 continue
             event = coming.result()
             coming = asyncio.ensure_future(anext(live))
-            if last is None or _order(event.id) > _order(last):
+            if last is None or place_of(event.id) > place_of(last):
                 if not event.request_id:  # it may be about people: who may listen is checked again
                     await call.services.access.still(call.request, call.caller)
                 await _write(call, answer, _frame(event))
@@ -74,13 +74,14 @@ async def _send(
         coming.cancel()
 
 
-async def _replay(call: Call, answer: web.StreamResponse, last: str) -> str:
-    """Send what happened after `last`; return the id of the last event sent."""
-    while events := await call.services.approvals.history(last, _PAGE):
+async def _replay(call: Call, answer: web.StreamResponse, last: str) -> str | None:
+    """Send what happened after `last`; return the id of the last event sent, None when none was."""
+    sent: str | None = None
+    while events := await call.services.approvals.history(sent or last, _PAGE):
         for event in events:
             await _write(call, answer, _frame(event))
-        last = events[-1].id
-    return last
+        sent = events[-1].id
+    return sent
 
 
 async def _write(call: Call, answer: web.StreamResponse, data: bytes) -> None:
@@ -91,8 +92,3 @@ async def _write(call: Call, answer: web.StreamResponse, data: bytes) -> None:
 def _frame(event: Event) -> bytes:
     data = json.dumps(plain(event), separators=(",", ":"), allow_nan=False)
     return f"id: {event.id}\nevent: {event.type}\ndata: {data}\n\n".encode()
-
-
-def _order(event_id: str) -> tuple[int, int]:
-    at, _, number = event_id.partition("-")
-    return int(at), int(number)

@@ -12,7 +12,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from gateway.errors import Unreachable
-from gateway.records import Event
+from gateway.records import Event, place_of
 from gateway.stores.codec import event_from
 from gateway.stores.keys import Keys
 from gateway.tasks import ended
@@ -33,15 +33,14 @@ class RedisFeed:
     def __init__(self, redis: Any, keys: Keys | None = None) -> None:
         self._redis = redis
         self._keys = keys or Keys()
-        self._cursor = "0"
+        self._cursor = "0-0"
         self._subscribers: set[asyncio.Queue[Event | None]] = set()
         self._watches: defaultdict[str, set[RequestWatch]] = defaultdict(set)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Follow the stream until left. The cursor is taken before entering returns."""
-        last = await self._redis.xrevrange(self._keys.events, count=1)
-        self._cursor = last[0][0] if last else "0"
+        self._cursor = await self._last_id()
         task = asyncio.create_task(self._follow(), name="event feed")
         try:
             yield
@@ -71,8 +70,11 @@ class RedisFeed:
                 del self._watches[request_id]
 
     async def _follow(self) -> None:
+        quiet = False
         while True:
             try:
+                if quiet:
+                    await self._check_cursor()
                 async with asyncio.timeout(_WATCHDOG_SECONDS):
                     found = await self._redis.xread(
                         {self._keys.events: self._cursor}, count=_BATCH, block=_BLOCK_MS
@@ -84,6 +86,7 @@ class RedisFeed:
                 )
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
+            quiet = not found
             for event_id, fields in (entry for _, entries in found for entry in entries):
                 self._cursor = event_id
                 try:
@@ -93,17 +96,42 @@ class RedisFeed:
                     continue
                 self._tell(event)
 
+    async def _last_id(self) -> str:
+        last = await self._redis.xrevrange(self._keys.events, count=1)
+        return last[0][0] if last else "0-0"
+
+    async def _check_cursor(self) -> None:
+        """Go back when the stream ends before our cursor, and have everyone look at the state anew.
+
+        A server that was restored from an older file, or whose clock was put back, counts from
+        lower ids again; a reader that stood by its cursor would never hear of anything.
+        """
+        last = await self._last_id()
+        if place_of(last) >= place_of(self._cursor):
+            return
+        log.warning("event ids ran backwards", extra={"event": "feed_went_back"})
+        self._cursor = last
+        for watch in (watch for watches in self._watches.values() for watch in watches):
+            watch.ring()
+        for queue in list(self._subscribers):
+            self._cut_off(queue)
+
     def _tell(self, event: Event) -> None:
         for watch in self._watches.get(event.request_id, ()):
             watch.ring()
         for queue in list(self._subscribers):
             if queue.full():
-                # A reader this slow must not hold events in memory: it is cut off, and told.
-                self._subscribers.discard(queue)
-                queue.get_nowait()
-                queue.put_nowait(None)
+                # A reader this slow must not hold events in memory.
+                self._cut_off(queue)
             else:
                 queue.put_nowait(event)
+
+    def _cut_off(self, queue: asyncio.Queue[Event | None]) -> None:
+        """End a subscription, and tell its reader so."""
+        self._subscribers.discard(queue)
+        if queue.full():
+            queue.get_nowait()
+        queue.put_nowait(None)
 
 
 class RequestWatch:
@@ -131,5 +159,5 @@ async def _drain(queue: asyncio.Queue[Event | None]) -> AsyncIterator[Event]:
     while True:
         event = await queue.get()
         if event is None:
-            raise Unreachable("this subscriber fell too far behind; read the state again")
+            raise Unreachable("events were missed; read the state again")
         yield event

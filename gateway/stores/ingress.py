@@ -18,7 +18,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from gateway.stores.keys import Keys
-from gateway.stores.scripts import Script
+from gateway.stores.scripts import At, Script, unwatched
 from gateway.tasks import ended
 
 log = logging.getLogger("gateway.ingress")
@@ -40,16 +40,27 @@ class Ingress:
     """Hands every entry of every agent to `handle`, again and again until the entry is gone.
 
     `redis` sends commands, `blocking` must have no socket timeout. Entries that fail five times go
-    to the dead letter stream, and `bury` is told, so that the agent gets an answer.
+    to the dead letter stream, and `bury` is told, so that the agent gets an answer. `at` is called
+    at each step of that.
     """
 
-    def __init__(self, redis: Any, blocking: Any, keys: Keys, handle: Handle, bury: Handle) -> None:
+    def __init__(
+        self,
+        redis: Any,
+        blocking: Any,
+        keys: Keys,
+        handle: Handle,
+        bury: Handle,
+        *,
+        at: At = unwatched,
+    ) -> None:
         self._redis = redis
         self._blocking = blocking
         self._keys = keys
         self._handle = handle
         self._bury = bury
-        self._lease = Script("lease")
+        self._lease = Script("lease", at)
+        self._at = at
         self._replica = secrets.token_hex(8)
         self._readers: dict[int, asyncio.Task[None]] = {}
         self._at_once = asyncio.Semaphore(_AT_ONCE)
@@ -118,34 +129,32 @@ class Ingress:
     async def _read_until_cut(self, shard: int) -> None:
         announcements = self._keys.shard(shard)
         last = await self._redis.xrevrange(announcements, count=1)
-        cursors = {announcements: last[0][0] if last else "0"}
-        cursors |= await self._streams(shard)
-        suspects = set(cursors)
+        announced = last[0][0] if last else "0"
+        streams = await self._streams(shard)
+        suspects = set(streams)
         while True:
+            # What was handled is gone, so every read begins at the start. No id that an agent made
+            # up, and no server that counts from lower ids again, can hide an entry from us.
+            cursors = {announcements: announced, **dict.fromkeys(streams, "0")}
             async with asyncio.timeout(_WATCHDOG_SECONDS):
-                found = await self._blocking.xread(cursors, count=_BATCH, block=_BLOCK_MS)
-            for stream, entries in found:
-                cursors[stream] = entries[-1][0]
-            if any(stream == announcements for stream, _ in found):
-                cursors = {announcements: cursors[announcements]} | {
-                    stream: cursors.get(stream, "0") for stream in await self._streams(shard)
-                }
+                found = dict(await self._blocking.xread(cursors, count=_BATCH, block=_BLOCK_MS))
+            self._at("ingress:read")
+            if news := found.pop(announcements, None):
+                announced = news[-1][0]
+                streams = await self._streams(shard)
             batches = [
                 self._handle_all(stream, entries, counted=stream in suspects)
-                for stream, entries in found
-                if stream != announcements
+                for stream, entries in found.items()
             ]
             for stream, failed in await asyncio.gather(*batches):
-                if failed and stream in cursors:
-                    # What stays in the stream is read again from the start.
-                    cursors[stream] = "0"
+                if failed:
                     suspects.add(stream)
                 else:
                     suspects.discard(stream)
 
-    async def _streams(self, shard: int) -> dict[str, str]:
+    async def _streams(self, shard: int) -> list[str]:
         agents = await self._redis.zrange(self._keys.agents, shard, shard, byscore=True)
-        return {self._keys.ingress(agent): "0" for agent in agents}
+        return [self._keys.ingress(agent) for agent in agents]
 
     async def _handle_all(
         self, stream: str, entries: list[tuple[str, dict[str, str]]], *, counted: bool
@@ -173,6 +182,7 @@ class Ingress:
             if counted and await self._redis.hincrby(self._keys.attempts, name, 1) > MOST_ATTEMPTS:
                 await self._give_up(agent, entry, fields, name)
                 return True
+            self._at("entry:before")
             try:
                 await self._handle(agent, entry, fields)
             except Exception:
@@ -181,15 +191,19 @@ class Ingress:
                 if not counted:
                     await self._redis.hincrby(self._keys.attempts, name, 1)
                 return False
+            self._at("entry:after")
             if counted:
                 await self._redis.hdel(self._keys.attempts, name)
             return True
 
     async def _give_up(self, agent: str, entry: str, fields: dict[str, str], name: str) -> None:
+        self._at("dead:before")
         await self._redis.xadd(
             self._keys.dead,
             {"agent": agent, "entry": entry, "fields": json.dumps(fields)},
             maxlen=10_000,
         )
+        self._at("dead:written")
         await self._bury(agent, entry, fields)
+        self._at("dead:after")
         await self._redis.hdel(self._keys.attempts, name)

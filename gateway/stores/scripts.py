@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any
 
 from redis.exceptions import NoScriptError
 
+At = Callable[[str], None]
+"""Is called with the name of each step that a killed gateway may stop at. Tests end it there."""
+
 _FOLDER = files("gateway.stores") / "lua"
 
 
-class Script:
-    """One script, sent by its SHA-1 and in full where the server does not have it yet."""
+def unwatched(step: str) -> None:
+    """Do nothing at a step."""
 
-    def __init__(self, name: str) -> None:
+
+class Script:
+    """One script, sent by its SHA-1 and in full where the server does not have it yet.
+
+    Its steps are `<name>:before` and `<name>:after`; what lies between is atomic.
+    """
+
+    def __init__(self, name: str, at: At = unwatched) -> None:
         prelude = (_FOLDER / "prelude.lua").read_text(encoding="utf-8")
         self._text = prelude + (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
         self._sha = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
+        self._name = name
+        self._at = at
 
     async def run(self, redis: Any, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
         """Run it; keys must all be of one namespace."""
+        self._at(f"{self._name}:before")
         try:
-            return await redis.evalsha(self._sha, len(keys), *keys, *arguments)
+            answer = await redis.evalsha(self._sha, len(keys), *keys, *arguments)
         except NoScriptError:
-            return await redis.eval(self._text, len(keys), *keys, *arguments)
+            answer = await redis.eval(self._text, len(keys), *keys, *arguments)
+        self._at(f"{self._name}:after")
+        return answer

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from gateway.audit import GENESIS, Seal, event_line, seal_line, sealed
 from gateway.errors import GatewayError
 from gateway.ports import Feed
+from gateway.records import place_of
 from gateway.stores.codec import dumps
 from gateway.stores.scripts import Script
 from gateway.stores.store import RedisStore
@@ -30,7 +31,7 @@ class Sealer:
     def __init__(self, store: RedisStore, feed: Feed) -> None:
         self._store = store
         self._feed = feed
-        self._seal = Script("seal")
+        self._seal = Script("seal", store.at)
 
     async def run(self) -> None:
         """Seal until cancelled; woken by events, silent while nothing happens."""
@@ -75,7 +76,7 @@ async def export(store: RedisStore) -> AsyncIterator[str]:
     while events := await store.history(cursor, _BATCH):
         for event in events:
             # A seal over trimmed events has nothing left to stand behind.
-            while seal is not None and _place(seal.last) < _place(event.id):
+            while seal is not None and place_of(seal.last) < place_of(event.id):
                 seal = await anext(seals, None)
             yield event_line(event)
             if seal is not None and seal.last == event.id:
@@ -91,8 +92,3 @@ async def seals_of(store: RedisStore) -> AsyncIterator[Seal]:
         for row in rows:
             yield build(Seal, json.loads(row[1]["seal"]))
         cursor = f"({rows[-1][0]}"
-
-
-def _place(event_id: str) -> tuple[int, int]:
-    milliseconds, _, sequence = event_id.partition("-")
-    return int(milliseconds), int(sequence)

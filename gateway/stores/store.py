@@ -14,7 +14,7 @@ from gateway.records import SCHEMA_VERSION, Event, Page, PolicyDocument, Query, 
 from gateway.stores.codec import body_of, dumps, event_from, fields_of, record_from
 from gateway.stores.keys import Keys
 from gateway.stores.listing import page_of
-from gateway.stores.scripts import Script
+from gateway.stores.scripts import At, Script, unwatched
 from gateway.transitions import summary
 from gateway.wire import JsonObject, build, plain
 
@@ -27,21 +27,19 @@ class RedisStore:
     """A `gateway.ports.Store` over one namespace of a Redis or Valkey server.
 
     `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses.
+    `at` is called before and after every script.
     """
 
-    def __init__(self, redis: Any, keys: Keys | None = None, adapters: Sequence[str] = ()) -> None:
-        self.redis = redis
-        self.keys = keys or Keys()
+    def __init__(
+        self, redis: Any, keys: Keys | None = None, adapters: Sequence[str] = (), at: At = unwatched
+    ) -> None:
+        self.redis, self.keys, self.at = redis, keys or Keys(), at
         self._dirty = [self.keys.dirty(adapter) for adapter in adapters]
-        self._submit = Script("submit")
-        self._change = Script("change")
-        self._attach = Script("attach")
-        self._answer = Script("answer")
-        self._due = Script("due")
-        self._lapse = Script("lapse")
-        self._apply = Script("apply")
-        self._note = Script("note")
-        self._register = Script("register")
+        self._submit, self._change = Script("submit", at), Script("change", at)
+        self._attach, self._answer = Script("attach", at), Script("answer", at)
+        self._due, self._lapse = Script("due", at), Script("lapse", at)
+        self._apply, self._note = Script("apply", at), Script("note", at)
+        self._register = Script("register", at)
 
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""

@@ -74,6 +74,13 @@ async def test_resuming_misses_nothing_and_repeats_nothing(gate: Replica) -> Non
     assert heard_ids[650:] == [final]
 
 
+async def test_an_id_ahead_of_the_stream_hears_what_happens(gate: Replica) -> None:
+    """After the server counts from lower ids again, a listener is not deaf until they catch up."""
+    async with listening(gate, last="99999999999999-0") as answer:
+        request = (await gate.submitted()).json["id"]
+        assert (await heard(answer, 1))[0][1]["request_id"] == request
+
+
 async def test_a_last_event_id_that_is_none_is_refused(gate: Replica) -> None:
     """The id is one that the stream gave."""
     headers = {"Last-Event-ID": "$"}

@@ -35,7 +35,10 @@ local function reply(key, verb, nonce, id, kind, body)
   redis.call('PEXPIRE', key, REPLY_STREAM_LIFE_MS)
 end
 
--- Deletes the ingress entry that this call handles; '' means it came over HTTP.
+-- Deletes the ingress entry that this call handles; '' means it came over HTTP. An emptied stream goes
+-- too: an agent that once wrote the greatest id could otherwise never write to it again.
 local function forget(key, entry)
-  if entry ~= '' then redis.call('XDEL', key, entry) end
+  if entry == '' then return end
+  redis.call('XDEL', key, entry)
+  if redis.call('XLEN', key) == 0 then redis.call('DEL', key) end
 end
