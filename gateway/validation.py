@@ -4,21 +4,17 @@ Shared by the HTTP API and the Redis intake, so that both refuse the same messag
 """
 
 import asyncio
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from gateway.canonical import canonical, parse
+from gateway.canonical import parse
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, digest_of
 
 LARGE_BYTES = 64 * 1024  # longer messages are parsed in a thread, so that the others go on
-
-# What may be a number that JSON libraries read differently: 16 digits, or a three-digit exponent.
-_DOUBTFUL_NUMBER = re.compile(rb"[\[:,\s]-?(?:[0-9]{16}|[0-9.]+[eE]\+?[0-9]{3})")
 _LONGEST_NAME = 120
 
 T = TypeVar("T")
@@ -40,9 +36,7 @@ def parse_message(cls: type[T], raw: bytes) -> T:
     Raises InvalidRequest with a sentence that names the member at fault (never its value): broken
     or ambiguous JSON, a member that is missing, unknown or of another type, a broken rule of `cls`.
     """
-    value = parse(raw)
-    if _DOUBTFUL_NUMBER.search(raw):
-        canonical(value)
+    parse(raw)
     kind: Any = cls  # to the type checker a class is not hashable
     try:
         message: T = _adapter(kind).validate_json(raw, strict=True)

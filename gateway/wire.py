@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from collections.abc import Callable
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gateway.errors import InvalidRequest
 
 JsonObject = dict[str, Any]
+
+_SCALARS = frozenset({str, int, float, bool, types.NoneType})
 
 
 class Wire:
@@ -26,17 +29,27 @@ class Wire:
 
 def plain(value: Any) -> Any:
     """Return `value` as JSON values; members at their default are left out."""
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, Wire):
+        return _plain_members(value)
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
-    if not isinstance(value, Wire):
-        return value
+    return value
+
+
+def _plain_members(value: Wire) -> JsonObject:
     kind: Any = type(value)
-    members = ((name, getattr(value, name), default) for name, default in _defaults(kind))
-    return {name: plain(member) for name, member, default in members if member != default}
+    members: JsonObject = {}
+    for name, default in _defaults(kind):
+        member = getattr(value, name)
+        if member is not default and member != default:
+            members[name] = plain(member)
+    return members
 
 
 _T = TypeVar("_T")
@@ -49,17 +62,43 @@ def build(cls: type[_T], values: JsonObject) -> _T:
     """
     try:
         kind: Any = cls
-        hints = _hints(kind)
-        known = {name: _fit(hints[name], v) for name, v in values.items() if name in hints}
+        known = {}
+        for name, fit in _fitters(kind):
+            if name in values:
+                known[name] = values[name] if fit is None else fit(values[name])
         return cls(**known)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise InvalidRequest(f"not a valid {cls.__name__}: {error}") from error
 
 
+_Fitter = Callable[[Any], Any]
+
+
 @lru_cache(maxsize=64)
-def _hints(cls: Any) -> dict[str, Any]:
-    names = {member.name for member in dataclasses.fields(cls)}
-    return {name: hint for name, hint in get_type_hints(cls).items() if name in names}
+def _fitters(cls: Any) -> tuple[tuple[str, _Fitter | None], ...]:
+    """Return the members of a class, each with what makes it of a JSON value."""
+    hints = get_type_hints(cls)
+    return tuple((member.name, _fitter(hints[member.name])) for member in dataclasses.fields(cls))
+
+
+def _fitter(hint: Any) -> _Fitter | None:
+    """Return what makes such a member of a JSON value, None when the value is taken as it is."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        arms = [arm for arm in get_args(hint) if arm is not types.NoneType]
+        return _optional(_fitter(arms[0])) if len(arms) == 1 else None
+    if origin is tuple:
+        inner = _fitter(get_args(hint)[0])
+        return (lambda value: tuple(map(inner, value))) if inner else tuple
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return hint
+    if isinstance(hint, type) and issubclass(hint, Wire):
+        return partial(build, hint)
+    return None
+
+
+def _optional(fit: _Fitter | None) -> _Fitter | None:
+    return (lambda value: None if value is None else fit(value)) if fit else None
 
 
 @lru_cache(maxsize=64)
@@ -72,17 +111,3 @@ def _defaults(cls: Any) -> tuple[tuple[str, Any], ...]:
         )
         for member in dataclasses.fields(cls)
     )
-
-
-def _fit(hint: Any, value: Any) -> Any:
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        inner = [arm for arm in get_args(hint) if arm is not types.NoneType]
-        return value if value is None or len(inner) != 1 else _fit(inner[0], value)
-    if origin is tuple:
-        return tuple(_fit(get_args(hint)[0], item) for item in value)
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint(value)
-    if isinstance(hint, type) and issubclass(hint, Wire):
-        return build(hint, value)
-    return value

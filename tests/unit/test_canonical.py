@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,8 +12,9 @@ from gateway.canonical import canonical, parse
 from gateway.errors import InvalidRequest
 
 _text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
+_numbers = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-(2**53) + 1, 2**53 - 1)
 _json: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | _text,
+    st.none() | st.booleans() | _numbers | _text,
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(_text, inner, max_size=5),
     max_leaves=20,
 )
@@ -22,6 +24,12 @@ _json: st.SearchStrategy[Any] = st.recursive(
 def test_canonical_bytes_parse_back_to_the_same_value(value: Any) -> None:
     """What is hashed is what was meant: writing and reading give the same value."""
     assert parse(canonical(value)) == value
+
+
+@given(_json)
+def test_the_canonical_bytes_are_those_of_rfc_8785(value: Any) -> None:
+    """The short way through the standard library writes what the standard's own library writes."""
+    assert canonical(value) == rfc8785.dumps(value)
 
 
 @given(_json)
@@ -37,6 +45,11 @@ def test_key_order_and_spacing_do_not_change_the_canonical_bytes(value: Any) -> 
         (b'{"cmd":"ls","cmd":"rm -rf /"}', "twice"),
         (b'{"a":NaN}', "NaN"),
         (b'{"a":-Infinity}', "Infinity"),
+        (b'{"a":1e999}', "too large"),
+        (b'{"a":[-9.9e+400]}', "too large"),
+        (b"9007199254740992", "beyond"),
+        (b'{"a":-9007199254740992}', "beyond"),
+        (b'{"a":' + b"1" * 5000 + b"}", "beyond"),
         (b'{"a":"\\ud800"}', "canonical"),
         (b'{"a":"\\u0000"}', "NUL"),
         (b'{"a":"\x00"}', "NUL"),
@@ -68,6 +81,13 @@ def test_integers_that_other_languages_would_round_are_refused() -> None:
     """A 64-bit id must travel as a string, or two parties would hash different numbers."""
     with pytest.raises(InvalidRequest):
         canonical({"id": 2**53})
+
+
+@pytest.mark.parametrize("value", [{1: "a"}, {"a": {None: 1}}, {"a", "b"}, b"a", {"a": "\ud800"}])
+def test_what_json_cannot_hold_has_no_canonical_bytes(value: Any) -> None:
+    """No key is turned into text on the quiet: two different values would share a digest."""
+    with pytest.raises(InvalidRequest):
+        canonical(value)
 
 
 def test_rfc_8785_number_and_key_order() -> None:
