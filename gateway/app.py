@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import logging
 import os
 import secrets
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from gateway.api.app import Site, build_api, runner
 from gateway.api.calls import Enrolment
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
+from gateway.desk import FrontDesk
 from gateway.discovery import announced, write_private
 from gateway.embedded import running_engine
 from gateway.errors import Conflict, GatewayError
@@ -32,6 +32,7 @@ from gateway.production import refuse_unsafe
 from gateway.records import PolicyDocument, Route
 from gateway.registry import adapter_class
 from gateway.retention import Retention
+from gateway.serving import background, desk_of, followed_up, served
 from gateway.settings import Settings
 from gateway.signatures import SEED_BYTES, Signer
 from gateway.stores.connect import connect, disconnect
@@ -45,13 +46,11 @@ from gateway.stores.scripts import At, unwatched
 from gateway.stores.seals import Sealer
 from gateway.stores.store import RedisStore
 from gateway.sweeper import Sweeper
-from gateway.tasks import ended
 from gateway.webhooks import Webhook, Webhooks
 from gateway.wire import JsonObject
 
 log = logging.getLogger("gateway.app")
 
-_RESTART_SECONDS = 1.0
 _KEY_FILE = "signing.key"
 OWNER = "owner"
 OWNER_FILE = "approver.json"
@@ -122,19 +121,21 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
-        await stack.enter_async_context(_background("sweeper", sweeper.run))
-        await stack.enter_async_context(_background("policy", partial(_follow_policy, approvals)))
-        await stack.enter_async_context(_background("sealer", Sealer(store, feed).run))
+        await stack.enter_async_context(background("sweeper", sweeper.run))
+        await stack.enter_async_context(background("policy", partial(_follow_policy, approvals)))
+        await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
         retention = Retention(store, SystemClock(), days=settings.retention_days)
-        await stack.enter_async_context(_background("retention", retention.run))
+        await stack.enter_async_context(background("retention", retention.run))
 
         if settings.webhook_url is not None:
             hooks = _webhooks(settings, approvals, store)
-            await stack.enter_async_context(_background("webhooks", hooks.run))
+            await stack.enter_async_context(background("webhooks", hooks.run))
 
-        adapters = [adapter_class(name)() for name in settings.adapters]
-        for adapter in adapters:
-            await stack.enter_async_context(adapter.run(approvals))
+        desks = {name: desk_of(name, approvals, store) for name in settings.adapters}
+        adapters = {name: adapter_class(name)() for name in desks}
+        for name, adapter in adapters.items():
+            await stack.enter_async_context(served(adapter, desks[name], store))
+        await stack.enter_async_context(followed_up(approvals, store))
         enrolment = None if settings.production else _enrolment(backend, signer.public_key)
         app = build_api(
             approvals=approvals,
@@ -142,7 +143,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             ready=_readiness(store, ingress),
             pending=store.count_pending,
             store_errors=REDIS_ERRORS,
-            site=_site(settings, adapters, approvals, backend.logins),
+            site=_site(settings, adapters, desks, backend.logins),
             enrolment=enrolment,
         )
         url = await _serve(app, settings, stack)
@@ -174,8 +175,9 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
             backend.store, feed, Chain([ModeDecider()]), SystemClock(), _signer(settings)
         )
         await stack.enter_async_context(feed.running())
-        await stack.enter_async_context(_background("policy", partial(_follow_policy, approvals)))
-        await stack.enter_async_context(adapter_class(name)().run(approvals))
+        await stack.enter_async_context(background("policy", partial(_follow_policy, approvals)))
+        desk = desk_of(name, approvals, backend.store)
+        await stack.enter_async_context(served(adapter_class(name)(), desk, backend.store))
         yield
 
 
@@ -276,12 +278,15 @@ def _readiness(store: RedisStore, ingress: Ingress) -> Any:
 
 
 def _site(
-    settings: Settings, adapters: Sequence[Adapter], approvals: Approvals, logins: RedisLogins
+    settings: Settings,
+    adapters: Mapping[str, Adapter],
+    desks: Mapping[str, FrontDesk],
+    logins: RedisLogins,
 ) -> Site:
     pages: list[web.AbstractRouteDef] = []
-    for adapter in adapters:
+    for name, adapter in adapters.items():
         if isinstance(adapter, HasRoutes):
-            pages += adapter.routes(approvals, logins, secure=settings.secure)
+            pages += adapter.routes(desks[name], logins, secure=settings.secure)
     host = urlsplit(settings.public_url).hostname if settings.public_url else None
     return Site(hosts=frozenset({host} if host else ()), secure=settings.secure, pages=tuple(pages))
 
@@ -307,25 +312,6 @@ async def _serve(app: web.Application, settings: Settings, stack: AsyncExitStack
         return settings.public_url.rstrip("/")
     port = served.addresses[0][1]
     return f"{'https' if context else 'http'}://{settings.host}:{port}"
-
-
-@asynccontextmanager
-async def _background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Keep `work` running; should it end, say so and begin again."""
-
-    async def keep() -> None:
-        while True:
-            try:
-                await work()
-            except Exception:
-                log.exception("%s failed", name, extra={"event": "task_failed"})
-            await asyncio.sleep(_RESTART_SECONDS)
-
-    task = asyncio.create_task(keep(), name=name)
-    try:
-        yield
-    finally:
-        await ended(task)
 
 
 async def _follow_policy(approvals: Approvals) -> None:

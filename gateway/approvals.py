@@ -10,28 +10,33 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from gateway.authority import approver, standing
+from gateway.clicks import LATE, STOPPED, TRIES, Clicks
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
-from gateway.models import Action, ApprovalRequest, Execution, Reason, Report, State, Status
-from gateway.policy import ALLOW, DENY, Chain, Opinion
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    Execution,
+    Reason,
+    Report,
+    State,
+    Status,
+)
+from gateway.policy import ALLOW, Chain, Opinion
 from gateway.ports import Feed, Origin, Outcome, Store, Transition, Verdict, Watch
 from gateway.records import (
     Click,
     Event,
     Identity,
     Page,
-    PolicyDocument,
     Query,
     Record,
     Session,
 )
 from gateway.signatures import Signer
-from gateway.transitions import Effect, Ending, clicked, erased, said
+from gateway.transitions import Ending, erased
 from gateway.wire import plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer
-
-_TRIES = 20
 
 
 class Approvals:
@@ -44,7 +49,8 @@ class Approvals:
         self._feed = feed
         self._chain = chain
         self._clock = clock
-        self._writer = Writer(store, clock, signer)
+        self.writer = Writer(store, clock, signer)
+        self._clicks = Clicks(store, chain, clock, self.writer)
 
     # ---------------------------------------------------------------- what agents send
 
@@ -61,13 +67,13 @@ class Approvals:
             )
         waiter = None if detached else origin.process
         forced: Ending | None = None
-        for _ in range(_TRIES):
-            policy = await self._writer.policy()
+        for _ in range(TRIES):
+            policy = await self.writer.policy()
+            record, timeout_ms = self.writer.newborn(request, policy, origin, waiter)
             route = policy.route_for(request.agent, request.tool)
-            record, timeout_ms = self._writer.newborn(request, route, origin, waiter)
             ending = forced or _by_policy(request, await self._chain.decide(record, route))
             if ending is not None:
-                record = self._writer.ended(record, ending, revision=1)
+                record = self.writer.ended(record, ending, revision=1)
             outcome, stored = await self._store.create(
                 record,
                 origin,
@@ -80,7 +86,7 @@ class Approvals:
             if outcome == Outcome.EXISTS:
                 return await self._known(request, origin, waiter), False
             if outcome == Outcome.AGAIN:
-                self._writer.forget_policy()
+                self.writer.forget_policy()
             forced = _ENDINGS.get(outcome)
         raise Unreachable("the request could not be stored: the policy keeps changing")
 
@@ -98,10 +104,10 @@ class Approvals:
     ) -> Record:
         """Withdraw a request, also one that has not arrived yet. A final one stays as it is."""
         ending = Ending(status=Status.CANCELLED, reason=reason, message=message)
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             record = await self._store.load(request_id)
             if record is None:
-                outcome, stored = await self._writer.entomb(request_id, ending, origin)
+                outcome, stored = await self.writer.entomb(request_id, ending, origin)
                 if outcome == Outcome.OK:
                     return stored
                 continue
@@ -110,7 +116,7 @@ class Approvals:
             if record.final:
                 await self._answer(record, origin)
                 return record
-            after, outcome = await self._writer.end(record, ending, origin)
+            after, outcome = await self.writer.end(record, ending, origin)
             if outcome == Outcome.OK:
                 return after
         raise Unreachable("the request keeps changing")
@@ -139,7 +145,7 @@ class Approvals:
         """
         if origin.process is None:
             raise InvalidRequest("consume needs a process token")
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             record = await self._owned(request_id, origin)
             if record.status is not Status.APPROVED or record.consumers[-1:] == (origin.process,):
                 await self._answer(record, origin)
@@ -170,7 +176,7 @@ class Approvals:
 
     async def report(self, request_id: str, report: Report, origin: Origin) -> Record:
         """Record what became of the action. Late and doubled reports change nothing."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             record = await self._owned(request_id, origin)
             if not record.final:
                 raise Conflict("the request still waits for an answer")
@@ -190,43 +196,23 @@ class Approvals:
 
     async def explain(self, request: ApprovalRequest) -> list[Opinion]:
         """Return what each decider would answer to this request; nothing is stored."""
-        route = (await self._writer.policy()).route_for(request.agent, request.tool)
-        record, _ = self._writer.newborn(request, route, Origin(agent=request.agent), None)
-        return await self._chain.explain(record, route)
+        policy = await self.writer.policy()
+        record, _ = self.writer.newborn(request, policy, Origin(agent=request.agent), None)
+        return await self._chain.explain(record, policy.route_for(request.agent, request.tool))
 
     # ---------------------------------------------------------------- what people do
 
     async def decide(self, click: Click) -> Record:
         """Apply a click. See `gateway.ports.Desk` for what it raises."""
-        for _ in range(_TRIES):
-            record = await self.get(click.request_id)
-            person = await self._approver(record, click)
-            policy = await self._writer.policy()
-            nonce = f"{person} {click.nonce}"
-            if record.nonce == nonce:
-                return record
-            if record.final:
-                raise Conflict(f"this was decided already: {said(record)}")
-            effect = clicked(
-                standing(policy, record),
-                replace(click, nonce=nonce),
-                person,
-                now=self._clock.now_ms(),
-                sign=self._writer.sign,
-            )
-            await self._check_edit(effect, click, policy)
-            outcome = await self._writer.apply(record, effect, policy)
-            if outcome == Outcome.OK:
-                return effect.after
-            if outcome == Outcome.AGAIN:
-                self._writer.forget_policy()
-            if outcome in (Outcome.LATE, Outcome.STOPPED):
-                await self._overtaken(record, outcome)
-        raise Unreachable("the request keeps changing")
+        return await self._clicks.decide(click)
+
+    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence."""
+        return await self._clicks.refusal(identity, record)
 
     async def erase(self, request_id: str, *, by: str) -> Record:
         """Remove what a final request asked and was answered. Raises Conflict while it waits."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             record = await self.get(request_id)
             if not record.final:
                 raise Conflict("the request still waits; cancel it first")
@@ -258,14 +244,6 @@ class Approvals:
         """Return up to `limit` events after a stream id."""
         return await self._store.history(after, limit)
 
-    async def may_decide(self, identity: Identity, record: Record) -> str | None:
-        """Return None when this identity may decide the request, else the reason as a sentence."""
-        try:
-            approver(await self._writer.policy(), record, identity)
-        except Unauthorized as refusal:
-            return str(refusal)
-        return None
-
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Subscribe to the events of all replicas from now on."""
         return self._feed.changes()
@@ -280,7 +258,7 @@ class Approvals:
         """End a request whose deadline has passed by the server's clock."""
         record = await self._store.load(request_id)
         if record is not None and not record.final:
-            await self._writer.end(
+            await self.writer.end(
                 record, Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT), None
             )
 
@@ -295,7 +273,7 @@ class Approvals:
 
     def forget_policy(self) -> None:
         """Have the policy read again: it was replaced."""
-        self._writer.forget_policy()
+        self.writer.forget_policy()
 
     # ---------------------------------------------------------------- inside
 
@@ -333,45 +311,11 @@ class Approvals:
             state = await self._state(record, origin)
             await self._store.answer(origin, request_id=record.id, state=plain(state))
 
-    async def _approver(self, record: Record, click: Click) -> str:
-        """Return who clicked, if they may decide; a refusal is checked afresh and audited."""
-        try:
-            return approver(await self._writer.policy(), record, click.identity)
-        except Unauthorized:
-            self._writer.forget_policy()
-        try:
-            return approver(await self._writer.policy(), record, click.identity)
-        except Unauthorized as refusal:
-            who = f"{click.identity.platform}:{click.identity.id}"
-            await self._note_refused(record.id, who, str(refusal))
-            raise
-
-    async def _overtaken(self, record: Record, outcome: str) -> None:
-        """End a request that its deadline or the kill switch ended before the click; raise."""
-        await self._writer.end(record, _ENDINGS[outcome], None)
-        raise Conflict(
-            "it expired before your answer" if outcome == Outcome.LATE else _STOPPED_TEXT
-        )
-
-    async def _check_edit(self, effect: Effect, click: Click, policy: PolicyDocument) -> None:
-        """Refuse edited arguments that the policy denies."""
-        if click.action is not Action.EDIT:
-            return
-        request = replace(effect.after.request, arguments=effect.after.arguments)
-        route = policy.route_for(request.agent, request.tool)
-        verdict = await self._chain.decide(replace(effect.after, request=request), route)
-        if verdict is not None and verdict.effect == DENY:
-            raise InvalidRequest(f"{verdict.by.name} refuses the edited arguments")
-
     async def _note_refused(self, request_id: str, who: str, why: str) -> None:
         await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
 
 
-_STOPPED_TEXT = "the gateway's kill switch is on"
-_ENDINGS = {
-    Outcome.STOPPED: Ending(status=Status.DENIED, reason=Reason.STOPPED),
-    Outcome.LATE: Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT),
-}
+_ENDINGS = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE}
 
 
 def _by_policy(request: ApprovalRequest, verdict: Verdict | None) -> Ending | None:

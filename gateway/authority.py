@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
-from gateway.records import Identity, PolicyDocument, Record
+from gateway.records import Identity, PolicyDocument, Record, Route
 
 
-def approver(policy: PolicyDocument, record: Record, identity: Identity) -> str:
+@dataclass(frozen=True, slots=True)
+class Approver:
+    """Someone who may decide a request. `via` is the entry of the route that admits them."""
+
+    name: str
+    via: str
+
+
+def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Approver:
     """Return the person behind an identity, if they may decide this request; raises
-    Unauthorized."""
+    Unauthorized.
+
+    Someone whom only a platform's group admits, and the people file does not know, goes by their
+    identity.
+    """
     person = policy.person_of(identity)
+    name = person.name if person else identity.written
     route = policy.route_for(record.request.agent, record.request.tool)
-    if person is None or person.name not in route.approvers:
+    via = _admitted(route, (name, identity.written, *identity.groups))
+    if via is None:
         raise Unauthorized("you are not an approver for this request")
     banned = not route.self_approval or record.risk.level is RiskLevel.HIGH
-    if banned and person.name in requesters(policy, record):
+    if banned and name in requesters(policy, record):
         raise Unauthorized("you asked for this yourself; someone else must decide")
-    return person.name
+    return Approver(name, via)
 
 
 def requesters(policy: PolicyDocument, record: Record) -> set[str]:
     """Return the people behind a request: the credential's owner, and whom the agent names."""
     origin = record.request.origin
-    claimed = policy.person_of(Identity(platform=origin.channel or "", id=origin.sender or ""))
-    return {name for name in (record.owner, claimed and claimed.name) if name}
+    names = {record.owner} if record.owner else set()
+    if origin.sender:
+        claimed = Identity(platform=origin.channel or "", id=origin.sender)
+        person = policy.person_of(claimed)
+        names.add(person.name if person else claimed.written)
+    return names
 
 
 def standing(policy: PolicyDocument, record: Record) -> Record:
     """Return the record with the votes of those who may still decide; a removed one's is void."""
-    approvers = policy.route_for(record.request.agent, record.request.tool).approvers
-    votes = tuple(vote for vote in record.votes if vote.person in approvers)
+    route = policy.route_for(record.request.agent, record.request.tool)
+    votes = tuple(vote for vote in record.votes if _admitted(route, (vote.via or vote.person,)))
     return replace(record, votes=votes)
+
+
+def _admitted(route: Route, names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if name in route.approvers), None)

@@ -10,12 +10,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from gateway.delivery import Notes
 from gateway.models import DecidedBy, Reason
 from gateway.records import (
     Click,
     Event,
     Identity,
     Page,
+    Person,
     PolicyDocument,
     Query,
     Record,
@@ -238,12 +240,40 @@ class Desk(Protocol):
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended."""
 
+    async def claim(self, request_id: str, identity: Identity, *, on: bool = True) -> Record:
+        """Say that this person is looking at a request, or is not any more.
+
+        Raises as `decide` does.
+        """
+
+    async def reveal(self, request_id: str, identity: Identity) -> Record:
+        """Return a request whose masked secrets this person is about to see; that is audited.
+
+        Raises NotFound, and Unauthorized unless they may decide it, or are an admin.
+        """
+
+    async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
+        """Write down that somebody was turned away before a click was made of what they did."""
+
+    async def end_session(self, agent: str, session: str, identity: Identity) -> list[str]:
+        """End an agent's session and cancel what waits in it; return the ids.
+
+        Raises Unauthorized unless the person is an admin, or an approver of the agent.
+        """
+
+    async def person(self, identity: Identity) -> Person | None:
+        """Return the person whom an identity belongs to."""
+
     async def may_decide(self, identity: Identity, record: Record) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence."""
 
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Subscribe to events from now on; entering has registered, so read state after
         entering."""
+
+    @property
+    def notes(self) -> Notes:
+        """What the adapter keeps for itself, shared by all its replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

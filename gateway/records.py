@@ -5,11 +5,25 @@ Times are milliseconds since the Unix epoch unless a name says otherwise.
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
-from gateway.models import Action, ApprovalRequest, Decision, Report, Risk, RiskLevel, State, Status
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    Decision,
+    Kind,
+    Report,
+    Risk,
+    RiskLevel,
+    State,
+    Status,
+)
 from gateway.wire import JsonObject, Wire
 
 SCHEMA_VERSION = 1
@@ -27,10 +41,20 @@ class Mode(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity(Wire):
     """A verified identity of someone who clicks: the platform that verified it, and its stable
-    id."""
+    id.
+
+    `groups` are the user groups or roles that the platform says it belongs to at this moment,
+    written like identities, for example `slack:T1/S9`.
+    """
 
     platform: str
     id: str
+    groups: tuple[str, ...] = ()
+
+    @property
+    def written(self) -> str:
+        """The identity as the people file writes it."""
+        return f"{self.platform}:{self.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +67,25 @@ class Person(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation(Wire):
+    """Where a request goes too when it still waits `after` seconds, or reached nobody before."""
+
+    after: float
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route(Wire):
     """Which requests go where and who may decide them.
 
-    `approvers` name people; empty means nobody. `quorum` counts distinct people; one deny ends it.
-    `timeout` is in seconds, 0 for none but the 30-day cap. `agents` and `tools` are exact names,
-    empty
-    for all. With `self_approval` off, a requester may never decide; high risk always behaves so.
+    `approvers` name people, identities, or groups of a platform; empty means nobody. `quorum`
+    counts distinct people; one deny ends it. Times are in seconds; a `timeout` of 0 is none but the
+    30-day cap, `remind_after` lists when to remind, counted from the request. `agents` and `tools`
+    are names in which `*` stands for anything; empty for all. `targets` are places:
+    `adapter:channel`
+    where a card is posted, or the bare name of an adapter that shows all requests, such as `web`.
+    `notify` are told the outcome; `requester` stands for the agent's owner. With `self_approval`
+    off, a requester may never decide; high risk always behaves so.
     """
 
     name: str = "default"
@@ -60,6 +96,41 @@ class Route(Wire):
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     self_approval: bool = True
     mode: Mode = Mode.ASK
+    targets: tuple[str, ...] = ("web",)
+    remind_after: tuple[float, ...] = ()
+    escalations: tuple[Escalation, ...] = ()
+    notify: tuple[str, ...] = ()
+
+    def places(self, tier: int) -> tuple[str, ...]:
+        """Return the targets in use after `tier` escalations, each once, in order."""
+        later = (target for step in self.escalations[:tier] for target in step.targets)
+        return tuple(dict.fromkeys((*self.targets, *later)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskRule(Wire):
+    """Sets the risk of what it fits, and says why on the card.
+
+    All that is given must fit: `agents` and `tools` as in a route, `kinds`, and any one of the
+    strings of `contains`, sought in the arguments without regard to case.
+    """
+
+    name: str
+    level: RiskLevel
+    reason: str
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    contains: tuple[str, ...] = ()
+
+    def fits(self, request: ApprovalRequest, text: str) -> bool:
+        """Whether it fits a request whose arguments are `text`, as lower-case JSON."""
+        return (
+            _named(self.agents, request.agent)
+            and _named(self.tools, request.tool)
+            and (not self.kinds or request.kind in self.kinds)
+            and (not self.contains or any(part.lower() in text for part in self.contains))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,28 +140,48 @@ class PolicyDocument(Wire):
     generation: int = 0
     people: tuple[Person, ...] = ()
     routes: tuple[Route, ...] = ()
+    risks: tuple[RiskRule, ...] = ()
 
     def person_of(self, identity: Identity) -> Person | None:
         """Return the person whom this verified identity belongs to."""
-        wanted = f"{identity.platform}:{identity.id}"
+        wanted = identity.written
         return next((person for person in self.people if wanted in person.identities), None)
 
     def route_for(self, agent: str, tool: str) -> Route:
         """Return the first route that fits; without one, a route on which nobody may approve."""
         for route in self.routes:
-            if (not route.agents or agent in route.agents) and (
-                not route.tools or tool in route.tools
-            ):
+            if _named(route.agents, agent) and _named(route.tools, tool):
                 return route
         return Route()
+
+    def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
+        """Return the highest risk that a rule sets, medium where none fits; a claim may raise
+        it."""
+        text = json.dumps(arguments, ensure_ascii=False).lower() if self.risks else ""
+        fitting = [rule for rule in self.risks if rule.fits(request, text)]
+        if not fitting:
+            return raised(Risk(level=RiskLevel.MEDIUM), request.risk)
+        level = max((rule.level for rule in fitting), key=_RISK_ORDER.index)
+        reasons = tuple(rule.reason for rule in fitting if rule.level is level)
+        return raised(Risk(level=level, reasons=reasons), request.risk)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote(Wire):
-    """One person's approval while a quorum is open."""
+    """One person's approval while a quorum is open. `via` is the entry of the route's approvers
+    that admitted them: their name, an identity, or a group."""
 
     person: str
     action: Action
+    at: int
+    via: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(Wire):
+    """Someone says that they are looking at it, so that others need not."""
+
+    person: str
     at: int
 
 
@@ -103,7 +194,9 @@ class Record(Wire):
     last changed, so a click that saw an older one is refused. `digest` and `arguments` are of what
     would run now. `process` submitted it, `attached` ones are told how it ends, `consumers` were
     handed the approval, in order. `waiting` is False when nobody waits for the answer any more.
-    `note` is the decider's, for the record only: no agent is ever told.
+    `note` is the decider's, for the record only: no agent is ever told. `queues` name the outboxes
+    that must look again when it changes; `tier` counts escalations, the last at `tier_at`;
+    `reminders` counts those that were due.
     """
 
     request: ApprovalRequest
@@ -128,6 +221,11 @@ class Record(Wire):
     report: Report | None = None
     nonce: str | None = None
     erased: bool = False
+    queues: tuple[str, ...] = ()
+    tier: int = 0
+    tier_at: int = 0
+    reminders: int = 0
+    claim: Claim | None = None
 
     @property
     def id(self) -> str:
@@ -188,6 +286,8 @@ class Click(Wire):
     """What a verified identity wants done with the revision it saw.
 
     `nonce` is derived from the interaction, so that a retried click is told what it did itself.
+    `copy` and `ref` say on which posted copy it was made, and where that copy was seen; both are
+    None where nothing is posted. `confirmed` says that the person confirmed it, as high risk needs.
     """
 
     request_id: str
@@ -202,6 +302,9 @@ class Click(Wire):
     result: Any = None
     abort: str | None = None
     feedback: bool = False
+    copy: str | None = None
+    ref: MessageRef | None = None
+    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,10 +345,28 @@ def place_of(event_id: str) -> tuple[int, int]:
     return int(milliseconds), int(number)
 
 
+# In a route's `notify`: the person whom the agent's credential belongs to.
+REQUESTER = "requester"
+_RISK_ORDER = tuple(RiskLevel)
+
+
 def raised(risk: Risk, claimed: Risk | None) -> Risk:
     """Return `risk`, lifted by an agent's claim when that is higher; a claim never lowers."""
-    order = list(RiskLevel)
-    if claimed is None or order.index(claimed.level) <= order.index(risk.level):
+    if claimed is None or _RISK_ORDER.index(claimed.level) <= _RISK_ORDER.index(risk.level):
         return risk
     reasons = tuple(f"the agent says: {reason}" for reason in claimed.reasons)
     return Risk(level=claimed.level, reasons=risk.reasons + (reasons or ("the agent says so",)))
+
+
+def posted(targets: Iterable[str]) -> tuple[str, ...]:
+    """Return the adapters that post cards at these targets, each once."""
+    return tuple(dict.fromkeys(t.partition(":")[0] for t in targets if ":" in t))
+
+
+def _named(patterns: tuple[str, ...], name: str) -> bool:
+    return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)

@@ -50,7 +50,9 @@ class Retention:
         while ids := await store.redis.zrange(
             store.keys.done, "-inf", f"({before_ms}", byscore=True, offset=0, num=_BATCH
         ):
-            await store.redis.delete(*(store.keys.record(one) for one in ids))
+            await store.redis.delete(
+                *(key(one) for one in ids for key in (store.keys.record, store.keys.copies))
+            )
             await store.redis.zrem(store.keys.done, *ids)
             forgotten += len(ids)
         return forgotten

@@ -22,6 +22,7 @@ from gateway.models import (
     Kind,
     Question,
     Reason,
+    RiskLevel,
     Status,
     digest_of,
 )
@@ -141,7 +142,9 @@ class Effect:
     secrets: JsonObject | None = None
 
 
-def clicked(record: Record, click: Click, person: str, *, now: int, sign: Sign) -> Effect:
+def clicked(
+    record: Record, click: Click, person: str, *, now: int, sign: Sign, via: str = ""
+) -> Effect:
     """Return what an authorized click does to a pending record.
 
     Raises Conflict when it saw an older revision or repeats a vote, InvalidRequest when the action
@@ -158,7 +161,7 @@ def clicked(record: Record, click: Click, person: str, *, now: int, sign: Sign) 
         return _end(record, click, person, now=now, sign=sign)
     if person in {vote.person for vote in record.votes}:
         raise Conflict("you have approved this already; it needs someone else")
-    votes = (*record.votes, Vote(person=person, action=click.action, at=now))
+    votes = (*record.votes, Vote(person=person, action=click.action, at=now, via=via))
     if len(votes) >= record.quorum:
         return _end(replace(record, votes=votes), click, person, now=now, sign=sign)
     event = "edited" if click.action is Action.EDIT else "voted"
@@ -166,6 +169,12 @@ def clicked(record: Record, click: Click, person: str, *, now: int, sign: Sign) 
 
 
 def _check_action(record: Record, click: Click) -> None:
+    if (
+        record.risk.level is RiskLevel.HIGH
+        and not click.confirmed
+        and click.action not in (Action.DENY, Action.ABORT)
+    ):
+        raise InvalidRequest("this is high risk: confirm that you have read all of it")
     if click.revision < record.shown_since or click.revision > record.revision:
         raise Conflict("the request has changed since you saw it; look at it again")
     # Saying no is always possible, whatever the agent would like.

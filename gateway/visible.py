@@ -32,9 +32,10 @@ _BLANK = frozenset(
     + "".join(map(chr, range(0xFE00, 0xFE10)))
     + "".join(map(chr, range(0xE0100, 0xE01F0)))
 )
-# Strokes through the letter before them, and signs that pass for / . : ; or !
+# Strokes through the letter before them, signs that pass for / . : ; or !, and our own brackets,
+# so that no text can imitate an escape or a mask.
 _COVERING = frozenset(
-    "\u0334\u0335\u0336\u0337\u0338\u2044\u2215\u29f8\u2024\ua789\u2236\u037e\u01c3"
+    "\u27e8\u27e9\u0334\u0335\u0336\u0337\u0338\u2044\u2215\u29f8\u2024\ua789\u2236\u037e\u01c3"
 )
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Me"})
 _ORDINARY_SPACE = "\u3000"  # the space of Chinese and Japanese text; as wide as a letter
@@ -85,12 +86,13 @@ class Visible:
     """Text fit to be shown: `segments` of (text, is an escape), in order.
 
     `hidden` tells that something without ink, or that moves or covers other text, was replaced;
-    `mixed_script` that letters were which pass for others.
+    `mixed_script` that letters were which pass for others; `masked` counts the secrets left out.
     """
 
     segments: tuple[Segment, ...]
     hidden: bool = False
     mixed_script: bool = False
+    masked: int = 0
 
     @property
     def suspicious(self) -> bool:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.clock import Clock
-from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Risk, RiskLevel, Status
+from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Status
 from gateway.ports import Origin, Outcome, Store, Transition
-from gateway.records import PolicyDocument, Record, Route, raised
+from gateway.records import REQUESTER, PolicyDocument, Record, Route, posted
 from gateway.signatures import Signer
 from gateway.transitions import Effect, Ending, ended, summary
 from gateway.wire import plain
 
 # A cancel that overtakes its submit leaves a record with this digest, which no action can have.
 TOMBSTONE_DIGEST = "0" * 64
+
+
+FOLLOWUPS = "followups"
 
 
 class Writer:
@@ -36,9 +39,10 @@ class Writer:
         self._policy = None
 
     def newborn(
-        self, request: ApprovalRequest, route: Route, origin: Origin, waiter: str | None
+        self, request: ApprovalRequest, policy: PolicyDocument, origin: Origin, waiter: str | None
     ) -> tuple[Record, int]:
         """Return the record a request begins with, and its life in ms."""
+        route = policy.route_for(request.agent, request.tool)
         timeout = route.timeout if request.timeout is None else request.timeout
         life = int((timeout or MAX_LIFE_SECONDS) * 1000)
         now = self._clock.now_ms()
@@ -55,7 +59,8 @@ class Writer:
             owner=origin.owner,
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
-            risk=raised(Risk(level=RiskLevel.MEDIUM), request.risk),
+            risk=policy.risk_of(request, request.arguments),
+            queues=_queues(route, origin.owner, policy),
         )
         return record, life
 
@@ -92,7 +97,7 @@ class Writer:
             arguments={},
             digest=TOMBSTONE_DIGEST,
         )
-        record, life = self.newborn(request, Route(), origin, None)
+        record, life = self.newborn(request, PolicyDocument(), origin, None)
         record = self.ended(record, ending, revision=1)
         policy = await self.policy()
         outcome, stored = await self._store.create(
@@ -123,3 +128,16 @@ class Writer:
                 secrets=effect.secrets,
             )
         )
+
+
+def _queues(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:
+    """Return the outboxes that a request on this route concerns."""
+    informed = [target for target in route.notify if target != REQUESTER]
+    if REQUESTER in route.notify:
+        informed += [
+            one for person in policy.people if person.name == owner for one in person.identities
+        ]
+    shown = route.places(len(route.escalations))
+    adapters = posted((*shown, *informed))
+    waits = bool(posted(shown) or route.escalations or route.remind_after)
+    return (*adapters, FOLLOWUPS) if waits else adapters

@@ -33,6 +33,7 @@ _MEMBERS = {
     "result": object,
     "abort": str,
     "feedback": bool,
+    "confirmed": bool,
     "full": bool,
 }
 _NEEDED = {"revision", "action", "nonce"}
@@ -136,6 +137,7 @@ class Inbox:
             result=body.get("result"),
             abort=body.get("abort"),
             feedback=body.get("feedback", False),
+            confirmed=body.get("confirmed", False),
         )
         try:
             after = await self._desk.decide(click)

@@ -100,7 +100,8 @@ class Sync(Wire):
 class Decide(Wire):
     """What an approver wants done with the revision that was seen.
 
-    `nonce` makes a repeated call the same call; one is made when it is left out.
+    `nonce` makes a repeated call the same call; one is made when it is left out. High risk is only
+    approved with `confirmed`, which says that the person was asked again.
     """
 
     revision: int
@@ -112,6 +113,7 @@ class Decide(Wire):
     result: Any = None
     abort: str | None = None
     feedback: bool = False
+    confirmed: bool = False
     nonce: str | None = None
 
     def __post_init__(self) -> None:

@@ -64,6 +64,7 @@ async def decide(call: Call) -> web.Response:
         result=body.result,
         abort=body.abort,
         feedback=body.feedback,
+        confirmed=body.confirmed,
     )
     with call.services.metrics.decide_seconds.time():
         record = await call.services.approvals.decide(click)

@@ -85,6 +85,7 @@ def _answering(verbs: Verbs) -> None:
     sessions = _command(verbs, "sessions", people.sessions, "list sessions, or end one")
     sessions.add_argument("--end", metavar="NAME", help="end this session")
     sessions.add_argument("--agent", help="of this agent")
+    approve.add_argument("--yes", action="store_true", help="confirm that it is high risk")
     deny.add_argument("--reason", default="", help="words for the agent")
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
     for one in (show, approve, deny):

@@ -38,7 +38,8 @@ async def show(options: argparse.Namespace) -> int:
 
 async def approve(options: argparse.Namespace) -> int:
     """Approve one request."""
-    return await asyncio.to_thread(_decide, options.id, {"action": Action.APPROVE.value})
+    body = {"action": Action.APPROVE.value, "confirmed": options.yes}
+    return await asyncio.to_thread(_decide, options.id, body)
 
 
 async def deny(options: argparse.Namespace) -> int:

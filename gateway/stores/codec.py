@@ -6,7 +6,7 @@ import json
 from typing import Any, TypeVar
 
 from gateway.models import ApprovalRequest, Decision, Report, Risk, Status
-from gateway.records import Event, Record, Vote
+from gateway.records import Claim, Event, Record, Vote
 from gateway.wire import JsonObject, build, plain
 
 # Members of the request that the hash holds as fields of their own, so that scripts can check them.
@@ -49,6 +49,11 @@ def fields_of(record: Record) -> dict[str, str]:
         "report": dumps(plain(record.report)) if record.report else "",
         "nonce": record.nonce or "",
         "erased": "1" if record.erased else "",
+        "queues": " ".join(record.queues),
+        "tier": str(record.tier or ""),
+        "tier_at": str(record.tier_at or ""),
+        "reminders": str(record.reminders or ""),
+        "claim": dumps(plain(record.claim)) if record.claim else "",
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -84,6 +89,11 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         report=_built(Report, fields, "report"),
         nonce=fields.get("nonce"),
         erased="erased" in fields,
+        queues=tuple(fields.get("queues", "").split()),
+        tier=int(fields.get("tier", 0)),
+        tier_at=int(fields.get("tier_at", 0)),
+        reminders=int(fields.get("reminders", 0)),
+        claim=_built(Claim, fields, "claim"),
     )
 
 

@@ -39,9 +39,17 @@ class Keys:
         """An agent's pending requests by creation time (sorted set)."""
         return self.of("pending", agent)
 
-    def dirty(self, adapter: str) -> str:
-        """Requests whose cards of one adapter may be out of date, by when to look (sorted set)."""
-        return self.of("dirty", adapter)
+    def dirty(self, queue: str) -> str:
+        """Requests that an outbox must look at again, by when (sorted set)."""
+        return self.of("dirty", queue)
+
+    def copies(self, request_id: str) -> str:
+        """The posted copies of a request's card, by target (hash)."""
+        return self.of("copies", request_id)
+
+    def note(self, adapter: str, name: str) -> str:
+        """Something an adapter keeps (string)."""
+        return self.of("note", adapter, name)
 
     def shard(self, number: int | str) -> str:
         """Announcements to whoever reads this shard of ingress streams (stream)."""

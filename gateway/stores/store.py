@@ -30,11 +30,8 @@ class RedisStore:
     `at` is called before and after every script.
     """
 
-    def __init__(
-        self, redis: Any, keys: Keys | None = None, adapters: Sequence[str] = (), at: At = unwatched
-    ) -> None:
+    def __init__(self, redis: Any, keys: Keys | None = None, at: At = unwatched) -> None:
         self.redis, self.keys, self.at = redis, keys or Keys(), at
-        self._dirty = [self.keys.dirty(adapter) for adapter in adapters]
         self._submit, self._change = Script("submit", at), Script("change", at)
         self._attach, self._answer = Script("attach", at), Script("answer", at)
         self._due, self._lapse = Script("due", at), Script("lapse", at)
@@ -69,7 +66,7 @@ class RedisStore:
         """Create a record; the server's clock sets its deadline. See `gateway.ports.Store`."""
         request, keys = record.request, self.keys
         process = record.process or ""
-        own = ("rev", "since", "about", "process", "attached", "consumer", "decision")
+        own = ("rev", "since", "about", "process", "attached", "consumer", "decision", "queues")
         fields = {name: value for name, value in fields_of(record).items() if name in own}
         fields["body"] = body_of(request)
         decision = fields.get("decision", "")
@@ -88,7 +85,7 @@ class RedisStore:
                 keys.processes,
                 keys.ingress(request.agent),
                 keys.replies(request.agent, origin.process or ""),
-                *(self._dirty if record.status is Status.PENDING else ()),
+                *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
             ],
             [
                 request.id,
@@ -146,7 +143,7 @@ class RedisStore:
                 keys.replies(agent, (origin and origin.process) or ""),
                 keys.secret(after.id),
                 *per_process,
-                *self._dirty,
+                *(keys.dirty(name) for name in after.queues),
             ],
             [
                 after.id,
@@ -188,6 +185,7 @@ class RedisStore:
                 keys.ingress(agent),
                 keys.replies(agent, process),
                 keys.events,
+                keys.dirty(""),
                 *(
                     key
                     for request_id in request_ids

@@ -99,7 +99,7 @@ function controls(item, { act, compare }) {
 function sure(item, act) {
   return make("div", { role: "group", "aria-label": "Confirm a high risk" },
     make("p", {}, "This is high risk. Approve it, exactly as shown?"),
-    make("button", { type: "button", class: "approve", onclick: () => act(item, { action: "approve" }) }, "Yes, approve"));
+    make("button", { type: "button", class: "approve", onclick: () => act(item, { action: "approve", confirmed: true }) }, "Yes, approve"));
 }
 
 function words(item, act) {
@@ -121,7 +121,7 @@ function edit(item, act, compare) {
     const found = await compare(item, parsed);
     if (!found) return;
     if (!found.changed.length) { says.replaceChildren(make("p", {}, "Nothing is changed.")); return; }
-    says.replaceChildren(diff(found.changed), make("button", { type: "button", class: "approve", onclick: () => act(item, { action: "edit", arguments: parsed }) }, "Approve with these changes"));
+    says.replaceChildren(diff(found.changed), make("button", { type: "button", class: "approve", onclick: () => act(item, { action: "edit", arguments: parsed, confirmed: true }) }, "Approve with these changes"));
   };
   return make("div", {}, make("label", { for: text.id }, "Arguments that will run, as JSON"), text,
     make("button", { type: "button", class: "plain", onclick: check }, "Show the changes"), says);
@@ -130,7 +130,7 @@ function edit(item, act, compare) {
 function respond(item, act) {
   const text = make("textarea", { rows: "3", id: `respond-${item.id}` });
   return make("div", {}, make("label", { for: text.id }, "The agent gets this instead of running it"), text,
-    make("button", { type: "button", class: "approve", onclick: () => act(item, { action: "respond", result: text.value }) }, "Send"));
+    make("button", { type: "button", class: "approve", onclick: () => act(item, { action: "respond", result: text.value, confirmed: true }) }, "Send"));
 }
 
 function form(item, act) {
@@ -139,7 +139,7 @@ function form(item, act) {
     event.preventDefault();
     const answers = {};
     for (const { id, read } of fields) { const value = read(); if (value !== undefined) answers[id] = value; }
-    act(item, { action: "answer", answers });
+    act(item, { action: "answer", answers, confirmed: true });
   };
   return make("form", { onsubmit: send }, ...fields.map(({ element }) => element),
     make("button", { type: "submit", class: "approve" }, "Send answer"));

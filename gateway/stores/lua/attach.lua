@@ -1,8 +1,8 @@
 -- Attaches a process to requests, renews its lease, and answers once per request (sync, and a submit
 -- that was seen before).
 --
--- KEYS 1 processes, 2 what the process waits for, 3 ingress, 4 reply stream, 5 events, then for
---      each request its record and its secret answers
+-- KEYS 1 processes, 2 what the process waits for, 3 ingress, 4 reply stream, 5 events, 6 the outboxes'
+--      keys without their names, then for each request its record and its secret answers
 -- ARGV 1 agent, 2 process, 3 verb, 4 nonce, 5 entry or '', 6 lease in ms, 7... request ids
 -- Returns, for each id: '' unknown or another agent's, '1' attached before, '2' attached now.
 
@@ -19,6 +19,10 @@ local function attach(key, id, found)
   end
   if found[6] and found[7] == ARGV[2] then
     redis.call('HDEL', key, 'gone')
+    -- Every posted copy says that nobody waits.
+    for queue in string.gmatch(found[11] or '', '%S+') do
+      redis.call('ZADD', KEYS[6] .. queue, now, id)
+    end
   elseif #change == 0 then
     return '1', found[3]
   end
@@ -28,10 +32,10 @@ local function attach(key, id, found)
   return '2', revision
 end
 
-for i = 1, (#KEYS - 5) / 2 do
-  local id, key = ARGV[6 + i], KEYS[4 + 2 * i]
+for i = 1, (#KEYS - 6) / 2 do
+  local id, key = ARGV[6 + i], KEYS[5 + 2 * i]
   local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'gone',
-    'process', 'deadline', 'decision', 'consumer')
+    'process', 'deadline', 'decision', 'consumer', 'queues')
   local answer, revision = '', found[3]
   if found[1] == ARGV[1] then
     if found[2] == 'pending' then
@@ -45,7 +49,7 @@ for i = 1, (#KEYS - 5) / 2 do
       local acts = found[2] ~= 'approved' or consumer == ARGV[2]
       local warn = acts and consumer and consumer ~= found[10]
       reply(KEYS[4], ARGV[3], ARGV[4], id, 'state', state(id, found[2], revision, found[4], found[8],
-        acts and found[9], acts and redis.call('GET', KEYS[5 + 2 * i]), warn))
+        acts and found[9], acts and redis.call('GET', KEYS[6 + 2 * i]), warn))
     end
   elseif over_redis then
     reply(KEYS[4], ARGV[3], ARGV[4], id, 'error', '{"code":"not_found","detail":"no such request"}')
@@ -53,7 +57,7 @@ for i = 1, (#KEYS - 5) / 2 do
   answers[i] = answer
 end
 if over_redis then
-  if #KEYS == 5 then reply(KEYS[4], ARGV[3], ARGV[4], '', 'state', '{}') end
+  if #KEYS == 6 then reply(KEYS[4], ARGV[3], ARGV[4], '', 'state', '{}') end
   forget(KEYS[3], ARGV[5])
 end
 return answers

@@ -1,0 +1,372 @@
+"""What an approver must see, once for all platforms. Adapters translate a card and add nothing.
+
+Everything in a card is either our own words or `Visible` text: nothing deceives the eye, secrets
+are
+masked. Platforms still have to make markup and mentions inert, each in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.blocks import Block, Change, blocks_of, changes, cut, headline, pretty
+from gateway.masking import holds_secrets, shown
+from gateway.models import Action, Execution, FieldKind, Kind, RiskLevel, Status
+from gateway.records import Record
+from gateway.visible import Visible, ascii_escaped
+
+HEADLINE_CHARS = 240
+SHORT_ID_CHARS = 8
+_MOST_TOOL_CHARS = 80
+
+
+class Style(StrEnum):
+    """How a control looks, and how easily it is hit."""
+
+    PRIMARY = "primary"
+    PLAIN = "plain"
+    DANGER = "danger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """Something an approver can press. `confirm` is the sentence to confirm first, if any."""
+
+    action: Action
+    label: str
+    style: Style = Style.PLAIN
+    confirm: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A labelled short text."""
+
+    label: str
+    text: Visible
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One choice of a form's field: the value to send, and what people read."""
+
+    value: str
+    label: Visible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a form. A secret one is answered in the inbox only."""
+
+    id: str
+    text: Visible
+    kind: FieldKind
+    choices: tuple[Choice, ...] = ()
+    required: bool = True
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One request as it stands, for people.
+
+    `icon` and `word` name the state, `title` is both with the tool. `summary` is one line of our
+    own
+    words for lock screens and lists, without arguments. `blocks` are what would run, as far as it
+    fits; `complete` says that they are all of it and nothing was cut. Without it there is no
+    control
+    to approve: the full view has it. `notices` are warnings in our words. `progress` counts a
+    quorum. `outcome` says who decided and why, `result` what the agent reported since. `editable`
+    is
+    the text to edit, None when it may not be shown. Times are milliseconds since the epoch.
+    """
+
+    request_id: str
+    short_id: str
+    revision: int
+    status: Status
+    kind: Kind
+    icon: str
+    word: str
+    tool: Visible
+    summary: str
+    headline: Visible
+    facts: tuple[Fact, ...]
+    risk: RiskLevel
+    reasons: tuple[Visible, ...]
+    says: Visible | None
+    blocks: tuple[Block, ...]
+    complete: bool
+    size: str
+    preview: Block | None
+    changed: tuple[Change, ...]
+    fields: tuple[Field, ...]
+    notices: tuple[str, ...]
+    progress: str
+    claimed: str
+    created: int
+    deadline: int
+    digest: str
+    outcome: Visible | None
+    decided_at: int | None
+    note: Visible | None
+    result: Visible | None
+    editable: str | None
+    controls: tuple[Control, ...]
+
+    @property
+    def title(self) -> str:
+        """The state and the tool, in one line."""
+        return f"{self.icon} {self.word} · {self.tool.text}"
+
+    @property
+    def final(self) -> bool:
+        """Whether it has been decided."""
+        return self.status is not Status.PENDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullView:
+    """Everything that would run, in pages. `digest` is the request's, over the real bytes."""
+
+    pages: tuple[Visible, ...]
+    chars: int
+    digest: str
+
+    @property
+    def text(self) -> str:
+        """All of it as one text, to be attached."""
+        return "".join(page.text for page in self.pages)
+
+
+_WORDS = {
+    Status.PENDING: ("⏳", "Approval needed"),
+    Status.APPROVED: ("✅", "Approved"),
+    Status.DENIED: ("❌", "Denied"),
+    Status.EXPIRED: ("⌛", "Expired"),
+    Status.CANCELLED: ("🚫", "Cancelled"),
+}
+_REPORTS = {
+    Execution.STARTED: "is running",
+    Execution.SUCCEEDED: "ran, and succeeded",
+    Execution.FAILED: "ran, and failed",
+    Execution.SKIPPED: "did not run",
+    Execution.REFUSED_LATE: "did not run: the approval came too late",
+}
+_LABELS = {
+    Action.APPROVE: ("Approve", Style.PRIMARY),
+    Action.EDIT: ("Edit", Style.PLAIN),
+    Action.RESPOND: ("Respond instead", Style.PLAIN),
+    Action.ANSWER: ("Answer", Style.PRIMARY),
+    Action.DENY: ("Deny", Style.DANGER),
+    Action.ABORT: ("Deny and stop", Style.DANGER),
+}
+_NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
+
+
+def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> Card:
+    """Return the card of a request with so many lines and characters for what would run."""
+    request = record.request
+    whole = blocks_of(record, reveal=reveal)
+    blocks = cut(whole, lines=lines, chars=chars)
+    complete = all(part.text == full.text for part, full in zip(blocks, whole, strict=True))
+    icon, word = _state(record)
+    tool = shown(request.tool[:_MOST_TOOL_CHARS])
+    decision = record.decision
+    return Card(
+        request_id=record.id,
+        short_id=record.id[:SHORT_ID_CHARS],
+        revision=record.revision,
+        status=record.status,
+        kind=request.kind,
+        icon=icon,
+        word=word,
+        tool=tool,
+        summary=f"{word}: {request.agent} · {tool.text} · {record.risk.level.value} risk",
+        headline=headline(record, HEADLINE_CHARS),
+        facts=_facts(record),
+        risk=record.risk.level,
+        reasons=tuple(shown(reason) for reason in record.risk.reasons),
+        says=shown(request.hint) if request.hint else None,
+        blocks=tuple(blocks),
+        complete=complete,
+        size=_size(blocks, whole),
+        preview=_preview(record, lines, chars),
+        changed=() if record.edited is None else changes(request.arguments, record.edited),
+        fields=_fields(record),
+        notices=_notices(record, whole, tool),
+        progress=_progress(record),
+        claimed=f"{record.claim.person} is looking at it" if record.claim else "",
+        created=record.created,
+        deadline=record.deadline,
+        digest=record.digest,
+        outcome=shown(decision.sentence()) if decision else None,
+        decided_at=decision.decided_at if decision else None,
+        note=shown(record.note) if record.note else None,
+        result=_result(record),
+        editable=_editable(record, reveal=reveal),
+        controls=_controls(record, complete=complete),
+    )
+
+
+def full_view(record: Record, *, page_chars: int, reveal: bool = False) -> FullView:
+    """Return everything that would run, in pages of at most so many characters."""
+    whole = blocks_of(record, reveal=reveal)
+    pages: list[list[tuple[str, bool]]] = [[]]
+    left = page_chars
+    for number, block in enumerate(whole):
+        head = f"{'' if not number else chr(10) * 2}── {block.label} ──\n"
+        for text, escape in ((head, False), *block.text.segments):
+            for piece in _pieces(text, page_chars, escape):
+                if len(piece) > left:
+                    pages.append([])
+                    left = page_chars
+                pages[-1].append((piece, escape))
+                left -= len(piece)
+    return FullView(
+        pages=tuple(Visible(tuple(page)) for page in pages),
+        chars=sum(block.chars for block in whole),
+        digest=record.digest,
+    )
+
+
+def _pieces(text: str, size: int, escape: bool) -> list[str]:
+    if escape:
+        return [text]
+    pieces: list[str] = []
+    for line in text.splitlines(keepends=True):
+        pieces += [line[at : at + size] for at in range(0, len(line), size)]
+    return pieces
+
+
+def _state(record: Record) -> tuple[str, str]:
+    icon, word = _WORDS[record.status]
+    decision = record.decision
+    if record.request.questions and record.status is Status.PENDING:
+        return "❓", "Question"
+    if record.request.questions and record.status is Status.APPROVED:
+        return icon, "Answered"
+    if decision and decision.action is Action.EDIT:
+        return icon, "Approved with changes"
+    if decision and decision.action is Action.RESPOND:
+        return icon, "Answered instead of running"
+    if decision and decision.action is Action.ABORT:
+        return "🛑", f"Denied, and the {decision.abort or 'turn'} stopped"
+    return icon, word
+
+
+def _facts(record: Record) -> tuple[Fact, ...]:
+    request, origin = record.request, record.request.origin
+    named = (
+        ("Agent", request.agent),
+        ("Asked by", record.owner),
+        ("On behalf of", origin.sender and f"{origin.sender} (says the agent)"),
+        ("Parent agent", origin.parent_agent),
+        ("Session", request.session),
+        ("Host", request.context.host),
+        ("Folder", request.context.cwd),
+    )
+    return tuple(Fact(label, shown(text)) for label, text in named if text)
+
+
+def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:
+    seen = sum(len(block.text.text) for block in blocks)
+    chars, lines = sum(b.chars for b in whole), sum(b.lines for b in whole)
+    if seen >= chars:
+        return f"{_spaced(chars)} characters, {_spaced(lines)} lines"
+    return f"{_spaced(seen)} of {_spaced(chars)} characters shown"
+
+
+def _spaced(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
+
+
+def _preview(record: Record, lines: int, chars: int) -> Block | None:
+    preview = record.request.preview
+    if preview is None:
+        return None
+    text = shown(preview.text)
+    whole = Block("the agent's preview", preview.format, text, len(text.lines()), len(text.text))
+    return cut([whole], lines=lines, chars=chars)[0]
+
+
+def _fields(record: Record) -> tuple[Field, ...]:
+    return tuple(
+        Field(
+            id=question.id,
+            text=shown(question.text),
+            kind=question.kind,
+            choices=tuple(
+                Choice(option.value, shown(option.label or option.value))
+                for option in question.options
+            ),
+            required=question.required,
+            secret=question.secret,
+        )
+        for question in record.request.questions
+    )
+
+
+def _notices(record: Record, whole: Sequence[Block], tool: Visible) -> tuple[str, ...]:
+    request = record.request
+    texts = [block.text for block in whole] + [tool, shown(request.hint)]
+    for question in request.questions:
+        texts += [shown(question.text), *(shown(o.label or o.value) for o in question.options)]
+    masked = sum(block.text.masked for block in whole)
+    notices = {
+        "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
+        "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
+        f"{masked} secret{'s' if masked > 1 else ''} masked; the inbox can reveal them.": masked,
+        "Nobody waits for the answer any more.": not record.waiting and not record.final,
+        "Someone edited this; earlier approvals do not count.": (
+            record.edited is not None and not record.final
+        ),
+        "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
+    }
+    return tuple(text for text, holds in notices.items() if holds)
+
+
+def _progress(record: Record) -> str:
+    if record.quorum < 2:  # noqa: PLR2004 (one approval needs no count)
+        return ""
+    names = ", ".join(vote.person for vote in record.votes)
+    count = f"{len(record.votes)} of {record.quorum} approvals"
+    return f"{count}: {names}" if names else count
+
+
+def _result(record: Record) -> Visible | None:
+    report = record.report
+    if report is None:
+        return None
+    took = f" in {report.duration_ms / 1000:.1f} s" if report.duration_ms is not None else ""
+    detail = f": {report.detail}" if report.detail else ""
+    return shown(f"{_REPORTS[report.execution]}{took}{detail}")
+
+
+def _editable(record: Record, *, reveal: bool) -> str | None:
+    text = pretty(record.arguments)
+    return ascii_escaped(text) if reveal or not holds_secrets(text) else None
+
+
+def _controls(record: Record, *, complete: bool) -> tuple[Control, ...]:
+    if record.final:
+        return ()
+    allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
+    return tuple(
+        _control(action, record.risk.level)
+        for action in _LABELS
+        if action in allowed and (complete or action not in _NEEDS_ALL_SEEN)
+    )
+
+
+def _control(action: Action, risk: RiskLevel) -> Control:
+    label, style = _LABELS[action]
+    confirms = risk is RiskLevel.HIGH and action not in (Action.DENY, Action.ABORT)
+    return Control(
+        action=action,
+        label=label,
+        style=style,
+        confirm="This is high risk. Have you read all of it?" if confirms else None,
+    )

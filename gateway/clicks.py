@@ -1,0 +1,107 @@
+"""What people do: who clicked is checked at that moment, and at most one decision comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.authority import Approver, approver, standing
+from gateway.clock import Clock
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.models import Action, Reason, RiskLevel, Status
+from gateway.policy import DENY, Chain
+from gateway.ports import Outcome, Store
+from gateway.records import Click, Identity, PolicyDocument, Record
+from gateway.transitions import Effect, Ending, clicked, said
+from gateway.writer import Writer
+
+TRIES = 20
+
+STOPPED = Ending(status=Status.DENIED, reason=Reason.STOPPED)
+LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
+
+
+class Clicks:
+    """Decides on clicks, under the policy as it is now."""
+
+    def __init__(self, store: Store, chain: Chain, clock: Clock, writer: Writer) -> None:
+        self._store = store
+        self._chain = chain
+        self._clock = clock
+        self._writer = writer
+
+    async def decide(self, click: Click) -> Record:
+        """Apply a click. See `gateway.ports.Desk` for what it raises."""
+        for _ in range(TRIES):
+            record = await self._store.load(click.request_id)
+            if record is None:
+                raise NotFound("no such request")
+            who = await self._approver(record, click)
+            policy = await self._writer.policy()
+            nonce = f"{who.name} {click.nonce}"
+            if record.nonce == nonce:
+                return record
+            if record.final:
+                raise Conflict(f"this was decided already: {said(record)}")
+            effect = clicked(
+                standing(policy, record),
+                replace(click, nonce=nonce),
+                who.name,
+                now=self._clock.now_ms(),
+                sign=self._writer.sign,
+                via=who.via,
+            )
+            effect = await self._reviewed(effect, click, policy)
+            outcome = await self._writer.apply(record, effect, policy)
+            if outcome == Outcome.OK:
+                return effect.after
+            if outcome == Outcome.AGAIN:
+                self._writer.forget_policy()
+            if outcome in (Outcome.LATE, Outcome.STOPPED):
+                await self._overtaken(record, outcome)
+        raise Unreachable("the request keeps changing")
+
+    async def refusal(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence."""
+        try:
+            approver(await self._writer.policy(), record, identity)
+        except Unauthorized as refusal:
+            return str(refusal)
+        return None
+
+    async def _approver(self, record: Record, click: Click) -> Approver:
+        """Return who clicked, if they may decide; a refusal is checked afresh and audited."""
+        try:
+            return approver(await self._writer.policy(), record, click.identity)
+        except Unauthorized:
+            self._writer.forget_policy()
+        try:
+            return approver(await self._writer.policy(), record, click.identity)
+        except Unauthorized as refusal:
+            data = {"request_id": record.id, "why": str(refusal)}
+            await self._store.note("refused", agent=click.identity.written, data=data)
+            raise
+
+    async def _overtaken(self, record: Record, outcome: str) -> None:
+        """End a request that its deadline or the kill switch ended before the click; raise."""
+        late = outcome == Outcome.LATE
+        await self._writer.end(record, LATE if late else STOPPED, None)
+        raise Conflict(
+            "it expired before your answer" if late else "the gateway's kill switch is on"
+        )
+
+    async def _reviewed(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
+        """Return an edit's effect with the risk of the new arguments; raises when policy, or the
+        click itself, does not allow them."""
+        if click.action is not Action.EDIT:
+            return effect
+        after = effect.after
+        request = replace(after.request, arguments=after.arguments)
+        after = replace(after, risk=policy.risk_of(request, request.arguments))
+        if after.risk.level is RiskLevel.HIGH and not click.confirmed:
+            raise InvalidRequest("the edited arguments are high risk: confirm them")
+        approver(policy, after, click.identity)
+        route = policy.route_for(request.agent, request.tool)
+        verdict = await self._chain.decide(replace(after, request=request), route)
+        if verdict is not None and verdict.effect == DENY:
+            raise InvalidRequest(f"{verdict.by.name} refuses the edited arguments")
+        return replace(effect, after=after)

@@ -1,0 +1,186 @@
+"""What the core and an adapter that posts cards say to each other: copies, notices, and failures.
+
+An adapter translates one card into one message of its platform and says plainly what became of it.
+It knows neither policy nor Redis; what was posted where is kept by the core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Protocol, runtime_checkable
+
+from gateway.cards import Card
+from gateway.errors import GatewayError
+from gateway.records import MessageRef
+from gateway.wire import Wire
+
+
+class CopyState(StrEnum):
+    """How far one copy has come."""
+
+    DUE = "due"  # not sent yet
+    INTENDED = "intended"  # being posted: after a crash nobody knows whether it was
+    POSTED = "posted"
+    FAILED = "failed"  # the platform refused it; nobody sees it there
+    GONE = "gone"  # it was there once and cannot be changed any more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy(Wire):
+    """One copy of a card: where it should stand, where it stands, and what it shows.
+
+    `nonce` is kept before posting, and stands in the copy's buttons, so that a copy posted just
+    before a crash is recognised by its first click. `revision` is the one it shows; `reminders` how
+    many it was given. With `outcome` it is no card, but the notice of how the request ended. `why`
+    is
+    the platform's answer to a failure.
+    """
+
+    target: str
+    nonce: str
+    state: CopyState
+    at: int
+    ref: MessageRef | None = None
+    revision: int = 0
+    reminders: int = 0
+    outcome: bool = False
+    why: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other copies of its request."""
+        return f"outcome {self.target}" if self.outcome else self.target
+
+
+class NoticeKind(StrEnum):
+    """What a notice is about."""
+
+    REMINDER = "reminder"  # in the copy's thread, to those who may decide
+    OUTCOME = "outcome"  # to who asked, or who wants to know
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A short message beside a card. `ref` is the copy it belongs to, None for one of its own.
+
+    `target` is where it goes. `mentions` are the approvers to call, as this platform's identities
+    and groups without its name.
+    """
+
+    kind: NoticeKind
+    target: str
+    nonce: str
+    ref: MessageRef | None = None
+    mentions: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Posts(Protocol):
+    """An adapter that posts copies of cards. Every method raises the failures below, no others.
+
+    A card shows `card_lines` lines and `card_chars` characters of what would run.
+    """
+
+    @property
+    def name(self) -> str:
+        """The adapter's name, as targets begin."""
+
+    @property
+    def card_lines(self) -> int:
+        """How many lines of what would run fit."""
+
+    @property
+    def card_chars(self) -> int:
+        """How many characters of what would run fit."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether delivering again with the same nonce makes no second message."""
+
+    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+        """Post a card at a target, `adapter:channel`; return where it stands."""
+
+    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+        """Have a posted copy show this card, as `deliver` would have posted it."""
+
+    async def tell(self, notice: Notice, card: Card) -> None:
+        """Post a notice beside, or about, a card."""
+
+
+class DeliveryFailed(GatewayError):
+    """The platform refuses this for good, for example because the channel is not there."""
+
+    code: ClassVar[str] = "delivery_failed"
+
+
+class CopyGone(DeliveryFailed):
+    """The message is not there any more, or nobody may change it."""
+
+    code = "copy_gone"
+
+
+class DeliveryUncertain(DeliveryFailed):
+    """It was sent, and no answer came: it may be there."""
+
+    code = "delivery_uncertain"
+
+
+class TryLater(DeliveryFailed):
+    """Nothing was sent; the platform may take it in `seconds`."""
+
+    code = "try_later"
+
+    def __init__(self, seconds: float, why: str = "") -> None:
+        super().__init__(why or f"try again in {seconds:.1f} s")
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One request that an outbox must look at, and the lease on it."""
+
+    request_id: str
+    lease: str
+
+
+class Outbox(Protocol):
+    """The durable queues behind every adapter that posts. Leases are scores of the server's
+    clock."""
+
+    async def take(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
+        """Lease up to `limit` requests that are due."""
+
+    async def settle(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
+        """Take a request off the queue, or put it off; False when it became dirty meanwhile."""
+
+    async def mark(self, queue: str, request_id: str) -> None:
+        """Have a queue look at a request now."""
+
+    async def copies(self, request_id: str) -> dict[str, Copy]:
+        """Return what is known of a request's copies, by key."""
+
+    async def keep(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
+        """Store a copy if it is still as it was before."""
+
+
+class Notes(Protocol):
+    """What an adapter keeps for itself: small texts by name, each with an end."""
+
+    async def get(self, name: str) -> str | None:
+        """Return a note."""
+
+    async def put(self, name: str, text: str, *, seconds: float | None = None) -> None:
+        """Keep a note, for ever without an end."""
+
+    async def put_new(self, name: str, text: str, *, seconds: float) -> bool:
+        """Keep a note unless there is one; return whether it was kept."""
+
+    async def extend(self, name: str, text: str, *, seconds: float) -> bool:
+        """Give a note that still says `text` a new end; return whether it did."""
+
+    async def delete(self, name: str) -> None:
+        """Drop a note."""
+
+    async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
+        """Spend one of a budget that all replicas share; return the seconds to wait first."""

@@ -1,0 +1,187 @@
+"""The desk that adapters work at: people's clicks and looks, and the steps of a waiting request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+
+from gateway.approvals import Approvals
+from gateway.clock import Clock
+from gateway.delivery import Copy, CopyState, Notes, Outbox
+from gateway.errors import Conflict, Unauthorized, Unreachable
+from gateway.models import Reason, Status
+from gateway.ports import Origin, Outcome, Store, Transition
+from gateway.records import (
+    Claim,
+    Click,
+    Event,
+    Identity,
+    Page,
+    Person,
+    PolicyDocument,
+    Query,
+    Record,
+    Session,
+)
+from gateway.transitions import Ending
+from gateway.wire import JsonObject
+
+_TRIES = 20
+
+
+class FrontDesk:
+    """A `gateway.ports.Desk`. One instance per adapter, because `notes` are the adapter's own."""
+
+    def __init__(
+        self, approvals: Approvals, store: Store, outbox: Outbox, clock: Clock, notes: Notes
+    ) -> None:
+        self._approvals = approvals
+        self._store = store
+        self._outbox = outbox
+        self._clock = clock
+        self.notes = notes
+
+    # ---------------------------------------------------------------- what people do
+
+    async def decide(self, click: Click) -> Record:
+        """Apply a click. See `gateway.ports.Desk` for what it raises."""
+        if click.ref is not None:
+            await self._recognise(click)
+        return await self._approvals.decide(click)
+
+    async def claim(self, request_id: str, identity: Identity, *, on: bool = True) -> Record:
+        """Say that this person is looking at a request, or is not any more."""
+        for _ in range(_TRIES):
+            record = await self.get(request_id)
+            if record.final:
+                raise Conflict("this was decided already")
+            if refusal := await self.may_decide(identity, record):
+                raise Unauthorized(refusal)
+            name = await self._name(identity)
+            mine = record.claim is not None and record.claim.person == name
+            if mine == on or (not on and record.claim is None):
+                return record
+            if not on and not mine:
+                raise Conflict("someone else is looking at it")
+            claim = Claim(person=name, at=self._clock.now_ms()) if on else None
+            after = replace(record, claim=claim)
+            event = "claimed" if on else "unclaimed"
+            if await self._change(record, after, event, {"person": name}):
+                return await self.get(request_id)
+        raise Unreachable("the request keeps changing")
+
+    async def reveal(self, request_id: str, identity: Identity) -> Record:
+        """Return a request whose secrets this person is about to see, and write that down.
+
+        Raises NotFound, Unauthorized.
+        """
+        record = await self.get(request_id)
+        policy = await self.policy()
+        if (refusal := await self.may_decide(identity, record)) and not _admin(policy, identity):
+            await self.refuse(request_id, identity, refusal)
+            raise Unauthorized(refusal)
+        data = {"request_id": request_id, "person": await self._name(identity)}
+        await self._store.note("revealed", agent=record.request.agent, data=data)
+        return record
+
+    async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
+        """Write down that an adapter turned somebody away."""
+        data = {"request_id": request_id, "why": why[:500]}
+        await self._store.note("refused", agent=identity.written, data=data)
+
+    async def end_session(self, agent: str, session: str, identity: Identity) -> list[str]:
+        """End an agent's session and cancel what waits in it; return the ids.
+
+        Raises Unauthorized unless the person is an admin, or an approver of the agent.
+        """
+        policy = await self.policy()
+        person = policy.person_of(identity)
+        routes = [route for route in policy.routes if not route.agents or agent in route.agents]
+        named = {name for route in routes for name in route.approvers}
+        if person is None or not (person.admin or person.name in named):
+            raise Unauthorized("only an admin or an approver of this agent may end its sessions")
+        return await self._approvals.end_session(
+            session, Origin(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
+        )
+
+    async def get(self, request_id: str) -> Record:
+        """Return a request; raises NotFound."""
+        return await self._approvals.get(request_id)
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+        return await self._approvals.page(query)
+
+    async def sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended."""
+        return await self._approvals.sessions(agent)
+
+    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence."""
+        return await self._approvals.may_decide(identity, record)
+
+    async def person(self, identity: Identity) -> Person | None:
+        """Return the person whom an identity belongs to."""
+        return (await self.policy()).person_of(identity)
+
+    async def copies(self, request_id: str) -> dict[str, Copy]:
+        """Return what is known of a request's posted copies."""
+        return await self._outbox.copies(request_id)
+
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Subscribe to events from now on; entering has registered."""
+        return self._approvals.changes()
+
+    # ---------------------------------------------------------------- what time does
+
+    async def policy(self) -> PolicyDocument:
+        """Return the policy in force, as last read."""
+        return await self._approvals.writer.policy()
+
+    async def note(self, event: str, record: Record, data: JsonObject) -> None:
+        """Write down something about a request that does not change it."""
+        await self._store.note(
+            event, agent=record.request.agent, data={"request_id": record.id, **data}
+        )
+
+    async def progress(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
+        """Take a step of a waiting request; False when it changed meanwhile."""
+        return await self._change(before, after, event, data)
+
+    async def undeliverable(self, record: Record) -> None:
+        """End a request that reached nobody, and tell the agent at once."""
+        ending = Ending(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
+        await self._approvals.writer.end(record, ending, None)
+
+    # ---------------------------------------------------------------- inside
+
+    async def _recognise(self, click: Click) -> None:
+        """Check that a click was made on a copy that we posted, where we posted it.
+
+        A copy that was posted just before a crash is written down now. Raises Unauthorized.
+        """
+        copies = (await self.copies(click.request_id)).values()
+        copy = next((one for one in copies if one.nonce == click.copy and not one.outcome), None)
+        if copy is not None and copy.ref == click.ref:
+            return
+        if copy is None or copy.ref is not None or click.ref is None:
+            await self.refuse(click.request_id, click.identity, "not a card that we posted")
+            raise Unauthorized("this is not a card that the gateway posted here")
+        posted = replace(copy, state=CopyState.POSTED, ref=click.ref, revision=0)
+        await self._outbox.keep(click.request_id, posted, before=copy)
+        await self._outbox.mark(click.ref.adapter, click.request_id)
+
+    async def _change(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
+        moved = replace(after, revision=before.revision + 1)
+        change = Transition(before=before, after=moved, event=event, data=data, clock="before")
+        return await self._store.change(change) == Outcome.OK
+
+    async def _name(self, identity: Identity) -> str:
+        person = await self.person(identity)
+        return person.name if person else identity.written
+
+
+def _admin(policy: PolicyDocument, identity: Identity) -> bool:
+    person = policy.person_of(identity)
+    return person is not None and person.admin

@@ -1,0 +1,79 @@
+"""What happens to a request that waits: reminders, escalation, fail-over, and the word that nobody
+could be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gateway.clock import Clock
+from gateway.delivery import Copy, CopyState
+from gateway.desk import FrontDesk
+from gateway.errors import NotFound
+from gateway.records import Record, Route
+
+GRACE_SECONDS = 30.0  # an adapter that has not begun to post by then is taken to be down
+_SOON = 0.05
+# A copy in these states is, or may be, before somebody's eyes, or is on its way there.
+_REACHES = (CopyState.DUE, CopyState.INTENDED, CopyState.POSTED)
+
+
+class Followups:
+    """Looks at one waiting request at a time. Every step is a transition, so that it happens
+    once."""
+
+    def __init__(self, desk: FrontDesk, clock: Clock) -> None:
+        self._desk = desk
+        self._clock = clock
+
+    async def look(self, request_id: str) -> float | None:
+        """Take the next step that is due; return in how many seconds to look again, or None."""
+        try:
+            record = await self._desk.get(request_id)
+        except NotFound:
+            return None
+        if record.final:
+            return None
+        route = (await self._desk.policy()).route_for(record.request.agent, record.request.tool)
+        copies = await self._desk.copies(request_id)
+        now = self._clock.now_ms()
+        waited = (now - record.created) / 1000
+        silent = (now - max(record.created, record.tier_at)) / 1000
+        failed = _unreached(record, route, copies)
+        later = route.escalations[record.tier :]
+        if failed and not later:
+            await self._desk.undeliverable(record)
+            return _SOON
+        quiet = silent >= GRACE_SECONDS and _unreached(record, route, copies, missing=True)
+        if later and (failed or quiet or later[0].after <= waited):
+            after = replace(record, tier=record.tier + 1, tier_at=now)
+            data = {"targets": list(later[0].targets), "unreached": failed or quiet}
+            await self._desk.progress(record, after, "escalated", data)
+            return _SOON
+        due = sum(after <= waited for after in route.remind_after)
+        if due > record.reminders:
+            await self._desk.progress(record, replace(record, reminders=due), "reminded", {})
+            return _SOON
+        coming = [step.after - waited for step in later[:1]]
+        coming += [after - waited for after in route.remind_after if after > waited]
+        if later and silent < GRACE_SECONDS:
+            coming.append(GRACE_SECONDS - silent)
+        return max(_SOON, min(coming)) if coming else None
+
+
+def _unreached(
+    record: Record, route: Route, copies: Mapping[str, Copy], *, missing: bool = False
+) -> bool:
+    """Whether every place of the request was tried, and none of them shows it.
+
+    With `missing`, a place that nobody posted to counts too: its adapter may not be running.
+    """
+    places = route.places(record.tier)
+    return bool(places) and all(_is_lost(place, copies, missing) for place in places)
+
+
+def _is_lost(place: str, copies: Mapping[str, Copy], missing: bool) -> bool:
+    if ":" not in place:
+        return False
+    copy = copies.get(place)
+    return missing if copy is None else copy.state not in _REACHES

@@ -1,0 +1,76 @@
+"""Secrets in what people are shown: found by their shape, replaced by length and digest.
+
+The digest of a request covers the real bytes; only what is shown is masked. A mask never swallows
+anything that could act: it covers the characters of a token, never spaces, quotes or operators.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+from gateway.visible import Visible, visible
+
+_TOKEN = r"[A-Za-z0-9_\-./+=~]"
+# Each pattern's group `s` is the secret. Shapes are those that the issuers document.
+_SHAPES = (
+    r"\b(?P<s{n}>xox[abeprs]-[A-Za-z0-9-]{{10,}}|xapp-[A-Za-z0-9-]{{10,}})",
+    r"\b(?P<s{n}>gh[pousr]_[A-Za-z0-9]{{20,}}|github_pat_[A-Za-z0-9_]{{20,}}|glpat-[A-Za-z0-9_-]{{16,}})",
+    r"\b(?P<s{n}>sk-[A-Za-z0-9_-]{{20,}}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{{16,}})",
+    r"\b(?P<s{n}>(?:AKIA|ASIA)[A-Z0-9]{{16}})\b",
+    r"\b(?P<s{n}>AIza[A-Za-z0-9_-]{{35}})",
+    r"\b(?P<s{n}>[MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}})",
+    r"\b(?P<s{n}>eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{4,}}\.[A-Za-z0-9_-]*)",
+    r"(?i:\b(?:bearer|basic|token)\s+)(?P<s{n}>[A-Za-z0-9_\-.+=~/]{{12,}})",
+    r"(?i:[a-z0-9_-]*(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
+    r"|access[_-]?token)[a-z0-9_]*[\"']?\s*[:=]\s*[\"']?)(?P<s{n}>(?![/.~]){token}{{6,}})",
+    r"[a-z][a-z0-9+.-]*://[^\s/:@\"']*:(?P<s{n}>[^\s/@\"'$`;|&<>()]{{3,}})@",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?P<s{n}>[A-Za-z0-9+/=\\n\s]+?)-----END",
+)
+_SECRET = re.compile(
+    "|".join(shape.format(n=number, token=_TOKEN) for number, shape in enumerate(_SHAPES))
+)
+_DIGEST_CHARS = 8
+
+
+def shown(text: str, *, reveal: bool = False) -> Visible:
+    """Return text as people get it: nothing deceives the eye, and secrets are masked.
+
+    With `reveal` secrets stay as they are.
+    """
+    found = [] if reveal else list(_secrets(text))
+    if not found:
+        return visible(text)
+    parts: list[tuple[str, bool]] = []
+    hidden = mixed = False
+    done = 0
+    for start, end in found:
+        before = visible(text[done:start])
+        parts += [*before.segments, (_mask(text[start:end]), True)]
+        hidden, mixed = hidden or before.hidden, mixed or before.mixed_script
+        done = end
+    rest = visible(text[done:])
+    return Visible(
+        (*parts, *rest.segments),
+        hidden or rest.hidden,
+        mixed or rest.mixed_script,
+        len(found),
+    )
+
+
+def holds_secrets(text: str) -> bool:
+    """Whether anything in the text would be masked."""
+    return _SECRET.search(text) is not None
+
+
+def _secrets(text: str) -> Iterator[tuple[int, int]]:
+    for match in _SECRET.finditer(text):
+        name = match.lastgroup
+        if name is not None:
+            yield match.span(name)
+
+
+def _mask(secret: str) -> str:
+    digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
+    return f"⟨secret of {len(secret)} characters, SHA-256 {digest}…⟩"

@@ -1,0 +1,81 @@
+"""Runs adapters at their desks, and the work that goes on behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from gateway.approvals import Approvals
+from gateway.clock import SystemClock
+from gateway.courier import Courier
+from gateway.delivery import Posts
+from gateway.desk import FrontDesk
+from gateway.followups import Followups
+from gateway.outbox import Look, Worker
+from gateway.ports import Adapter
+from gateway.stores.outbox import RedisNotes, RedisOutbox
+from gateway.stores.store import RedisStore
+from gateway.tasks import ended
+from gateway.writer import FOLLOWUPS
+
+log = logging.getLogger("gateway.serving")
+
+_RESTART_SECONDS = 1.0
+
+
+def desk_of(name: str, approvals: Approvals, store: RedisStore) -> FrontDesk:
+    """Return the desk of an adapter, with its own notes."""
+    outbox = RedisOutbox(store)
+    notes = RedisNotes(store, name)
+    return FrontDesk(approvals, store, outbox, SystemClock(), notes)
+
+
+@asynccontextmanager
+async def served(adapter: Adapter, desk: FrontDesk, store: RedisStore) -> AsyncIterator[None]:
+    """Run an adapter; when it posts cards, keep them true."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(adapter.run(desk))
+        if isinstance(adapter, Posts):
+            outbox = RedisOutbox(store)
+            courier = Courier(adapter, desk, outbox, SystemClock())
+            await stack.enter_async_context(_working(adapter.name, courier.look, desk, store))
+        yield
+
+
+@asynccontextmanager
+async def followed_up(approvals: Approvals, store: RedisStore) -> AsyncIterator[None]:
+    """Remind, escalate and fail over until left."""
+    desk = desk_of(FOLLOWUPS, approvals, store)
+    async with _working(FOLLOWUPS, Followups(desk, SystemClock()).look, desk, store):
+        yield
+
+
+@asynccontextmanager
+async def _working(
+    queue: str, look: Look, desk: FrontDesk, store: RedisStore
+) -> AsyncIterator[None]:
+    """Work through an outbox until left."""
+    worker = Worker(queue, RedisOutbox(store), look, desk.changes)
+    async with background(f"{queue} outbox", worker.run):
+        yield
+
+
+@asynccontextmanager
+async def background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Keep `work` running; should it end, say so and begin again."""
+
+    async def keep() -> None:
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("%s failed", name, extra={"event": "task_failed"})
+            await asyncio.sleep(_RESTART_SECONDS)
+
+    task = asyncio.create_task(keep(), name=name)
+    try:
+        yield
+    finally:
+        await ended(task)

@@ -1,0 +1,101 @@
+"""The queues behind posted cards, what is known of each copy, and what adapters keep."""
+
+from __future__ import annotations
+
+import json
+
+from gateway.delivery import Copy, Task
+from gateway.stores.codec import dumps
+from gateway.stores.scripts import Script
+from gateway.stores.store import RedisStore
+from gateway.wire import build, plain
+
+_MINUTE_MS = 60_000
+
+
+class RedisOutbox:
+    """A `gateway.delivery.Outbox` over one namespace."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._redis, self._keys = store.redis, store.keys
+        self._take, self._settle = Script("take", store.at), Script("settle", store.at)
+        self._keep = Script("keep", store.at)
+
+    async def take(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
+        """Lease up to `limit` requests that are due."""
+        ids, lease = await self._take.run(self._redis, [self._keys.dirty(queue)], [limit, lease_ms])
+        return [Task(request_id=one, lease=lease) for one in ids]
+
+    async def settle(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
+        """Take a request off the queue, or put it off; False when it became dirty meanwhile."""
+        again = "" if again_ms is None else again_ms
+        done = await self._settle.run(
+            self._redis, [self._keys.dirty(queue)], [task.request_id, task.lease, again]
+        )
+        return bool(done)
+
+    async def mark(self, queue: str, request_id: str) -> None:
+        """Have a queue look at a request now."""
+        await self._redis.zadd(self._keys.dirty(queue), {request_id: 0})
+
+    async def copies(self, request_id: str) -> dict[str, Copy]:
+        """Return what is known of a request's copies, by key."""
+        rows = await self._redis.hgetall(self._keys.copies(request_id))
+        return {key: build(Copy, json.loads(raw)) for key, raw in rows.items()}
+
+    async def keep(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
+        """Store a copy if it is still as it was before."""
+        done = await self._keep.run(
+            self._redis,
+            [self._keys.copies(request_id), self._keys.record(request_id)],
+            [copy.key, "" if before is None else _text(before), _text(copy)],
+        )
+        return bool(done)
+
+
+class RedisNotes:
+    """The `gateway.delivery.Notes` of one adapter."""
+
+    def __init__(self, store: RedisStore, adapter: str) -> None:
+        self._redis, self._keys, self._adapter = store.redis, store.keys, adapter
+        self._spend = Script("spend")
+        self._extend = Script("extend")
+
+    async def get(self, name: str) -> str | None:
+        """Return a note."""
+        text: str | None = await self._redis.get(self._key(name))
+        return text
+
+    async def put(self, name: str, text: str, *, seconds: float | None = None) -> None:
+        """Keep a note, for ever without an end."""
+        await self._redis.set(self._key(name), text, px=_ms(seconds))
+
+    async def put_new(self, name: str, text: str, *, seconds: float) -> bool:
+        """Keep a note unless there is one; return whether it was kept."""
+        return bool(await self._redis.set(self._key(name), text, nx=True, px=_ms(seconds)))
+
+    async def extend(self, name: str, text: str, *, seconds: float) -> bool:
+        """Give a note that still says `text` a new end; return whether it did."""
+        life = int(seconds * 1000)
+        return bool(await self._extend.run(self._redis, [self._key(name)], [text, life]))
+
+    async def delete(self, name: str) -> None:
+        """Drop a note."""
+        await self._redis.delete(self._key(name))
+
+    async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
+        """Spend one of a budget that all replicas share; return the seconds to wait first."""
+        each = int(_MINUTE_MS / per_minute)
+        wait = await self._spend.run(self._redis, [self._key(f"budget {budget}")], [each, burst])
+        return float(wait) / 1000
+
+    def _key(self, name: str) -> str:
+        return self._keys.note(self._adapter, name)
+
+
+def _text(copy: Copy) -> str:
+    return dumps(plain(copy))
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1000)
