@@ -49,7 +49,8 @@ class Intake:
                 raise InvalidRequest(f"there is no verb {origin.verb[:20]!r}")
             if origin.process is None:
                 raise InvalidRequest("the process token does not fit")
-            await verb(origin, fields)
+            owner = await self._credentials.owner_of(agent)
+            await verb(replace(origin, owner=owner), fields)
         except Unreachable:
             raise
         except GatewayError as error:
@@ -86,10 +87,7 @@ class Intake:
 
     async def _submit(self, origin: Origin, fields: dict[str, str]) -> None:
         request = await parsed(parse_request, _body(fields))
-        owner = await self._credentials.owner_of(origin.agent)
-        await self._approvals.submit(
-            request, replace(origin, owner=owner), detached=fields.get("detached") == "1"
-        )
+        await self._approvals.submit(request, origin, detached=fields.get("detached") == "1")
 
     async def _sync(self, origin: Origin, fields: dict[str, str]) -> None:
         await self._approvals.sync(parse_message(SyncBody, _body(fields)).ids, origin)

@@ -293,7 +293,10 @@ class Credentials(Protocol):
         """Return whom the token belongs to; None for anything unknown, malformed or revoked."""
 
     async def owner_of(self, agent: str) -> str | None:
-        """Return the person an agent's credential belongs to, None when it has no owner."""
+        """Return the person an agent's credential belongs to, None when it has no owner.
+
+        Raises Unauthorized when the agent has no credential.
+        """
 
 
 class Logins(Protocol):

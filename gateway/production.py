@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 
 from gateway.errors import GatewayError
 from gateway.settings import Settings
+from gateway.stores.nodes import facts
 from gateway.stores.store import RedisStore
+from gateway.stores.users import user_name
+
+log = logging.getLogger("gateway.production")
+
+OPEN_DEFAULT = (
+    "The Redis user default is on, so whoever reaches the server needs no name: give the gateway a "
+    "user as in deploy/users.acl.example, put it into REDIS_URL, then ACL SETUSER default off and "
+    "ACL SAVE."
+)
 
 
 class UnsafeSettings(GatewayError):
@@ -38,16 +49,28 @@ def _own(settings: Settings) -> list[str]:
 
 
 async def _of_server(store: RedisStore) -> list[str]:
-    server = await store.server_settings()
+    """Judge every server that answers: any replica may be the next primary."""
+    heard = await facts(store.redis)
+    for server, why in heard.silent.items():
+        log.warning("%s was not checked: %s", server, why, extra={"event": "server_unchecked"})
+    every = heard.answers.values()
     found = []
-    if server.get("appendonly") != "yes":
+    if any(one.settings.get("appendonly") != "yes" for one in every):
         found.append("Redis keeps no append-only file: set appendonly yes.")
-    if server.get("maxmemory-policy") != "noeviction":
+    if any(one.settings.get("maxmemory-policy") != "noeviction" for one in every):
         found.append("Redis may evict requests: set maxmemory-policy noeviction.")
-    users = await store.redis_users()
-    without = [agent for agent in await store.agents() if f"agent-{agent}" not in users]
+    if any(one.default for one in every):
+        found.append(OPEN_DEFAULT)
+    without = [
+        agent
+        for agent in await store.agents()
+        if all(user_name(store.keys, agent) not in one.users for one in every)
+    ]
     if without:
-        found.append(f"These agents have no Redis user of their own: {', '.join(without)}.")
+        found.append(
+            f"These agents have no Redis user of their own: {', '.join(without)}: "
+            "gateway agent rotate NAME."
+        )
     return found
 
 

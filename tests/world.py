@@ -80,6 +80,7 @@ class World:
     intake: Intake
     blocking: Any
     signer: Signer
+    credentials: RedisCredentials
     cursors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -160,10 +161,10 @@ async def assembled(
     credentials = RedisCredentials(store, SystemClock())
     if not (await store.policy()).routes:
         await policy(store, Route(approvers=("ann", "bob")))
-        await store.register_agent(AGENT)
+        await credentials.add_agent(AGENT)
     async with feed.running():
         intake = Intake(approvals, store, credentials)
-        yield World(store, feed, approvals, intake, blocking, signer)
+        yield World(store, feed, approvals, intake, blocking, signer, credentials)
     await redis.aclose()
     await blocking.aclose()
 

@@ -7,36 +7,48 @@ import hmac
 import json
 import re
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from gateway.canonical import sha256_hex
 from gateway.clock import Clock
-from gateway.errors import Conflict, InvalidRequest, NotFound
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import AGENT_NAME
 from gateway.ports import Credential
 from gateway.records import Person, PolicyDocument, Route
+from gateway.stores.scripts import Script
 from gateway.stores.store import RedisStore
+from gateway.stores.users import RedisUser, grant, remove
 from gateway.wire import JsonObject
 
 _TOKEN = re.compile(r"agw_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _PERSON = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _FRESH_SECONDS = 0.5
 _TRIES = 10
+_CHANGE_MS = 60_000
+_TURN_SECONDS = 15.0
+_PAUSE_SECONDS = 0.05
 AGENT, APPROVER = "agent", "approver"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCredential:
-    """A credential at the one moment when its token is known. `redis` is an agent's user."""
+    """A credential at the one moment when its token is known. `redis` is an agent's user.
+
+    `kept` is false when that user is gone after a restart of the server; `silent` are the servers
+    that know nothing of it, and why.
+    """
 
     name: str
     token: str = field(repr=False)
     redis_user: str | None = None
     redis_password: str | None = field(default=None, repr=False)
     kept: bool = True
+    silent: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +74,10 @@ class RedisCredentials:
         self._keys = store.keys
         self._clock = clock
         self._read: dict[str, JsonObject] = {}
+        self._named: dict[tuple[str, str], JsonObject] = {}
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
+        self._claim = Script("claim")
 
     async def authenticate(self, token: str) -> Credential | None:
         """Return whom the token belongs to; None for anything unknown, malformed or revoked."""
@@ -77,9 +91,16 @@ class RedisCredentials:
         )
 
     async def owner_of(self, agent: str) -> str | None:
-        """Return the person an agent's credential belongs to, None when it has no owner."""
-        found = await self._find(AGENT, agent)
-        return found[1].get("owner") if found else None
+        """Return the person an agent's credential belongs to, None when it has no owner.
+
+        Raises Unauthorized when the agent has no credential: it was revoked, or never made.
+        """
+        # One that was made a moment ago by another process is looked for before it is refused.
+        found = await self._find(AGENT, agent) or await self._find(AGENT, agent, fresh=True)
+        if found is None:
+            raise Unauthorized(f"the agent {agent} has no credential")
+        owner: str | None = found.get("owner")
+        return owner
 
     async def listed(self, kind: str) -> list[Listed]:
         """Return all credentials of a kind by name."""
@@ -101,47 +122,83 @@ class RedisCredentials:
         exists."""
         if not AGENT_NAME.fullmatch(name):
             raise InvalidRequest("an agent's name is made of a-z, 0-9, _ and -, at most 64")
-        if await self._find(AGENT, name, fresh=True):
-            raise Conflict(f"the agent {name} exists; rotate or revoke it")
-        new = await self._make(AGENT, name, owner)
-        new = await self._redis_user(new)
-        await self._store.register_agent(name)
+        async with self._alone(AGENT, name):
+            if await self._find(AGENT, name, fresh=True):
+                raise Conflict(f"the agent {name} exists; rotate or revoke it")
+            # The user first: when it cannot be made there is no token either.
+            user = await grant(self._redis, self._keys, name)
+            await self._store.register_agent(name)
+            new = await self._make(AGENT, name, owner)
         await self._store.note("agent_added", agent=name, data={"owner": owner})
-        return new
+        return _with_user(new, user)
 
     async def rotate_agent(self, name: str) -> NewCredential:
         """Replace an agent's token and Redis password; the old ones stop working at once."""
-        _, entry = await self._existing(AGENT, name)
-        new = await self._make(AGENT, name, entry.get("owner"))
-        await self._forget(AGENT, name, but=new.token.split("_")[1])
-        await self._every_node("ACL", "DELUSER", _user(name))
-        new = await self._redis_user(new)
-        await self._store.note("agent_rotated", agent=name, data={})
-        return new
+        async with self._alone(AGENT, name):
+            entry = await self._existing(AGENT, name)
+            user = await grant(self._redis, self._keys, name)
+            new = await self._make(AGENT, name, entry.get("owner"))
+            await self._forget(AGENT, name, but=new.token.split("_")[1])
+        await self._store.note("agent_rotated", agent=name, data={"silent": [*user.silent]})
+        return _with_user(new, user)
 
     async def revoke_agent(self, name: str) -> None:
-        """Remove an agent: its token, and its Redis user, which cuts open connections."""
-        await self._existing(AGENT, name)
-        await self._forget(AGENT, name)
-        await self._every_node("ACL", "DELUSER", _user(name))
-        await self._save_users()
-        await self._store.note("agent_revoked", agent=name, data={})
+        """Remove an agent: its token, its Redis user, and what it wrote that nobody has read.
+
+        Deleting the user cuts open connections. Raises NotFound, and Unreachable when a server that
+        did not answer may still know the user; everything else is done by then, and calling it
+        again does the rest.
+        """
+        async with self._alone(AGENT, name):
+            known = await self._forget(AGENT, name)
+            heard = await remove(self._redis, self._keys, name)
+            await self._redis.delete(self._keys.ingress(name))
+            await self._redis.zrem(self._keys.agents, name)
+        if not known and not any(heard.answers.values()) and not heard.silent:
+            raise NotFound(f"there is no agent {name}")
+        await self._store.note("agent_revoked", agent=name, data={"silent": [*heard.silent]})
+        if heard.silent:
+            said = "; ".join(f"{server}: {why}" for server, why in heard.silent.items())
+            raise Unreachable(
+                f"{name} is revoked, but these servers may still know its Redis user ({said}); "
+                "revoke it again when they are back"
+            )
 
     async def add_approver(self, name: str, *, admin: bool = False) -> NewCredential:
         """Make a person who may decide on the default route, with a token of their own."""
         if not _PERSON.fullmatch(name):
             raise InvalidRequest("a person's name is made of a-z, 0-9, ., _ and -, at most 64")
-        if await self._find(APPROVER, name, fresh=True):
-            raise Conflict(f"the approver {name} exists; revoke them first")
-        new = await self._make(APPROVER, name, None)
-        await self._edit_policy(lambda policy: _with_person(policy, name, admin), by=name)
+        async with self._alone(APPROVER, name):
+            if await self._find(APPROVER, name, fresh=True):
+                raise Conflict(f"the approver {name} exists; revoke them first")
+            new = await self._make(APPROVER, name, None)
+            await self._edit_policy(lambda policy: _with_person(policy, name, admin), by=name)
         return new
 
     async def revoke_approver(self, name: str) -> None:
-        """Remove a person from the policy, and their token."""
-        await self._existing(APPROVER, name)
-        await self._edit_policy(lambda policy: _without_person(policy, name), by=name)
-        await self._forget(APPROVER, name)
+        """Remove a person from the policy, and their token. Raises NotFound."""
+        async with self._alone(APPROVER, name):
+            listed = any(person.name == name for person in (await self._store.policy()).people)
+            if listed:
+                await self._edit_policy(lambda policy: _without_person(policy, name), by=name)
+            if not await self._forget(APPROVER, name) and not listed:
+                raise NotFound(f"there is no approver {name}")
+
+    @asynccontextmanager
+    async def _alone(self, kind: str, name: str) -> AsyncIterator[None]:
+        """Change one credential at a time, on all replicas; raises Conflict after a while."""
+        key, who = self._keys.of("changing", kind, name), secrets.token_hex(8)
+        until = asyncio.get_running_loop().time() + _TURN_SECONDS
+        while not await self._claim.run(self._redis, [key], [who, _CHANGE_MS]):
+            if asyncio.get_running_loop().time() > until:
+                raise Conflict(f"the {kind} {name} is being changed by someone else; try again")
+            await asyncio.sleep(_PAUSE_SECONDS)
+        try:
+            yield
+        finally:
+            # A claim for one millisecond gives it back. When that fails it runs out by itself.
+            with suppress(*REDIS_ERRORS):
+                await self._claim.run(self._redis, [key], [who, 1])
 
     async def _edit_policy(self, edit: Any, *, by: str) -> None:
         for _ in range(_TRIES):
@@ -166,74 +223,28 @@ class RedisCredentials:
         self._read_at = float("-inf")
         return NewCredential(name=name, token=token)
 
-    async def _redis_user(self, new: NewCredential) -> NewCredential:
-        """Give an agent a Redis user that can write its own stream, read its replies, nothing
-        else."""
-        password = secrets.token_urlsafe(32)
-        rule = [
-            "on",
-            f"#{sha256_hex(password.encode())}",
-            "resetkeys",
-            f"%W~{self._keys.ingress(new.name)}",
-            f"%R~{self._keys.replies(new.name, '*')}",
-            "resetchannels",
-            "-@all",
-            "+xadd",
-            "+xread",
-            "+ping",
-        ]
-        try:
-            await self._every_node(
-                "ACL", "SETUSER", _user(new.name), "reset", *rule, "+client|setinfo"
-            )
-        except ResponseError:
-            # Redis 7.0 cannot grant a single subcommand of CLIENT; its ACL log then names the
-            # refusal.
-            await self._every_node("ACL", "SETUSER", _user(new.name), "reset", *rule)
-        kept = await self._save_users()
-        return replace(new, redis_user=_user(new.name), redis_password=password, kept=kept)
-
-    async def _save_users(self) -> bool:
-        """Write users to the server's ACL file; return False when it has none."""
-        try:
-            await self._every_node("ACL", "SAVE")
-        except ResponseError:
-            return False
-        return True
-
-    async def _every_node(self, *command: str) -> None:
-        """Users do not replicate: tell every primary of a cluster."""
-        if hasattr(self._redis, "get_primaries"):
-            for node in self._redis.get_primaries():
-                await self._redis.execute_command(*command, target_nodes=node)
-        else:
-            await self._redis.execute_command(*command)
-
     async def _entries(self, *, fresh: bool = False) -> dict[str, JsonObject]:
         async with self._reading:
             now = asyncio.get_running_loop().time()
             if fresh or now - self._read_at > _FRESH_SECONDS:
                 rows = await self._redis.hgetall(self._keys.credentials)
                 self._read = {key_id: json.loads(row) for key_id, row in rows.items()}
+                self._named = {(row["kind"], row["name"]): row for row in self._read.values()}
                 self._read_at = now
             return self._read
 
-    async def _find(
-        self, kind: str, name: str, *, fresh: bool = False
-    ) -> tuple[str, JsonObject] | None:
-        for key_id, entry in (await self._entries(fresh=fresh)).items():
-            if entry["kind"] == kind and entry["name"] == name:
-                return key_id, entry
-        return None
+    async def _find(self, kind: str, name: str, *, fresh: bool = False) -> JsonObject | None:
+        await self._entries(fresh=fresh)
+        return self._named.get((kind, name))
 
-    async def _existing(self, kind: str, name: str) -> tuple[str, JsonObject]:
+    async def _existing(self, kind: str, name: str) -> JsonObject:
         found = await self._find(kind, name, fresh=True)
         if found is None:
             raise NotFound(f"there is no {kind} {name}")
         return found
 
-    async def _forget(self, kind: str, name: str, *, but: str = "") -> None:
-        """Drop every token of a name: two that were made at once must both stop working."""
+    async def _forget(self, kind: str, name: str, *, but: str = "") -> bool:
+        """Drop every token of a name, should there be more than one; return whether there was."""
         entries = await self._entries(fresh=True)
         gone = [
             key_id
@@ -243,17 +254,31 @@ class RedisCredentials:
         if gone:
             await self._redis.hdel(self._keys.credentials, *gone)
         self._read_at = float("-inf")
+        return bool(gone)
 
 
 REDIS_ERRORS: tuple[type[Exception], ...] = (RedisError, OSError)
 
 
-def _user(agent: str) -> str:
-    return f"agent-{agent}"
+def _with_user(new: NewCredential, user: RedisUser) -> NewCredential:
+    return replace(
+        new,
+        redis_user=user.name,
+        redis_password=user.password,
+        kept=user.kept,
+        silent=user.silent,
+    )
 
 
 def _with_person(policy: PolicyDocument, name: str, admin: bool) -> PolicyDocument:
-    person = Person(name=name, identities=(f"token:{name}",), admin=admin)
+    """Add a person with a token; one who is known already keeps their other identities."""
+    token = f"token:{name}"
+    known = next((one for one in policy.people if one.name == name), Person(name=name))
+    person = replace(
+        known,
+        identities=(*(one for one in known.identities if one != token), token),
+        admin=known.admin or admin,
+    )
     others = tuple(one for one in policy.people if one.name != name)
     routes = policy.routes or (Route(),)
     opened = tuple(

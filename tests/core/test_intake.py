@@ -81,7 +81,7 @@ async def test_an_agent_that_registers_is_read_at_once(world: World) -> None:
     """New agents are announced to the readers, not found by polling."""
     async with world.ingress().running():
         for number in range(60):
-            await world.store.register_agent(f"new{number}")
+            await world.credentials.add_agent(f"new{number}")
         asked = request(agent="new59")
         await world.send("submit", plain(asked), agent="new59")
         assert (await world.reply(agent="new59"))["id"] == asked.id
@@ -111,7 +111,7 @@ async def test_two_replicas_share_the_shards_and_do_no_harm_to_each_other(
 ) -> None:
     """Handled by one or by both, each request is one request."""
     for number in range(120):
-        await world.store.register_agent(f"a{number}")
+        await world.credentials.add_agent(f"a{number}")
     async with (
         assembled(server_url, namespace) as second,
         world.ingress().running(),

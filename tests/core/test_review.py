@@ -18,7 +18,7 @@ OTHER = "q" * 16
 
 async def test_bytes_that_are_no_text_do_not_stop_the_other_agents(world: World) -> None:
     """One agent's garbage is refused; its neighbour in the shard is read."""
-    await world.store.register_agent("bad")
+    await world.credentials.add_agent("bad")
     raw = world.store.redis
     async with world.ingress().running():
         await raw.execute_command("XADD", world.store.keys.ingress("bad"), "*", b"\xff", b"\xfe")
