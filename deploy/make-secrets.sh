@@ -20,7 +20,7 @@ fi
 
 password=$(random_hex)
 hash=$(printf %s "$password" | sha256)
-sed -e "/^user agent-example /d" -e "/^user gateway /s/#0*/#$hash/" \
+sed -e "/^user gw\.agent-example /d" -e "/^user gateway /s/#0*/#$hash/" \
     "$here/users.acl.example" >"$folder/valkey_users"
 random_base64 >"$folder/signing_key"
 # An adapter's tokens come from its chat; without them its profile stays off.

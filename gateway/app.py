@@ -9,7 +9,7 @@ import os
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -168,6 +168,7 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
     url = settings.redis_url.get_secret_value()
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(opened(settings, url))
+        await refuse_unsafe(settings, backend.store)
         blocking = connect(url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
         feed = RedisFeed(blocking, backend.store.keys)
@@ -184,11 +185,13 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
 async def first_login(gateway: Gateway, settings: Settings) -> list[str]:
     """Return what a person on this machine needs to log in; makes the local owner once."""
     backend, path = gateway.backend, settings.data_dir / OWNER_FILE
-    policy = await backend.store.policy()
-    if not policy.people:
-        owner = await backend.credentials.add_approver(OWNER, admin=True)
-        write_private(path, json.dumps({"name": OWNER, "token": owner.token}))
-    elif not path.exists():
+    people = {person.name for person in (await backend.store.policy()).people}
+    with suppress(Conflict):  # another replica makes the owner at this moment
+        if not people:
+            owner = await backend.credentials.add_approver(OWNER, admin=True)
+            write_private(path, json.dumps({"name": OWNER, "token": owner.token}))
+            people = {OWNER}
+    if OWNER not in people or not path.exists():
         return ["Log in with the link of: gateway login NAME"]
     code = await backend.logins.invite(OWNER)
     return [f"Answer in the browser (works once): {gateway.url}/inbox/login#code={code}"]

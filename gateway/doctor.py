@@ -13,6 +13,7 @@ from gateway.clock import SystemClock
 from gateway.records import SCHEMA_VERSION, Mode
 from gateway.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER
+from gateway.stores.users import user_name
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 _LARGEST_CLOCK_GAP_MS = 1000
@@ -99,7 +100,7 @@ async def _eviction(settings: Settings, backend: Backend) -> Check:
 async def _users(settings: Settings, backend: Backend) -> Check:
     users = await backend.store.redis_users()
     names = [row.name for row in await backend.credentials.listed(AGENT)]
-    missing = [name for name in names if f"agent-{name}" not in users]
+    missing = [name for name in names if user_name(backend.store.keys, name) not in users]
     if missing:
         return Check(
             name="acl",

@@ -186,6 +186,10 @@ def _show_once(new: NewCredential, as_json: bool) -> None:
         print(f"redis user     {new.redis_user}\nredis password {new.redis_password}")
     if not new.kept:
         print("warning: the server has no ACL file, so this user is gone when it restarts")
+    for server, why in new.silent.items():
+        print(f"warning: {server} does not know this user, nor that an older one is gone: {why}")
+    if new.silent:
+        print(f"when it is back: gateway agent rotate {new.name}")
     print("These are not shown again.")
 
 

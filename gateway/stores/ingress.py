@@ -27,6 +27,7 @@ Handle = Callable[[str, str, dict[str, str]], Awaitable[None]]
 """Handles (agent, entry id, fields). Raising anything means: try again later."""
 
 _BLOCK_MS = 4000
+_MEND_MS = 500
 _WATCHDOG_SECONDS = 6.0
 _BATCH = 128
 _AT_ONCE = 32
@@ -63,6 +64,7 @@ class Ingress:
         self._at = at
         self._replica = secrets.token_hex(8)
         self._readers: dict[int, asyncio.Task[None]] = {}
+        self._no_streams: set[str] = set()
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._leased_at = float("-inf")
 
@@ -136,11 +138,13 @@ class Ingress:
             # What was handled is gone, so every read begins at the start. No id that an agent made
             # up, and no server that counts from lower ids again, can hide an entry from us.
             cursors = {announcements: announced, **dict.fromkeys(streams, "0")}
+            block = _MEND_MS if self._no_streams else _BLOCK_MS
             async with asyncio.timeout(_WATCHDOG_SECONDS):
-                found = dict(await self._blocking.xread(cursors, count=_BATCH, block=_BLOCK_MS))
+                found = dict(await self._blocking.xread(cursors, count=_BATCH, block=block))
             self._at("ingress:read")
             if news := found.pop(announcements, None):
                 announced = news[-1][0]
+            if news or self._no_streams:
                 streams = await self._streams(shard)
             batches = [
                 self._handle_all(stream, entries, counted=stream in suspects)
@@ -153,8 +157,18 @@ class Ingress:
                     suspects.discard(stream)
 
     async def _streams(self, shard: int) -> list[str]:
+        """Return what to read. A key that is no stream would fail the read of all the others."""
         agents = await self._redis.zrange(self._keys.agents, shard, shard, byscore=True)
-        return [self._keys.ingress(agent) for agent in agents]
+        names = [self._keys.ingress(agent) for agent in agents]
+        pipeline = self._redis.pipeline(transaction=False)
+        for name in names:
+            pipeline.type(name)
+        kinds = dict(zip(names, await pipeline.execute() if names else (), strict=True))
+        wrong = {name for name, kind in kinds.items() if kind not in ("stream", "none")}
+        for name in wrong - self._no_streams:
+            log.error("%s is no stream: delete it", name, extra={"event": "ingress_wrong_type"})
+        self._no_streams = self._no_streams.difference(names) | wrong
+        return [name for name in names if name not in wrong]
 
     async def _handle_all(
         self, stream: str, entries: list[tuple[str, dict[str, str]]], *, counted: bool

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+from gateway.clock import SystemClock
 from gateway.models import (
     Status,
 )
 from gateway.ports import Origin
+from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS
 from gateway.wire import plain
 from tests.world import (
@@ -123,6 +125,44 @@ async def test_two_replicas_share_the_shards_and_do_no_harm_to_each_other(
         await world.until(lambda found: sum(e.type == "submitted" for e in found) >= len(asked))
     submitted = [e.request_id for e in await world.events() if e.type == "submitted"]
     assert sorted(submitted) == sorted(one.id for one in asked)
+
+
+async def test_a_key_that_is_no_stream_stops_its_agent_alone(world: World) -> None:
+    """An operator slips: the other agents are read, and this one too once the key is gone."""
+    await world.credentials.add_agent("odd")
+    odd = world.store.keys.ingress("odd")
+    async with world.ingress().running():
+        await world.store.redis.set(odd, "a slip")
+        asked = request()
+        await world.send("submit", plain(asked))
+        assert (await world.reply())["id"] == asked.id
+        await world.store.redis.delete(odd)
+        late = request(agent="odd")
+        await world.send("submit", plain(late), agent="odd")
+        assert (await world.reply(agent="odd"))["id"] == late.id
+
+
+async def test_what_a_revoked_agent_wrote_is_not_handled(world: World) -> None:
+    """Its queue goes with its credential; what is written in its name later is refused, audited."""
+    queue = world.store.keys.ingress(AGENT)
+    before, after = request(), request()
+    await world.send("submit", plain(before))
+    await world.credentials.revoke_agent(AGENT)
+    assert not await world.store.redis.exists(queue)
+    await world.send("submit", plain(after))
+    await world.handled()
+    assert not await world.store.redis.xlen(queue)
+    assert [event.type for event in await world.events() if event.request_id] == []
+    assert [event.data["code"] for event in await world.events() if event.type == "refused"] == [
+        "unauthorized"
+    ]
+
+
+async def test_an_agent_made_elsewhere_a_moment_ago_is_not_refused(world: World) -> None:
+    """What this replica knows of credentials may be half a second old; it looks again."""
+    assert await world.credentials.owner_of(AGENT) is None
+    await RedisCredentials(world.store, SystemClock()).add_agent("new", "ann")
+    assert await world.credentials.owner_of("new") == "ann"
 
 
 async def test_nothing_an_agent_sends_can_decide(world: World) -> None:

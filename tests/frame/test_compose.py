@@ -41,7 +41,7 @@ def make_secrets(folder: Path) -> None:
 def agent_rule(name: str) -> list[str]:
     """Return the example agent's rule for another name, switched on, with a password."""
     lines = (ROOT / "deploy" / "users.acl.example").read_text().splitlines()
-    example = next(line.split() for line in lines if line.startswith("user agent-example "))
+    example = next(line.split() for line in lines if line.startswith("user gw.agent-example "))
     _user, _name, _off, _password, *rules = example
     digest = sha256(AGENT_PASSWORD.encode()).hexdigest()
     return ["on", f"#{digest}", *(rule.replace(":example", f":{name}") for rule in rules)]
@@ -113,8 +113,8 @@ class Server:
 
     def agent(self, name: str) -> Any:
         """Give an agent a credential as the gateway does; return a client that uses it."""
-        self.gateway().execute_command("ACL", "SETUSER", f"agent-{name}", *agent_rule(name))
-        return self.client(f"agent-{name}", AGENT_PASSWORD)
+        self.gateway().execute_command("ACL", "SETUSER", f"gw.agent-{name}", *agent_rule(name))
+        return self.client(f"gw.agent-{name}", AGENT_PASSWORD)
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_an_agent_asks_and_reads_its_answers(server: Server) -> None:
     server.gateway().xadd("{gw}:out:asks:p1", {"re": "submit"})
     assert agent.xread({"{gw}:out:asks:p1": "0"})
     assert agent.ping()
-    assert server.gateway().execute_command("ACL", "GETUSER", "agent-asks")
+    assert server.gateway().execute_command("ACL", "GETUSER", "gw.agent-asks")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_an_agents_user_and_words_survive_a_power_cut(
         assert server.gateway().execute_command("ACL", "SAVE")
         server.kill()
         server.start()
-        assert server.client("agent-kept", AGENT_PASSWORD).ping()
+        assert server.client("gw.agent-kept", AGENT_PASSWORD).ping()
         assert [key for key, _ in server.gateway().xrange("{gw}:in:kept")] == [entry]
     finally:
         server.kill()
@@ -231,7 +231,7 @@ def test_the_example_lets_nobody_in() -> None:
     """The committed users file holds no real password: its hashes are zeros, its agent is off."""
     users = (ROOT / "deploy" / "users.acl.example").read_text().split()
     assert {word for word in users if word.startswith("#")} == {"#" + "0" * 64}
-    assert "agent-example off" in " ".join(users)
+    assert "gw.agent-example off" in " ".join(users)
 
 
 def test_secrets_are_private_and_made_once(tmp_path: Path) -> None:

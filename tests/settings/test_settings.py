@@ -1,4 +1,4 @@
-"""Settings, what production refuses, and where Redis may be."""
+"""Settings, and where Redis may be."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from typing import Any
 
 import pytest
 import redis
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from gateway.app import running
 from gateway.embedded import find_server_binary
 from gateway.errors import GatewayError
-from gateway.production import UnsafeSettings
 from gateway.settings import Settings
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from tests.contract.test_store import create, pending
-from tests.world import SEED
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,33 +75,6 @@ def test_bad_settings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ValidationError):
             Settings()
         monkeypatch.delenv(f"GATEWAY_{name}")
-
-
-async def test_production_names_everything_that_is_unsafe(server_url: str, namespace: str) -> None:
-    """One sentence each, all at once: the test server keeps nothing and nobody may approve."""
-    unsafe: dict[str, Any] = {
-        "env": "production",
-        "REDIS_URL": server_url,
-        "namespace": namespace,
-        "host": "0.0.0.0",
-        "port": 0,
-        "adapters": (),
-    }
-    store = RedisStore(connect(server_url), Keys(namespace))
-    await store.register_agent("orphan")
-    with pytest.raises(UnsafeSettings) as refused:
-        async with running(Settings(**unsafe)):
-            pass
-    for word in ("SIGNING_KEY", "TLS", "append-only", "orphan", "approver add"):
-        assert word in str(refused.value), word
-    await store.redis.aclose()
-
-
-async def test_production_needs_a_redis_of_its_own() -> None:
-    """The embedded server is refused."""
-    with pytest.raises(GatewayError, match="REDIS_URL"):
-        async with running(Settings(env="production", signing_key=SecretStr(SEED))):
-            pass
 
 
 async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:

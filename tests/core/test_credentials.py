@@ -1,0 +1,160 @@
+"""Credentials of agents and people: made once, by one; gone whole; kept apart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError
+from redis.retry import Retry
+
+from gateway.clock import SystemClock
+from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.records import Person
+from gateway.stores.connect import connect
+from gateway.stores.credentials import AGENT, APPROVER, NewCredential, RedisCredentials
+from gateway.stores.keys import Keys
+from gateway.stores.store import RedisStore
+from tests.world import World
+
+
+@pytest.fixture
+def credentials(store: RedisStore) -> RedisCredentials:
+    """Return the credentials of a namespace of the test's own."""
+    return RedisCredentials(store, SystemClock())
+
+
+def as_agent(server_url: str, new: NewCredential) -> Any:
+    """Return a connection with the agent's own Redis user."""
+    return redis.Redis.from_url(
+        server_url,
+        username=new.redis_user,
+        password=new.redis_password,
+        retry=Retry(NoBackoff(), 0),  # redis-py takes a refused login for a lost connection
+    )
+
+
+async def test_no_token_without_a_redis_user(
+    server_url: str, namespace: str, store: RedisStore, credentials: RedisCredentials
+) -> None:
+    """When the server refuses to make the user, the name stays free and nothing works."""
+    rules = ["on", ">limited", "~*", "&*", "+@all", "-acl|setuser"]
+    await store.redis.execute_command("ACL", "SETUSER", f"{namespace}-limited", *rules)
+    url = server_url.replace("unix://", f"unix://{namespace}-limited:limited@")
+    limited = RedisStore(connect(url), Keys(namespace))
+    with pytest.raises(NoPermissionError):
+        await RedisCredentials(limited, SystemClock()).add_agent("ci")
+    await limited.redis.aclose()
+    assert await credentials.listed(AGENT) == []
+    assert await credentials.authenticate((await credentials.add_agent("ci")).token)
+
+
+@pytest.mark.parametrize("kind", [AGENT, APPROVER])
+async def test_a_name_is_given_once(server_url: str, store: RedisStore, kind: str) -> None:
+    """Of eight replicas that add one name at the same time one wins, and what it shows works."""
+
+    async def add() -> NewCredential:
+        mine = RedisCredentials(store, SystemClock())
+        return await (mine.add_agent("ci") if kind == AGENT else mine.add_approver("ci"))
+
+    done = await asyncio.gather(*(add() for _ in range(8)), return_exceptions=True)
+    won = [one for one in done if isinstance(one, NewCredential)]
+    assert [type(one) for one in done if not isinstance(one, NewCredential)] == [Conflict] * 7
+    credentials = RedisCredentials(store, SystemClock())
+    assert await credentials.authenticate(won[0].token)
+    assert len(await credentials.listed(kind)) == 1
+    if kind == AGENT:
+        with as_agent(server_url, won[0]) as client:
+            assert client.ping()
+
+
+async def test_rotations_at_once_leave_one_whole_credential(
+    server_url: str, store: RedisStore, credentials: RedisCredentials
+) -> None:
+    """The token that works and the password that works were shown together."""
+    await credentials.add_agent("ci")
+    fresh = [RedisCredentials(store, SystemClock()) for _ in range(5)]
+    made = await asyncio.gather(*(one.rotate_agent("ci") for one in fresh))
+    good = [
+        one for one in made if await RedisCredentials(store, SystemClock()).authenticate(one.token)
+    ]
+    assert len(good) == 1
+    with as_agent(server_url, good[0]) as client:
+        assert client.ping()
+
+
+@pytest.mark.parametrize("verb", ["rotate", "revoke"])
+async def test_every_token_of_a_name_is_forgotten(
+    store: RedisStore, credentials: RedisCredentials, verb: str
+) -> None:
+    """Should one name ever have two tokens, both end: two were once made at the same moment."""
+    tokens = []
+    for name in ("one", "two"):
+        token = (await credentials.add_agent(name)).token
+        key_id = token.split("_")[1]
+        row = json.loads(await store.redis.hget(store.keys.credentials, key_id))
+        row["name"] = "twin"
+        await store.redis.hset(store.keys.credentials, key_id, json.dumps(row))
+        tokens.append(token)
+    fresh = RedisCredentials(store, SystemClock())
+    assert [await fresh.authenticate(token) is not None for token in tokens] == [True, True]
+    if verb == "rotate":
+        new = await fresh.rotate_agent("twin")
+        assert await fresh.authenticate(new.token)
+    else:
+        await fresh.revoke_agent("twin")
+    assert [await fresh.authenticate(token) for token in tokens] == [None, None]
+
+
+async def test_namespaces_do_not_share_users(
+    server_url: str, namespace: str, store: RedisStore, credentials: RedisCredentials
+) -> None:
+    """Two tenants on one server may both have an agent of one name; each keeps its own."""
+    mine = await credentials.add_agent("ci")
+    other = RedisStore(store.redis, Keys(f"{namespace}-agent"))
+    theirs = RedisCredentials(other, SystemClock())
+    await theirs.add_agent("ci")
+    await theirs.revoke_agent("ci")
+    with as_agent(server_url, mine) as client:
+        assert client.xadd(store.keys.ingress("ci"), {"v": "1"})
+
+
+async def test_revoking_leaves_nothing_of_an_agent(
+    server_url: str, store: RedisStore, credentials: RedisCredentials
+) -> None:
+    """No token, no user, no queue, no name to be read; a second time there is no such agent."""
+    made = await credentials.add_agent("ci")
+    await store.redis.xadd(store.keys.ingress("ci"), {"v": "1"})
+    await credentials.revoke_agent("ci")
+    assert await store.agents() == []
+    assert not await store.redis.exists(store.keys.ingress("ci"))
+    with as_agent(server_url, made) as client, pytest.raises(redis.AuthenticationError):
+        client.ping()
+    with pytest.raises(Unauthorized):
+        await credentials.owner_of("ci")
+    with pytest.raises(NotFound):
+        await credentials.revoke_agent("ci")
+
+
+async def test_a_person_who_is_known_keeps_their_identities(world: World) -> None:
+    """A token for somebody who answers in a chat does not take the chat away from them."""
+    policy = await world.store.policy()
+    slack = Person(name="dana", identities=("slack:T1/U1",), admin=True)
+    await world.store.apply(replace(policy, people=(*policy.people, slack)), by="test")
+    await world.credentials.add_approver("dana")
+    found = next(one for one in (await world.store.policy()).people if one.name == "dana")
+    assert found.identities == ("slack:T1/U1", "token:dana")
+    assert found.admin
+
+
+async def test_a_person_without_a_token_can_be_revoked(world: World) -> None:
+    """Somebody who was named in the policy alone may not decide any more either."""
+    await world.credentials.revoke_approver("eve")
+    assert "eve" not in {person.name for person in (await world.store.policy()).people}
+    with pytest.raises(NotFound):
+        await world.credentials.revoke_approver("eve")

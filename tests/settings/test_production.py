@@ -1,0 +1,122 @@
+"""What production refuses, and that it starts on what is safe."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.app import Backend, adapter_running, opened, running
+from gateway.embedded import find_server_binary
+from gateway.errors import GatewayError
+from gateway.production import OPEN_DEFAULT, UnsafeSettings
+from gateway.settings import Settings
+from gateway.stores.connect import connect
+from gateway.stores.keys import Keys
+from gateway.stores.store import RedisStore
+from tests.settings.test_settings import free_port, server
+from tests.world import SEED
+
+_USERS = "user default off\nuser gateway on >secret ~* &* +@all\n"
+
+
+def settings(url: str, **changes: Any) -> Settings:
+    """Return production's settings on this Redis, all else safe."""
+    values: dict[str, Any] = {
+        "env": "production",
+        "REDIS_URL": url,
+        "port": 0,
+        "adapters": (),
+        "signing_key": SEED,
+    }
+    return Settings(**{**values, **changes})
+
+
+def process(kind: str, chosen: Settings) -> AbstractAsyncContextManager[Any]:
+    """Return a gateway, or an adapter as a process of its own."""
+    return running(chosen) if kind == "gateway" else adapter_running(chosen, "web")
+
+
+@pytest.fixture
+async def safe(tmp_path: Path) -> AsyncIterator[tuple[Settings, Backend]]:
+    """Yield a server that production takes, and its namespace with an approver."""
+    port, acl = free_port(), tmp_path / "users.acl"
+    acl.write_text(_USERS, encoding="ascii")
+    words = ["--port", str(port), "--aclfile", str(acl), "--appendonly", "yes"]
+    words += ["--maxmemory-policy", "noeviction"]
+    login = {"username": "gateway", "password": "secret"}
+    with server(str(find_server_binary()), tmp_path / "data", *words, port=port, **login):
+        url = f"redis://gateway:secret@127.0.0.1:{port}"
+        async with opened(settings(url), url) as backend:
+            await backend.credentials.add_approver("ann")
+            yield settings(url), backend
+
+
+@pytest.mark.parametrize("kind", ["gateway", "adapter"])
+async def test_everything_that_is_unsafe_is_named(
+    server_url: str, namespace: str, kind: str
+) -> None:
+    """One sentence each, all at once: the test server keeps nothing and nobody may approve."""
+    unsafe = settings(server_url, namespace=namespace, host="0.0.0.0", signing_key=None)
+    store = RedisStore(connect(server_url), Keys(namespace))
+    await store.register_agent("orphan")
+    with pytest.raises(UnsafeSettings) as refused:
+        async with process(kind, unsafe):
+            pass
+    for word in ("SIGNING_KEY", "TLS", "append-only", "orphan", "approver add", OPEN_DEFAULT):
+        assert word in str(refused.value), word
+    await store.redis.aclose()
+
+
+@pytest.mark.parametrize("kind", ["gateway", "adapter"])
+async def test_it_starts_on_what_is_safe(safe: tuple[Settings, Backend], kind: str) -> None:
+    """Also after agents came and went: what is left of a revoked one is no reason to refuse."""
+    chosen, backend = safe
+    for name in ("stays", "goes"):
+        await backend.credentials.add_agent(name)
+    await backend.credentials.revoke_agent("goes")
+    async with process(kind, chosen):
+        pass
+
+
+@pytest.mark.parametrize(
+    "rule", [["on", "nopass", "+ping"], ["on", ">password", "+@all"], ["on", "(+get ~*)"]], ids=str
+)
+async def test_a_default_user_with_rights_is_refused(
+    safe: tuple[Settings, Backend], rule: list[str]
+) -> None:
+    """Whatever it may do, with a password or without: everybody must have a name."""
+    chosen, backend = safe
+    await backend.store.redis.execute_command("ACL", "SETUSER", "default", *rule)
+    with pytest.raises(UnsafeSettings, match="default off"):
+        async with running(chosen):
+            pass
+
+
+async def test_a_default_user_without_rights_is_harmless(safe: tuple[Settings, Backend]) -> None:
+    """On, but allowed nothing."""
+    chosen, backend = safe
+    await backend.store.redis.execute_command("ACL", "SETUSER", "default", "on", "nopass", "-@all")
+    async with running(chosen):
+        pass
+
+
+async def test_it_is_refused_when_the_server_does_not_tell(
+    safe: tuple[Settings, Backend],
+) -> None:
+    """A gateway's user that may not look at users cannot know that they are safe."""
+    chosen, backend = safe
+    await backend.store.redis.execute_command("ACL", "SETUSER", "gateway", "-acl|getuser")
+    with pytest.raises(UnsafeSettings, match="default off"):
+        async with running(chosen):
+            pass
+
+
+async def test_it_needs_a_redis_of_its_own() -> None:
+    """The embedded server is refused."""
+    with pytest.raises(GatewayError, match="REDIS_URL"):
+        async with running(settings("redis://unused", REDIS_URL=None)):
+            pass
