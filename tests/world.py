@@ -84,6 +84,11 @@ class World:
     cursors: dict[str, str] = field(default_factory=dict)
 
     @property
+    def clock(self) -> SystemClock:
+        """The clock of this gateway."""
+        return SystemClock()
+
+    @property
     def sweeper(self) -> Sweeper:
         """A sweeper that is driven by hand."""
         return Sweeper(self.approvals, self.store, session_idle_hours=1)
