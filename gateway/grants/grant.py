@@ -1,0 +1,186 @@
+"""What a remembered decision says: its effect, for whom, what it matches, until when.
+
+Values only. Whether a grant covers a request is said by `gateway.grants.matching`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gateway.errors import InvalidRequest
+from gateway.models import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME, Kind
+from gateway.wire import Wire
+
+MAX_RULES = 32  # arguments that a pattern names
+MAX_PARTS = 64  # flags, words and the like in one command pattern
+MAX_TEXT = 4096  # characters of one value that a pattern compares with
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Effect(StrEnum):
+    """What a grant does with the requests that it covers."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Shape(StrEnum):
+    """How wide a match is, narrow first."""
+
+    EXACT = "exact"
+    PATTERN = "pattern"
+    TOOL = "tool"
+
+
+class RuleKind(StrEnum):
+    """How one argument is compared."""
+
+    EQUALS = "equals"
+    AT_MOST = "at_most"
+    WITHIN = "within"
+    FOLDER = "folder"
+    COMMAND = "command"
+    ANY = "any"
+
+
+class Operands(StrEnum):
+    """What may follow a command's flags."""
+
+    NONE = "none"
+    FIXED = "fixed"
+    PATHS = "paths"
+    TEXT = "text"
+    TEXT_PATHS = "text_paths"
+    NAMES = "names"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPattern(Wire):
+    """One plain simple command: its program and verbs as typed, and the flags it may carry.
+
+    `words` are the operands when `operands` is fixed. Paths must lie in `folder`; without one they
+    are relative and stay below where the command runs. A deny covers the program with these verbs
+    whatever follows, provided it carries all of `flags`.
+    """
+
+    program: str
+    verbs: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    operands: Operands = Operands.NONE
+    words: tuple[str, ...] = ()
+    folder: str | None = None
+
+    def __post_init__(self) -> None:
+        parts = (*self.verbs, *self.flags, *self.words)
+        if not self.program or len(parts) > MAX_PARTS:
+            raise InvalidRequest(f"a command pattern names a program and at most {MAX_PARTS} parts")
+        if any(len(part) > MAX_TEXT for part in (self.program, *parts)):
+            raise InvalidRequest(f"a part of a command pattern is longer than {MAX_TEXT}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Wire):
+    """What one named argument must be.
+
+    `value` is what it equals, the greatest number, the prefix it lies within (component by
+    component, for URLs and names with slashes) or the folder; `command` belongs to kind command.
+    """
+
+    name: str
+    kind: RuleKind
+    value: Any = None
+    command: CommandPattern | None = None
+
+    def __post_init__(self) -> None:
+        if (self.kind is RuleKind.COMMAND) != (self.command is not None):
+            raise InvalidRequest(
+                "a command pattern belongs to rules of kind command, and only there"
+            )
+        texts = (RuleKind.WITHIN, RuleKind.FOLDER)
+        if self.kind in texts and (not isinstance(self.value, str) or not self.value):
+            raise InvalidRequest(f"a rule of kind {self.kind} needs a text")
+        if self.kind is RuleKind.AT_MOST and not is_number(self.value):
+            raise InvalidRequest("a rule of kind at_most needs a number")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match(Wire):
+    """What a grant covers: one digest, a tool with a rule for each argument, or a whole tool.
+
+    Anything but an exact match also binds where the action runs (`cwd`, `host`), and covers no
+    request that changes environment variables or carries a payload.
+    """
+
+    shape: Shape
+    tool: str
+    kind: Kind = Kind.TOOL
+    digest: str | None = None
+    rules: tuple[Rule, ...] = ()
+    cwd: str | None = None
+    host: str | None = None
+
+    def __post_init__(self) -> None:
+        if not TOOL_NAME.fullmatch(self.tool):
+            raise InvalidRequest("the tool's name does not fit")
+        if (self.shape is Shape.EXACT) != (self.digest is not None):
+            raise InvalidRequest("an exact match names a digest, any other names none")
+        if self.digest is not None and not _DIGEST.fullmatch(self.digest):
+            raise InvalidRequest("a digest is 64 hex digits")
+        if (self.shape is Shape.PATTERN) != bool(self.rules):
+            raise InvalidRequest("a pattern has a rule for each argument, any other match has none")
+        names = {rule.name for rule in self.rules}
+        if len(names) != len(self.rules) or len(self.rules) > MAX_RULES:
+            raise InvalidRequest(f"a pattern names each argument once, and at most {MAX_RULES}")
+        if self.kind is Kind.QUESTION:
+            raise InvalidRequest("an answer to a question is never remembered")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant(Wire):
+    """A remembered decision. `session` None means everywhere: all sessions of this one agent.
+
+    `expires_at` None means until revoked; `max_uses` None means without limit. `generation` counts
+    its changes. `from_request` is the request that somebody remembered, None when an admin wrote
+    the grant. `words` say what it covers, as they were shown to whoever made it.
+    """
+
+    id: str
+    effect: Effect
+    agent: str
+    match: Match
+    made_by: str
+    made_at: int
+    session: str | None = None
+    expires_at: int | None = None
+    max_uses: int | None = None
+    used: int = 0
+    last_used: int | None = None
+    generation: int = 1
+    from_request: str | None = None
+    words: str = ""
+
+    def __post_init__(self) -> None:
+        if not REQUEST_ID.fullmatch(self.id) or not AGENT_NAME.fullmatch(self.agent):
+            raise InvalidRequest("a grant has an id of 32 hex digits and names one agent")
+        if self.session is not None and not SESSION_NAME.fullmatch(self.session):
+            raise InvalidRequest("the session's name does not fit")
+        if self.max_uses is not None and self.max_uses < 1:
+            raise InvalidRequest("a grant with a limit may be used at least once")
+
+    @property
+    def uses_left(self) -> int | None:
+        """How often it may still be used; None is without limit."""
+        return None if self.max_uses is None else max(0, self.max_uses - self.used)
+
+    def live(self, now: int) -> bool:
+        """Whether it has neither expired nor been used up."""
+        return (self.expires_at is None or now < self.expires_at) and self.uses_left != 0
+
+
+def is_number(value: object) -> bool:
+    """Whether a JSON value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

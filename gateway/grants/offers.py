@@ -1,0 +1,241 @@
+"""What an approver may remember about a request, in words, narrow first.
+
+An offer is made from the request alone, so that a click which names one can be checked against the
+same list made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.canonical import canonical, sha256_hex
+from gateway.grants.commands import Reading, entry, read
+from gateway.grants.grant import (
+    CommandPattern,
+    Effect,
+    Grant,
+    Match,
+    Operands,
+    Rule,
+    RuleKind,
+    Shape,
+)
+from gateway.grants.matching import Cover, covers, legible, words_of
+from gateway.grants.paths import components, delicate
+from gateway.grants.shell import Word
+from gateway.grants.tools import COMMAND_NAMES, PATH_NAMES
+from gateway.models import Kind, RiskLevel
+from gateway.records import Record
+from gateway.wire import JsonObject, Wire, plain
+
+HOUR_MS = 3_600_000
+# Each way to end: its name, what is shown, and its length; None lasts until it is revoked.
+LIFETIMES: tuple[tuple[str, str, int | None], ...] = (
+    ("1h", "for an hour", HOUR_MS),
+    ("1d", "for a day", 24 * HOUR_MS),
+    ("1w", "for a week", 7 * 24 * HOUR_MS),
+    ("revoked", "until revoked", None),
+)
+_LONGEST_WORDS = 300
+_SHORTEST_PROSE = 40
+_ID_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer(Wire):
+    """One thing to remember: what it covers in words, and the match that it would become."""
+
+    id: str
+    words: str
+    match: Match
+
+
+def offers(record: Record, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
+    """Return what may be remembered about a request, narrow first; nothing when nothing may be.
+
+    High risk, questions, and text that hides something are asked about each time. Every offer
+    covers the request that it was made from.
+    """
+    request = record.request
+    high = record.risk.level is RiskLevel.HIGH and effect is Effect.ALLOW
+    if high or request.questions or not legible([request.tool, record.arguments]):
+        return ()
+    made = (_offer(words, match) for words, match in _matches(record, effect))
+    return tuple(offer for offer in made if _covered(offer, record, effect))
+
+
+def narrowest(record: Record, effect: Effect = Effect.ALLOW) -> Offer | None:
+    """Return the narrowest offer: for a `remember` that cannot say how much."""
+    return next(iter(offers(record, effect)), None)
+
+
+def offered(record: Record, offer_id: str, effect: Effect = Effect.ALLOW) -> Offer | None:
+    """Return the offer with this id, if it is still made for the request as it stands."""
+    return next((offer for offer in offers(record, effect) if offer.id == offer_id), None)
+
+
+def _matches(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
+    request = record.request
+    yield "exactly this, and nothing else", _match(record, Shape.EXACT, digest=record.digest)
+    if request.kind is Kind.PLAN:
+        return
+    yield from _commands(record, effect)
+    yield from _folders(record)
+    yield from _free_text(record)
+    words = f"everything that {request.tool} can do"
+    yield words, _match(record, Shape.TOOL)
+
+
+def _commands(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
+    name = next((name for name in COMMAND_NAMES if name in record.arguments), None)
+    words = words_of(record.arguments[name]) if name is not None else None
+    if name is None or words is None:
+        return
+    if effect is Effect.DENY:
+        for pattern in _denials(words):
+            said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
+            yield f"{said}, whatever follows", _command_match(record, name, pattern)
+        return
+    reading = read(words)
+    if reading is None:
+        return
+    for pattern, said in _patterns(reading, record.request.context.cwd):
+        text = f"{_command_words(pattern)}, {said}{_where(record)}"
+        yield text, _command_match(record, name, pattern)
+
+
+def _denials(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
+    known = entry(words)
+    verbs = known.verbs if known is not None else ()
+    rest = (word.text for word in words[1 + len(verbs) :])
+    flags = tuple(sorted({text.partition("=")[0] for text in rest if text.startswith("-")}))
+    if flags:
+        yield CommandPattern(program=words[0].text, verbs=verbs, flags=flags)
+    yield CommandPattern(program=words[0].text, verbs=verbs)
+
+
+def _patterns(reading: Reading, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
+    """Yield the command with the flags and the kind of operands it has, then with all it knows."""
+    known, used = reading.known, reading.flags
+    narrow = CommandPattern(
+        program=known.program,
+        verbs=known.verbs,
+        flags=tuple(sorted(used)),
+        operands=known.operands if reading.operands else Operands.NONE,
+        words=reading.operands if known.operands is Operands.FIXED else (),
+        folder=folder,
+    )
+    listed = " ".join(narrow.flags)
+    yield narrow, f"with no flags but {listed}" if used else "without flags"
+    wide = replace(narrow, flags=tuple(sorted(known.flags)), operands=known.operands)
+    if wide != narrow:
+        count = len(known.flags)
+        yield wide, f"with any of its {count} flags that run and write nothing else"
+
+
+def _command_words(pattern: CommandPattern) -> str:
+    command = " ".join((pattern.program, *pattern.verbs, *pattern.words))
+    inside = f"in {pattern.folder}" if pattern.folder else "below where it runs"
+    said = {
+        Operands.PATHS: f" on any paths {inside}",
+        Operands.TEXT: " with any text",
+        Operands.TEXT_PATHS: f" for any text, on any paths {inside}",
+        Operands.NAMES: " with any names",
+    }
+    return command + said.get(pattern.operands, "")
+
+
+def _where(record: Record) -> str:
+    context = record.request.context
+    host = f" on {context.host}" if context.host else ""
+    return f", run in {context.cwd}{host}" if context.cwd else host
+
+
+def _command_match(record: Record, name: str, pattern: CommandPattern) -> Match:
+    rule = Rule(name=name, kind=RuleKind.COMMAND, command=pattern)
+    return _pattern(record, rule)
+
+
+def _folders(record: Record) -> Iterator[tuple[str, Match]]:
+    name = next((name for name in PATH_NAMES if name in record.arguments), None)
+    path = record.arguments.get(name) if name is not None else None
+    if name is None or not isinstance(path, str) or delicate(path) is not None:
+        return
+    parts = components(path, record.request.context.cwd)
+    if parts is None or len(parts) < 2:  # noqa: PLR2004 (never the root of the disk)
+        return
+    folder = "/" + "/".join(parts[:-1])
+    rule = Rule(name=name, kind=RuleKind.FOLDER, value=folder)
+    free = frozenset(record.arguments) - {name}
+    words = (
+        f"{record.request.tool} on anything in {folder}, by its name; links are not followed here"
+    )
+    yield words, _pattern(record, rule, free=free)
+
+
+def _free_text(record: Record) -> Iterator[tuple[str, Match]]:
+    """Offer the same call with other prose, where the rest says what it is about."""
+    prose = frozenset(name for name, value in record.arguments.items() if _is_prose(value))
+    named = set(COMMAND_NAMES) | set(PATH_NAMES)
+    if not prose or prose == set(record.arguments) or named & set(record.arguments):
+        return
+    kept = ", ".join(
+        f"{name} = {_short(record.arguments[name])}"
+        for name in record.arguments
+        if name not in prose
+    )
+    words = f"{record.request.tool} with {kept} and any {', '.join(sorted(prose))}"
+    yield words, _pattern(record, free=prose)
+
+
+def _is_prose(value: Any) -> bool:
+    return isinstance(value, str) and (len(value) >= _SHORTEST_PROSE or "\n" in value)
+
+
+def _pattern(record: Record, *rules: Rule, free: frozenset[str] = frozenset()) -> Match:
+    """Return a pattern of these rules; other arguments are as they are, or `free` where scalar."""
+    named = {rule.name for rule in rules}
+    others = tuple(
+        Rule(name=name, kind=RuleKind.ANY)
+        if name in free or (name in _SAID_ABOUT and isinstance(value, str | int | float))
+        else Rule(name=name, kind=RuleKind.EQUALS, value=value)
+        for name, value in record.arguments.items()
+        if name not in named
+    )
+    return _match(record, Shape.PATTERN, rules=rules + others)
+
+
+# What agents say about a command; it changes neither what runs nor where.
+_SAID_ABOUT = frozenset({"description", "timeout", "timeout_ms", "justification", "explanation"})
+
+
+def _match(record: Record, shape: Shape, **members: Any) -> Match:
+    request = record.request
+    where: JsonObject = {}
+    if shape is Shape.PATTERN:
+        where = {"cwd": request.context.cwd, "host": request.context.host}
+    return Match(shape=shape, tool=request.tool, kind=request.kind, **where, **members)
+
+
+def _offer(words: str, match: Match) -> Offer:
+    offer_id = sha256_hex(canonical(plain(match)))[:_ID_LENGTH]
+    return Offer(id=offer_id, words=_short(words, _LONGEST_WORDS), match=match)
+
+
+def _covered(offer: Offer, record: Record, effect: Effect) -> bool:
+    grant = Grant(
+        id="0" * 32,
+        effect=effect,
+        agent=record.request.agent,
+        match=offer.match,
+        made_by="",
+        made_at=0,
+    )
+    return covers(grant, record) is Cover.YES
+
+
+def _short(value: Any, most: int = 60) -> str:
+    text = value if isinstance(value, str) else canonical(value).decode()
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,57 @@
+"""Requests, and the grants that an approver would make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.grants.grant import Effect, Grant, Match, Shape
+from gateway.grants.matching import Cover, covers
+from gateway.grants.offers import Offer, offers
+from gateway.models import Context, Kind, new_id
+from gateway.records import Record
+from tests.unit.test_transitions import record
+from tests.world import AGENT, request
+
+CWD = "/ws"
+
+
+def asked(tool: str = "lookup", *, risk: Any = None, **changes: Any) -> Record:
+    """Return a pending request for a tool, working in /ws."""
+    values = {"context": Context(cwd=CWD), **changes}
+    more = {} if risk is None else {"risk": risk}
+    return record(request=request(tool=tool, **values), **more)
+
+
+def command(text: Any, **changes: Any) -> Record:
+    """Return a pending request to run a command in /ws."""
+    values = {"kind": Kind.COMMAND, "arguments": {"command": text}, **changes}
+    return asked("shell", **values)
+
+
+def granted(match: Match, effect: Effect = Effect.ALLOW, **changes: Any) -> Grant:
+    """Return a grant of ann's."""
+    values = {"id": new_id(), "agent": AGENT, "made_by": "ann", "made_at": 0, **changes}
+    return Grant(effect=effect, match=match, **values)
+
+
+def remembered(
+    record: Record, shape: Shape = Shape.PATTERN, effect: Effect = Effect.ALLOW
+) -> Grant:
+    """Return the widest grant of this shape that is offered for a request."""
+    return granted(offer_of(record, shape, effect).match, effect)
+
+
+def offer_of(record: Record, shape: Shape = Shape.PATTERN, effect: Effect = Effect.ALLOW) -> Offer:
+    """Return the widest offer of this shape."""
+    return [offer for offer in offers(record, effect) if offer.match.shape is shape][-1]
+
+
+def allowed(grants: list[Grant], record: Record) -> bool:
+    """Whether any of the grants covers the request."""
+    return any(covers(grant, record) is Cover.YES for grant in grants)
+
+
+def patterns_of(text: str) -> list[Match]:
+    """Return all patterns offered for a command."""
+    found = offers(command(text))
+    return [offer.match for offer in found if offer.match.shape is Shape.PATTERN]

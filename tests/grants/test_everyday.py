@@ -1,0 +1,196 @@
+"""The plain cases stay smooth: without this table, a matcher that denies everything would pass."""
+
+import pytest
+
+from gateway.grants.grant import Shape
+from gateway.grants.matching import covers
+from gateway.grants.offers import narrowest, offers
+from gateway.models import Kind
+from tests.grants.making import allowed, asked, command, granted, offer_of, remembered
+
+# What was approved with "any of its flags", and what must then go through.
+EVERYDAY = [
+    ("ls", "ls -la"),
+    ("ls src", "ls -lah src/app"),
+    ("pwd", "pwd -P"),
+    ("whoami", "whoami"),
+    ("date +%F", "date -u '+%Y-%m-%d %H:%M'"),
+    ("uname -a", "uname -r"),
+    ("df -h", "df -h"),
+    ("du -sh src", "du -h --max-depth=1 src"),
+    ("echo hi", "echo 'done, 3 files changed'"),
+    ("cat README.md", "cat 'docs/a b.md'"),
+    ("cat README.md", "cat /ws/docs/x.md"),
+    ("head -n 5 a.txt", "head -20 b.txt"),
+    ("tail -n 100 app.log", "tail -5 app.log"),
+    ("wc -l a.py", "wc -l src/a.py src/b.py"),
+    ("stat a", "stat -c %s a"),
+    ("file a", "file -b a"),
+    ("tree -L 2", "tree -L 3 --dirsfirst"),
+    ("sort a.txt", "sort -rn a.txt"),
+    ("cut -d, -f1 a.csv", "cut -d , -f 2 a.csv"),
+    ("diff a b", "diff -u a b"),
+    ("sha256sum a", "sha256sum dist/a.whl"),
+    ("mkdir -p build", "mkdir -p build/out"),
+    ("touch a", "touch b"),
+    ("grep -rn TODO src", "grep -rni 'def main' src tests"),
+    ("grep x a.py", "grep -A3 -B 2 --include='*.py' -r x ."),
+    ("rg TODO", "rg -n -C 3 'class \\w+' src"),
+    ("rg TODO", "rg -l -g '*.py' --type py TODO src"),
+    ("sed -n 1,5p a.py", "sed -n 10,50p src/b.py"),
+    ("jq .version package.json", "jq -r '.scripts | keys' package.json"),
+    ("find . -name '*.py'", "find src -type f -name '*.md' -maxdepth 3"),
+    ("git status", "git status --short --branch"),
+    ("git log", "git log --oneline -n 20"),
+    ("git log", "git log -5 --format='%h %s' --stat"),
+    ("git log", "git log --since='2 weeks ago' --author=ann"),
+    ("git log main", "git log main..feature/x"),
+    ("git diff", "git diff --staged --stat"),
+    ("git diff HEAD", "git diff HEAD~1 -- src/a.py"),
+    ("git show HEAD", "git show --stat HEAD~3"),
+    ("git show HEAD", "git show HEAD:src/a.py"),
+    ("git blame a.py", "git blame -L 1,20 src/a.py"),
+    ("git branch", "git branch -a"),
+    ("git branch --show-current", "git branch --show-current"),
+    ("git remote -v", "git remote -v"),
+    ("git rev-parse HEAD", "git rev-parse --short HEAD"),
+    ("git ls-files", "git ls-files -m"),
+    ("git add a.py", "git add src/b.py tests"),
+    ("git add .", "git add -A"),
+    ("git commit -m fix", "git commit -am 'Fix the thing (again)'"),
+    ("git fetch origin", "git fetch --prune origin"),
+    ("git pull", "git pull --ff-only"),
+    ("git push origin main", "git push -u origin main"),
+    ("git stash", "git stash -u"),
+    ("git switch main", "git switch -c feature/y"),
+    ("go test ./...", "go test -v -run 'TestA|TestB' -count=1 ./pkg/..."),
+    ("go build ./...", "go build ./cmd/app"),
+    ("go vet ./...", "go vet ./pkg/..."),
+    ("go mod tidy", "go mod tidy"),
+    ("go version", "go version"),
+    ("cargo build", "cargo build --release"),
+    ("cargo test", "cargo test -p core parser"),
+    ("cargo clippy", "cargo clippy --all-targets"),
+    ("cargo fmt", "cargo fmt --check"),
+    ("npm test", "npm test"),
+    ("npm run build", "npm run build --silent"),
+    ("npm ls", "npm ls --depth=0"),
+    ("npm ci", "npm ci"),
+    ("tsc --noEmit", "tsc --noEmit --pretty"),
+    ("eslint src", "eslint --fix src"),
+    ("prettier --check .", "prettier --check src"),
+    ("pytest", "pytest -q"),
+    ("pytest tests", "pytest -x -vv tests/test_a.py::test_b -k 'not slow' --tb=short"),
+    ("mypy src", "mypy --strict src"),
+    ("ruff check .", "ruff check --fix src"),
+    ("ruff format .", "ruff format --check ."),
+    ("black .", "black --check src"),
+    ("pip list", "pip list --outdated"),
+    ("pip show requests", "pip show -f flask"),
+    ("make test", "make -j4 test"),
+    ("make lint", "make -s lint"),
+    ("docker ps", "docker ps -a"),
+    ("docker logs web", "docker logs --tail 100 web"),
+    ("docker compose ps", "docker compose ps"),
+    ("kubectl get pods", "kubectl get pods -n prod"),
+    ("kubectl logs web-1", "kubectl logs -n prod web-2 --tail=50"),
+    ("terraform validate", "terraform validate"),
+    ("gh pr list", "gh pr list --state open --limit 10"),
+    ("gh pr view 12", "gh pr view 13 --comments"),
+]
+
+
+@pytest.mark.parametrize(("approved", "next_one"), EVERYDAY)
+def test_a_remembered_command_covers_its_everyday_siblings(approved: str, next_one: str) -> None:
+    """What an approver means by "this command" goes through without asking."""
+    grant = remembered(command(approved))
+    assert allowed([grant], command(approved))
+    assert allowed([grant], command(next_one))
+
+
+@pytest.mark.parametrize("approved", sorted({approved for approved, _ in EVERYDAY}))
+def test_the_narrow_command_covers_what_was_approved_and_less(approved: str) -> None:
+    """The first pattern offered permits the flags that were there."""
+    narrow = next(
+        offer for offer in offers(command(approved)) if offer.match.shape is Shape.PATTERN
+    )
+    assert allowed([granted(narrow.match)], command(approved))
+
+
+def test_a_command_may_come_as_a_list_or_with_a_description() -> None:
+    """Agents' shells differ: lists, and words about the command beside it."""
+    grant = remembered(command(["git", "log", "-n", "5"]))
+    assert allowed([grant], command(["git", "log", "-n", "9"]))
+    first = {"command": "ls -l", "description": "List the files", "timeout": 1000}
+    grant = remembered(command("", arguments=first))
+    second = {"command": "ls -la", "description": "Look again", "timeout": 5000}
+    assert allowed([grant], command("", arguments=second))
+    assert not allowed([grant], command("", arguments={**second, "run_in_background": True}))
+
+
+def test_ordinary_tools_are_remembered_by_argument_or_whole() -> None:
+    """A message to the same channel, a look-up with other words, the same folder."""
+    text = {"to": "#ops", "text": "The build of this afternoon is green again, all is well."}
+    grant = remembered(asked("send_message", arguments=text))
+    other = {"to": "#ops", "text": "Another long enough message about the nightly run.\nBye."}
+    assert allowed([grant], asked("send_message", arguments=other))
+    assert not allowed([grant], asked("send_message", arguments={**other, "to": "#all"}))
+    whole = remembered(asked("get_weather", arguments={"city": "Oslo"}), Shape.TOOL)
+    assert allowed([whole], asked("get_weather", arguments={"city": "Bergen", "days": 3}))
+    write = asked("write_file", kind=Kind.FILE_CHANGE, arguments={"path": "/ws/a.py", "text": "x"})
+    folder = remembered(write)
+    again = {"path": "/ws/src/b.py", "text": "y\nz"}
+    assert allowed([folder], asked("write_file", kind=Kind.FILE_CHANGE, arguments=again))
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "shell",
+        "Bash",
+        "run_command",
+        "execute_python",
+        "python",
+        "runInTerminal",
+        "exec",
+        "sql_query",
+        "mcp__docker__exec",
+        "computer",
+        "PowerShell",
+        "node_repl",
+        "\u043epen",
+        "Task",
+        "ssh",
+    ],
+)
+def test_what_can_do_anything_is_never_offered_whole(tool: str) -> None:
+    """Shells, interpreters and their like: the exact arguments, or nothing."""
+    shapes = {offer.match.shape for offer in offers(asked(tool, arguments={"x": 1}))}
+    assert Shape.TOOL not in shapes
+
+
+@pytest.mark.parametrize("kind", [Kind.COMMAND, Kind.FILE_CHANGE, Kind.PLAN])
+def test_only_plain_tools_are_offered_whole(kind: Kind) -> None:
+    """A command, a file change and a plan say in their arguments what they do."""
+    shapes = {offer.match.shape for offer in offers(asked("thing", kind=kind, arguments={"x": 1}))}
+    assert Shape.TOOL not in shapes
+
+
+def test_offers_are_narrow_first_and_made_again_alike() -> None:
+    """The order is that of width, and a click can name an offer by its id."""
+    made = offers(command("git log -n 3"))
+    shapes = [offer.match.shape for offer in made]
+    assert shapes == [Shape.EXACT, Shape.PATTERN, Shape.PATTERN]
+    assert [offer.id for offer in made] == [offer.id for offer in offers(command("git log -n 3"))]
+    first = narrowest(command("git log -n 3"))
+    assert first is not None
+    assert first.match.shape is Shape.EXACT
+    assert all(covers(granted(offer.match), command("git log -n 3")) == "yes" for offer in made)
+
+
+def test_the_words_say_what_is_covered() -> None:
+    """An approver reads program, flags and folder."""
+    words = offer_of(command("cat -n a.txt")).words
+    assert words.startswith("cat on any paths in /ws, with any of its ")
+    exact = offer_of(asked(arguments={"x": 1}), Shape.EXACT)
+    assert exact.words == "exactly this, and nothing else"

@@ -1,0 +1,279 @@
+"""No string outside a grant's language is ever allowed, and every string inside it is.
+
+What is right is said here a second time, by other means: a real bash, the standard library's
+`shlex`, `posixpath` and `urllib`. `make test-slow` tries more than 100 000 examples.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+import shutil
+import string
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.grants.grant import CommandPattern, Match, Operands, Rule, RuleKind, Shape
+from gateway.grants.offers import offers
+from gateway.grants.shell import simple_command
+from gateway.models import Kind
+from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of
+
+QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(QUICK, max_examples=15_000)
+LONG = pytest.mark.timeout(3000)
+
+# Pieces of which both honest and hostile commands are made.
+_PIECES = st.sampled_from(
+    [
+        "git", "log", "status", "cat", "ls", "-n", "--oneline", "5", "a.txt", "src/b.py", "-",
+        "--", "=", " ", " ", " ", "  ", "\t", "\n", "\r", "'", '"', "\\", "`", "$", "$(", ")",
+        "(", "{", "}", "[", "]", ";", "&", "|", "<", ">", "#", "!", "~", "*", "?", "^", "%", "@",
+        "+", ",", ":", "..", "/", "/ws", "../", ".env", "touch M", "${IFS}", "$'", '$"', "é",
+        "\u200b", "\u202e", "\u00a0", "if", "then", "A=1", "=ls", "-exec", "--output=M", "'a b'",
+        '"c d"', "\x00", "\x0b", "\U0001f600", "<<E", "1>",
+    ]
+)  # fmt: skip
+_HOSTILE = st.lists(_PIECES, max_size=12).map("".join)
+_TEXT = st.one_of(_HOSTILE, _HOSTILE, st.text(max_size=30))
+_WORD = st.text(string.ascii_letters + string.digits + "_./-+:@%,", min_size=1, max_size=8)
+_NAME = st.text(string.ascii_letters + string.digits + "_", min_size=1, max_size=8)
+
+
+class Bash:
+    """A real bash that says which words it makes of a string."""
+
+    def __init__(self) -> None:
+        script = (
+            'say() { printf "%s\\0" "$#" "$@"; }; PATH=/nonexistent; '
+            'while IFS= read -r -d "" s; do eval "say $s"; done'
+        )
+        self._process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile", "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"LC_ALL": "C.UTF-8", "HOME": "/nowhere", "PWD": "/"},
+        )
+
+    def words(self, text: str) -> list[str]:
+        """Return the words, without running any."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode() + b"\0")
+        self._process.stdin.flush()
+        return [self._field() for _ in range(int(self._field()))]
+
+    def _field(self) -> str:
+        assert self._process.stdout is not None
+        found = b""
+        while (char := self._process.stdout.read(1)) != b"\0":
+            assert char, "bash ended"
+            found += char
+        return found.decode()
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def bash() -> Iterator[Bash]:
+    """Return a running bash; it only ever splits what the product says is plain."""
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash here")
+    shell = Bash()
+    yield shell
+    shell.close()
+
+
+def check_bash(bash: Bash, text: str) -> None:
+    """What is read as one plain command is the same words to bash."""
+    words = simple_command(text)
+    if words is not None:
+        assert bash.words(text) == [word.text for word in words]
+
+
+def check_cat(text: str) -> None:
+    """`cat` covers its flags, and paths that stay in the folder by every reading."""
+    covered = [match for match in patterns_of("cat -n a.txt") if _covers(match, text)]
+    if covered:
+        assert _plain_by_shlex(text)
+        program, *rest = shlex.split(text)
+        assert program == "cat"
+        for word in rest:
+            assert re.fullmatch(r"-[nbsAETvet]+|--number|--show-all|--", word) or _inside(word)
+
+
+def check_log(text: str) -> None:
+    """The narrow `git log` covers two flags and nothing else."""
+    narrow, _ = patterns_of("git log --oneline -n 5")
+    if _covers(narrow, text):
+        assert _plain_by_shlex(text)
+        assert re.fullmatch(r"git +log( +(--oneline|-n *['\"]?[0-9]+['\"]?|--))*", text)
+
+
+def check_echo(text: str) -> None:
+    """Whatever follows `echo`, no shell would do anything but print it."""
+    if any(_covers(match, f"echo {text}") for match in patterns_of("echo a")):
+        assert _plain_by_shlex(f"echo {text}")
+
+
+def check_folder(path: str) -> None:
+    """A folder covers what `posixpath` puts inside it."""
+    folder = granted(offer_of(asked("read", arguments={"path": "/ws/in/a"})).match)
+    if allowed([folder], asked("read", arguments={"path": path})):
+        assert _inside(path, "/ws/in")
+        assert ".." not in path.split("/")
+        assert not any(char in path for char in "\x00\n\u200b\u202e\\")
+
+
+def check_url(path: str) -> None:
+    """A URL prefix covers the same host, below the same path."""
+    value = f"https://api.example.com/v1{path}"
+    for url in (value, path):
+        if allowed([granted(_URL)], asked("fetch", arguments={"url": url})):
+            assert urlsplit(url).hostname == "api.example.com"
+            assert posixpath.normpath(urlsplit(url).path).startswith("/v1")
+            assert not set("\\@?#\n\t") & set(url)
+
+
+def check_inside(value: tuple[list[str], list[str], bool]) -> None:
+    """Every spelling of the permitted flags and paths is covered."""
+    flags, paths, quoted = value
+    words = [
+        "cat",
+        *flags,
+        *(shlex.quote(f"d/{path}") if quoted else f"d/{path}" for path in paths),
+    ]
+    text = " ".join(words)
+    wide = patterns_of("cat -n a.txt")[-1]
+    assert _covers(wide, text), text
+    assert _covers(wide, ["cat", *flags, *(f"d/{path}" for path in paths)])
+
+
+def check_spoilt(value: tuple[str, str, int]) -> None:
+    """A permitted command with anything that a shell acts upon put into it is covered no more."""
+    text, spoiler, at = value
+    place = at % (len(text) + 1)
+    spoilt = text[:place] + spoiler + text[place:]
+    for match in (*patterns_of("git log --oneline -n 5"), *patterns_of("cat -n a.txt")):
+        assert not _covers(match, spoilt), spoilt
+
+
+def check_offers(text: str) -> None:
+    """Each offer covers the request that it was made from, and no other environment or payload."""
+    record = command(text) if text.isprintable() else command("ls")
+    for offer in offers(record):
+        assert allowed([granted(offer.match)], record)
+        if offer.match.shape is not Shape.EXACT:
+            more = {"kind": Kind.COMMAND, "arguments": record.arguments, "payload": {"x": 1}}
+            assert not allowed([granted(offer.match)], asked("shell", **more))
+
+
+_URL = Match(
+    shape=Shape.PATTERN,
+    tool="fetch",
+    cwd="/ws",
+    rules=(Rule(name="url", kind=RuleKind.WITHIN, value="https://api.example.com/v1"),),
+)
+_INSIDE = st.tuples(
+    st.lists(st.sampled_from(["-n", "-b", "-s", "-nb", "--number", "-A"]), max_size=3),
+    st.lists(_NAME, min_size=1, max_size=3),
+    st.booleans(),
+)
+_SPOILT = st.tuples(
+    st.sampled_from(["git log --oneline -n 5", "git log", "cat -n a.txt", "cat a.txt b.txt"]),
+    st.sampled_from(
+        [
+            ";", "&", "|", "<", ">", "`", "$(x)", "$x", "\n", "\r", "\x00", "\\", "(", ")", "{",
+            "*", "?", "[", "#", "!", "\u200b", "\u00a0", "'", '"', "^", "\t",
+        ]
+    ),
+    st.integers(0, 40),
+)  # fmt: skip
+PROPERTIES: dict[str, tuple[Callable[[Any], None], st.SearchStrategy[Any]]] = {
+    "cat": (check_cat, st.one_of(_TEXT, _TEXT.map("cat {}".format))),
+    "git log": (check_log, st.one_of(_TEXT, _TEXT.map("git log {}".format))),
+    "echo": (check_echo, _TEXT),
+    "folder": (check_folder, st.one_of(_TEXT, _TEXT.map("/ws/in{}".format))),
+    "url": (check_url, _TEXT),
+    "inside": (check_inside, _INSIDE),
+    "spoilt": (check_spoilt, _SPOILT),
+    "offers": (check_offers, _TEXT),
+}
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_property(name: str) -> None:
+    """Each property of the language holds for a few hundred examples."""
+    _hold(name, QUICK)
+
+
+@pytest.mark.slow
+@LONG
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_property_at_length(name: str) -> None:
+    """Each property holds for 15 000 examples, 120 000 together."""
+    _hold(name, SLOW)
+
+
+def test_bash_reads_alike(bash: Bash) -> None:
+    """A real bash agrees with every reading."""
+    QUICK(given(_TEXT)(lambda text: check_bash(bash, text)))()
+
+
+@pytest.mark.slow
+@LONG
+def test_bash_reads_alike_at_length(bash: Bash) -> None:
+    """A real bash agrees with 20 000 readings."""
+    settings(QUICK, max_examples=20_000)(given(_TEXT)(lambda text: check_bash(bash, text)))()
+
+
+def test_a_fixed_operand_is_the_same_words() -> None:
+    """`make test` is not `make deploy`, nor `make test deploy`."""
+    pattern = CommandPattern(program="make", operands=Operands.FIXED, words=("test",))
+    rule = Rule(name="command", kind=RuleKind.COMMAND, command=pattern)
+    match = Match(shape=Shape.PATTERN, tool="shell", kind=Kind.COMMAND, rules=(rule,), cwd="/ws")
+    assert _covers(match, "make test")
+    for text in (
+        "make deploy",
+        "make test deploy",
+        "make",
+        "make -f x test",
+        "make SHELL=./x test",
+    ):
+        assert not _covers(match, text)
+
+
+def _hold(name: str, how: settings) -> None:
+    check, strategy = PROPERTIES[name]
+    how(given(strategy)(check))()
+
+
+def _covers(match: Match, text: Any) -> bool:
+    return allowed([granted(match)], command(text))
+
+
+def _inside(path: str, folder: str = "/ws") -> bool:
+    whole = posixpath.normpath(posixpath.join("/ws", path))
+    return whole == folder or whole.startswith(f"{folder}/")
+
+
+def _plain_by_shlex(text: str) -> bool:
+    """Whether the standard library's lexer sees words only, no punctuation that a shell acts on."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
+    active = set("`$;&|<>(){}[]*?!#\\\n\r\t^'\"")
+    return (
+        list(lexer) == shlex.split(text)
+        and not active & set(bare)
+        and "$" not in re.sub(r"'[^']*'", "", text)
+    )
