@@ -51,7 +51,7 @@ def standing(policy: PolicyDocument, record: Record) -> Record:
     """Return the record with the votes of those who may still decide; a removed one's is void."""
     route = policy.route_for(record.request.agent, record.request.tool)
     votes = tuple(vote for vote in record.votes if _admitted(route, (vote.via or vote.person,)))
-    return replace(record, votes=votes)
+    return record if votes == record.votes else replace(record, votes=votes)
 
 
 def _admitted(route: Route, names: tuple[str, ...]) -> str | None:

@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.authority import Approver, approver, standing
+from gateway.canonical import sha256_hex
 from gateway.clock import Clock
-from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.errors import (
+    Conflict,
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 from gateway.models import Action, Reason, RiskLevel, Status
 from gateway.policy import DENY, Chain
 from gateway.ports import Outcome, Store
@@ -15,6 +23,7 @@ from gateway.transitions import Effect, Ending, clicked, said
 from gateway.writer import Writer
 
 TRIES = 20
+_NONCE_LENGTH = 32
 
 STOPPED = Ending(status=Status.DENIED, reason=Reason.STOPPED)
 LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
@@ -31,26 +40,23 @@ class Clicks:
 
     async def decide(self, click: Click) -> Record:
         """Apply a click. See `gateway.ports.Desk` for what it raises."""
+        known = self._store.remembered(click.request_id)
         for _ in range(TRIES):
-            record = await self._store.load(click.request_id)
+            record = known or await self._store.load(click.request_id)
             if record is None:
                 raise NotFound("no such request")
-            who = await self._approver(record, click)
-            policy = await self._writer.policy()
-            nonce = f"{who.name} {click.nonce}"
-            if record.nonce == nonce:
+            try:
+                policy, effect = await self._effect(record, click)
+            except GatewayError as refusal:
+                if known is None:
+                    await self._note(refusal, click)
+                    raise
+                # What is remembered may be old: a refusal is told of the record as it stands.
+                known = None
+                continue
+            known = None
+            if effect is None:
                 return record
-            if record.final:
-                raise Conflict(f"this was decided already: {said(record)}")
-            effect = clicked(
-                standing(policy, record),
-                replace(click, nonce=nonce),
-                who.name,
-                now=self._clock.now_ms(),
-                sign=self._writer.sign,
-                via=who.via,
-            )
-            effect = await self._reviewed(effect, click, policy)
             outcome = await self._writer.apply(record, effect, policy)
             if outcome == Outcome.OK:
                 return effect.after
@@ -68,18 +74,39 @@ class Clicks:
             return str(refusal)
         return None
 
+    async def _effect(self, record: Record, click: Click) -> tuple[PolicyDocument, Effect | None]:
+        """Return what a click does to a record, None when it did so before, and the policy that
+        says so."""
+        who = await self._approver(record, click)
+        policy = await self._writer.policy()
+        nonce = sha256_hex(f"{who.name} {click.nonce}".encode())[:_NONCE_LENGTH]
+        if nonce in record.nonces:
+            return policy, None
+        if record.final:
+            raise Conflict(f"this was decided already: {said(record)}")
+        effect = clicked(
+            standing(policy, record),
+            replace(click, nonce=nonce),
+            who.name,
+            now=self._clock.now_ms(),
+            sign=self._writer.sign,
+            via=who.via,
+        )
+        return policy, await self._reviewed(effect, click, policy)
+
     async def _approver(self, record: Record, click: Click) -> Approver:
-        """Return who clicked, if they may decide; a refusal is checked afresh and audited."""
+        """Return who clicked, if they may decide; a refusal is checked afresh."""
         try:
             return approver(await self._writer.policy(), record, click.identity)
         except Unauthorized:
             self._writer.forget_policy()
-        try:
-            return approver(await self._writer.policy(), record, click.identity)
-        except Unauthorized as refusal:
-            data = {"request_id": record.id, "why": str(refusal)}
+        return approver(await self._writer.policy(), record, click.identity)
+
+    async def _note(self, refusal: GatewayError, click: Click) -> None:
+        """Audit that someone clicked who may not."""
+        if isinstance(refusal, Unauthorized):
+            data = {"request_id": click.request_id, "why": str(refusal)}
             await self._store.note("refused", agent=click.identity.written, data=data)
-            raise
 
     async def _overtaken(self, record: Record, outcome: str) -> None:
         """End a request that its deadline or the kill switch ended before the click; raise."""

@@ -7,7 +7,6 @@ strictly
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import secrets
 from dataclasses import dataclass, field
@@ -251,7 +250,9 @@ class Decision(Wire):
 
     def signed_bytes(self) -> bytes:
         """Return the canonical bytes that the signature covers: everything but itself."""
-        return canonical(plain(dataclasses.replace(self, signature=None)))
+        values = plain(self)
+        values.pop("signature", None)
+        return canonical(values)
 
     def sentence(self) -> str:
         """Say in one sentence what happened, true to who decided."""

@@ -94,6 +94,13 @@ class Store(Protocol):
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""
 
+    def remembered(self, request_id: str) -> Record | None:
+        """Return a pending record as this process last saw it, or None.
+
+        It may be out of date: good enough to begin a transition, whose guards have the last word,
+        and not for telling anyone how the request stands.
+        """
+
     async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
         """Return the records in the order asked for."""
 

@@ -194,9 +194,10 @@ class Record(Wire):
     last changed, so a click that saw an older one is refused. `digest` and `arguments` are of what
     would run now. `process` submitted it, `attached` ones are told how it ends, `consumers` were
     handed the approval, in order. `waiting` is False when nobody waits for the answer any more.
-    `note` is the decider's, for the record only: no agent is ever told. `queues` name the outboxes
-    that must look again when it changes; `tier` counts escalations, the last at `tier_at`;
-    `reminders` counts those that were due.
+    `note` is the decider's, for the record only: no agent is ever told. `nonces` name the clicks
+    that were applied, the newest last. `queues` name the outboxes that must look again when it
+    changes; `tier` counts escalations, the last at `tier_at`; `reminders` counts those that were
+    due.
     """
 
     request: ApprovalRequest
@@ -219,7 +220,7 @@ class Record(Wire):
     decision: Decision | None = None
     note: str = ""
     report: Report | None = None
-    nonce: str | None = None
+    nonces: tuple[str, ...] = ()
     erased: bool = False
     queues: tuple[str, ...] = ()
     tier: int = 0

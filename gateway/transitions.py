@@ -42,6 +42,7 @@ _STATUS = {
     Action.ABORT: Status.DENIED,
 }
 _ABORTS = ("turn", "agent")
+_NONCES_KEPT = 20
 # Patterns could take for ever on a hostile schema; the agent checks its own again before it runs.
 _Validator: Any = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator, {"pattern": None, "patternProperties": None}
@@ -63,8 +64,13 @@ class Ending:
     abort: str | None = None
 
 
-def ended(record: Record, ending: Ending, *, revision: int, now: int, sign: Sign) -> Record:
-    """Return the record with its terminal decision, at the given revision."""
+def ended(
+    record: Record, ending: Ending, *, revision: int, now: int, sign: Sign, **noted: Any
+) -> Record:
+    """Return the record with its terminal decision, at the given revision.
+
+    `noted` are other members of the record that change with it.
+    """
     decision = Decision(
         request_id=record.id,
         revision=revision,
@@ -89,6 +95,7 @@ def ended(record: Record, ending: Ending, *, revision: int, now: int, sign: Sign
         revision=revision,
         decision=sign(decision),
         consumers=consumers,
+        **noted,
     )
 
 
@@ -151,7 +158,6 @@ def clicked(
     is not allowed or its content does not fit the request.
     """
     _check_action(record, click)
-    record = replace(record, nonce=click.nonce)
     if click.action is Action.EDIT:
         record = _edited(record, click)
     if click.action in (Action.DENY, Action.ABORT):
@@ -163,9 +169,15 @@ def clicked(
         raise Conflict("you have approved this already; it needs someone else")
     votes = (*record.votes, Vote(person=person, action=click.action, at=now, via=via))
     if len(votes) >= record.quorum:
-        return _end(replace(record, votes=votes), click, person, now=now, sign=sign)
-    event = "edited" if click.action is Action.EDIT else "voted"
-    return Effect(after=replace(record, votes=votes, revision=record.revision + 1), event=event)
+        return _end(record, click, person, now=now, sign=sign, votes=votes)
+    after = replace(
+        record, votes=votes, nonces=_nonces(record, click), revision=record.revision + 1
+    )
+    return Effect(after=after, event="edited" if click.action is Action.EDIT else "voted")
+
+
+def _nonces(record: Record, click: Click) -> tuple[str, ...]:
+    return (*record.nonces, click.nonce)[-_NONCES_KEPT:]
 
 
 def _check_action(record: Record, click: Click) -> None:
@@ -216,7 +228,9 @@ def _check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
         raise InvalidRequest(f"the request's own schema is not usable: {error}") from error
 
 
-def _end(record: Record, click: Click, person: str, *, now: int, sign: Sign) -> Effect:
+def _end(
+    record: Record, click: Click, person: str, *, now: int, sign: Sign, **noted: Any
+) -> Effect:
     answers, secrets = _answers(record.request.questions, click)
     if click.abort is not None and click.abort not in _ABORTS:
         raise InvalidRequest("abort stops the turn or the agent")
@@ -234,8 +248,16 @@ def _end(record: Record, click: Click, person: str, *, now: int, sign: Sign) -> 
         result=click.result if click.action is Action.RESPOND else None,
         abort=(click.abort or "turn") if click.action is Action.ABORT else None,
     )
-    noted = replace(record, note=click.note)
-    after = ended(noted, ending, revision=record.revision + 1, now=now, sign=sign)
+    after = ended(
+        record,
+        ending,
+        revision=record.revision + 1,
+        now=now,
+        sign=sign,
+        note=click.note,
+        nonces=_nonces(record, click),
+        **noted,
+    )
     return Effect(after=after, event=after.status.value, secrets=secrets)
 
 

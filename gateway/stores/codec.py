@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from gateway.models import ApprovalRequest, Decision, Report, Risk, Status
@@ -16,9 +18,12 @@ _OWN_FIELDS = ("id", "agent", "session")
 T = TypeVar("T")
 
 
+_compact_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def dumps(value: Any) -> str:
     """Return compact JSON."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _compact_json(value)
 
 
 def body_of(request: ApprovalRequest) -> str:
@@ -27,35 +32,69 @@ def body_of(request: ApprovalRequest) -> str:
     return dumps({key: value for key, value in values.items() if key not in _OWN_FIELDS})
 
 
+def _json_or_absent(value: Any) -> str:
+    return "" if value is None or value == () else dumps(plain(value))
+
+
+def _text(value: str | None) -> str:
+    return value or ""
+
+
+def _flag(value: bool) -> str:
+    return "1" if value else ""
+
+
+def _count(number: int) -> str:
+    return str(number or "")
+
+
+def _about(values: tuple[str, int, Risk, str | None]) -> str:
+    route, quorum, risk, owner = values
+    about = {"route": route, "quorum": quorum, "risk": plain(risk)}
+    return dumps(about if owner is None else {**about, "owner": owner})
+
+
+# The fields that may change over a record's life: how each is read off a record, and written.
+# What is written as "" is absent from the hash.
+_FIELDS: tuple[tuple[str, Callable[[Record], Any], Callable[[Any], str]], ...] = (
+    ("rev", attrgetter("revision"), str),
+    ("since", attrgetter("shown_since"), str),
+    ("status", attrgetter("status"), str),
+    ("digest", attrgetter("digest"), str),
+    ("about", attrgetter("route", "quorum", "risk", "owner"), _about),
+    ("process", attrgetter("process"), _text),
+    ("attached", attrgetter("attached"), " ".join),
+    ("consumer", attrgetter("consumers"), " ".join),
+    ("gone", lambda record: not record.waiting, _flag),
+    ("edited", attrgetter("edited"), _json_or_absent),
+    ("votes", attrgetter("votes"), _json_or_absent),
+    ("decision", attrgetter("decision"), _json_or_absent),
+    ("note", attrgetter("note"), str),
+    ("report", attrgetter("report"), _json_or_absent),
+    ("nonces", attrgetter("nonces"), " ".join),
+    ("erased", attrgetter("erased"), _flag),
+    ("queues", attrgetter("queues"), " ".join),
+    ("tier", attrgetter("tier"), _count),
+    ("tier_at", attrgetter("tier_at"), _count),
+    ("reminders", attrgetter("reminders"), _count),
+    ("claim", attrgetter("claim"), _json_or_absent),
+)
+
+
 def fields_of(record: Record) -> dict[str, str]:
     """Return the fields that may change over a record's life, absent ones left out."""
-    about = {"route": record.route, "quorum": record.quorum, "risk": plain(record.risk)}
-    if record.owner is not None:
-        about["owner"] = record.owner
-    fields = {
-        "rev": str(record.revision),
-        "since": str(record.shown_since),
-        "status": record.status.value,
-        "digest": record.digest,
-        "about": dumps(about),
-        "process": record.process or "",
-        "attached": " ".join(record.attached),
-        "consumer": " ".join(record.consumers),
-        "gone": "" if record.waiting else "1",
-        "edited": "" if record.edited is None else dumps(record.edited),
-        "votes": dumps(plain(record.votes)) if record.votes else "",
-        "decision": dumps(plain(record.decision)) if record.decision else "",
-        "note": record.note,
-        "report": dumps(plain(record.report)) if record.report else "",
-        "nonce": record.nonce or "",
-        "erased": "1" if record.erased else "",
-        "queues": " ".join(record.queues),
-        "tier": str(record.tier or ""),
-        "tier_at": str(record.tier_at or ""),
-        "reminders": str(record.reminders or ""),
-        "claim": dumps(plain(record.claim)) if record.claim else "",
-    }
-    return {name: value for name, value in fields.items() if value}
+    written = ((name, write(read(record))) for name, read, write in _FIELDS)
+    return {name: text for name, text in written if text}
+
+
+def changed_fields(before: Record, after: Record) -> dict[str, str]:
+    """Return the fields in which two records differ, as `after` has them: "" for one to delete."""
+    changed = {}
+    for name, read, write in _FIELDS:
+        value = read(after)
+        if value != read(before):
+            changed[name] = write(value)
+    return changed
 
 
 def record_from(request_id: str, fields: dict[str, str]) -> Record:
@@ -87,7 +126,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         decision=_built(Decision, fields, "decision"),
         note=fields.get("note", ""),
         report=_built(Report, fields, "report"),
-        nonce=fields.get("nonce"),
+        nonces=tuple(fields.get("nonces", "").split()),
         erased="erased" in fields,
         queues=tuple(fields.get("queues", "").split()),
         tier=int(fields.get("tier", 0)),

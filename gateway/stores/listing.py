@@ -32,17 +32,19 @@ async def page_of(store: Listed, query: Query) -> Page:
     found: list[Record] = []
     rank = await _rank_after(store, index, query.after)
     for _ in range(_SCAN_PAGES):
-        rows = await store.redis.zrange(index, rank, rank + query.limit - 1, desc=True)
-        records = await store.load_many(rows)
-        for offset, record in enumerate(records, start=1):
+        rows = await store.redis.zrange(
+            index, rank, rank + query.limit - 1, desc=True, withscores=True
+        )
+        records = await store.load_many([request_id for request_id, _ in rows])
+        for row, record in zip(rows, records, strict=True):
             if record and _fits(record, query):
                 found.append(record)
             if len(found) == query.limit:
-                return Page(items=tuple(found), next=_cursor(rows[offset - 1], record))
+                return Page(items=tuple(found), next=_cursor(*row))
         if len(rows) < query.limit:
             return Page(items=tuple(found))
         rank += query.limit
-    return Page(items=tuple(found), next=_cursor(rows[-1], records[-1]))
+    return Page(items=tuple(found), next=_cursor(*rows[-1]))
 
 
 def _pending_index(store: Listed, query: Query) -> str:
@@ -62,11 +64,9 @@ async def _rank_after(store: Listed, index: str, cursor: str | None) -> int:
     return newer + sum(bool(member > last) for member in same)
 
 
-def _cursor(request_id: str, record: Record | None) -> str:
-    if record is None:
-        return f"0-{request_id}"
-    at = record.decision.decided_at if record.decision else record.created
-    return f"{at}-{request_id}"
+def _cursor(request_id: str, score: float) -> str:
+    """Name a place in the index by its own score: the server's time, as no gateway's clock is."""
+    return f"{score:.0f}-{request_id}"
 
 
 def _fits(record: Record, query: Query) -> bool:

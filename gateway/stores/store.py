@@ -8,19 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.errors import Conflict
-from gateway.models import AGENT_NAME, Status
+from gateway.models import AGENT_NAME
 from gateway.ports import Due, Origin, Outcome, Transition
 from gateway.records import SCHEMA_VERSION, Event, Page, PolicyDocument, Query, Record, Session
-from gateway.stores.codec import body_of, dumps, event_from, fields_of, record_from
+from gateway.stores import arguments
+from gateway.stores.codec import dumps, event_from, record_from
 from gateway.stores.keys import Keys
 from gateway.stores.listing import page_of
+from gateway.stores.remembered import Remembered
 from gateway.stores.scripts import At, Script, unwatched
-from gateway.transitions import summary
 from gateway.wire import JsonObject, build, plain
 
 STREAMS_PER_SHARD = 50
-LEASE_MS = 30_000
-HTTP_LEASE_MS = 90_000
 
 
 class RedisStore:
@@ -32,6 +31,7 @@ class RedisStore:
 
     def __init__(self, redis: Any, keys: Keys | None = None, at: At = unwatched) -> None:
         self.redis, self.keys, self.at = redis, keys or Keys(), at
+        self._remembered = Remembered()
         self._submit, self._change = Script("submit", at), Script("change", at)
         self._attach, self._answer = Script("attach", at), Script("answer", at)
         self._due, self._lapse = Script("due", at), Script("lapse", at)
@@ -41,7 +41,18 @@ class RedisStore:
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""
         fields = await self.redis.hgetall(self.keys.record(request_id))
-        return record_from(request_id, fields) if fields else None
+        return self._seen(request_id, fields)
+
+    def remembered(self, request_id: str) -> Record | None:
+        """Return a pending record as this process last saw it. See `gateway.ports.Store`."""
+        return self._remembered.get(request_id)
+
+    def _seen(self, request_id: str, fields: dict[str, str]) -> Record | None:
+        if not fields:
+            return None
+        record = record_from(request_id, fields)
+        self._remembered.keep(record, sum(map(len, fields.values())))
+        return record
 
     async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
         """Return the records in the order asked for, in one round trip."""
@@ -50,7 +61,7 @@ class RedisStore:
             pipeline.hgetall(self.keys.record(request_id))
         found = await pipeline.execute() if request_ids else []
         return [
-            record_from(request_id, fields) if fields else None
+            self._seen(request_id, fields)
             for request_id, fields in zip(request_ids, found, strict=True)
         ]
 
@@ -64,114 +75,26 @@ class RedisStore:
         timeout_ms: int,
     ) -> tuple[str, Record]:
         """Create a record; the server's clock sets its deadline. See `gateway.ports.Store`."""
-        request, keys = record.request, self.keys
-        process = record.process or ""
-        own = ("rev", "since", "about", "process", "attached", "consumer", "decision", "queues")
-        fields = {name: value for name, value in fields_of(record).items() if name in own}
-        fields["body"] = body_of(request)
-        decision = fields.get("decision", "")
-        answer = await self._submit.run(
-            self.redis,
-            [
-                keys.record(request.id),
-                keys.pending,
-                keys.pending_of(request.agent),
-                keys.deadlines,
-                keys.done,
-                keys.events,
-                keys.meta,
-                keys.sessions,
-                keys.waiting(request.agent, process),
-                keys.processes,
-                keys.ingress(request.agent),
-                keys.replies(request.agent, origin.process or ""),
-                *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
-            ],
-            [
-                request.id,
-                request.agent,
-                request.session,
-                record.digest,
-                record.status.value,
-                generation,
-                timeout_ms,
-                "" if origin.arrived_ms is None else origin.arrived_ms,
-                process,
-                origin.nonce,
-                origin.entry or "",
-                _lease(origin),
-                dumps(data),
-                dumps(summary(record)) if record.decision else "",
-                decision,
-                origin.verb,
-                *_pairs(fields),
-            ],
+        call = arguments.submission(
+            self.keys,
+            record,
+            origin,
+            generation=generation,
+            data=data,
+            timeout_ms=timeout_ms,
         )
+        answer = await self._submit.run(self.redis, call.keys, call.arguments)
         if answer[0] != Outcome.OK:
             return answer[0], record
-        return Outcome.OK, replace(record, created=int(answer[1]), deadline=int(answer[2]))
+        stored = replace(record, created=int(answer[1]), deadline=int(answer[2]))
+        self._remembered.keep(stored, call.letters)
+        return Outcome.OK, stored
 
     async def change(self, transition: Transition, origin: Origin | None = None) -> str:
         """Apply a transition if its guards hold; push terminal ones. See `gateway.ports.Store`."""
-        before, after, keys = transition.before, transition.after, self.keys
-        agent = after.request.agent
-        old, new = fields_of(before), fields_of(after)
-        set_fields = {
-            name: value
-            for name, value in new.items()
-            if old.get(name) != value and name not in ("rev", "status")
-        }
-        if after.erased and not before.erased:
-            set_fields["body"] = body_of(after.request)
-        gone = [name for name in old if name not in new]
-        per_process = [
-            key
-            for process in before.attached
-            for key in (keys.waiting(agent, process), keys.replies(agent, process))
-        ]
-        answer = await self._change.run(
-            self.redis,
-            [
-                keys.record(after.id),
-                keys.pending,
-                keys.pending_of(agent),
-                keys.deadlines,
-                keys.done,
-                keys.events,
-                keys.meta,
-                keys.ingress(agent),
-                keys.replies(agent, (origin and origin.process) or ""),
-                keys.secret(after.id),
-                *per_process,
-                *(keys.dirty(name) for name in after.queues),
-            ],
-            [
-                after.id,
-                agent,
-                before.revision,
-                after.status.value,
-                transition.clock,
-                "" if transition.generation is None else transition.generation,
-                "1" if transition.stoppable else "",
-                after.nonce or "" if after.nonce != before.nonce else "",
-                transition.event,
-                dumps(transition.data),
-                origin.verb if origin else "",
-                origin.nonce if origin else "",
-                (origin and origin.entry) or "",
-                (origin and origin.process) or "",
-                after.digest,
-                new.get("decision", ""),
-                "" if transition.secrets is None else dumps(transition.secrets),
-                after.consumers[-1] if after.consumers else "",
-                "1" if len(after.consumers) > 1 else "",
-                len(before.attached),
-                *before.attached,
-                len(gone),
-                *gone,
-                *_pairs(set_fields),
-            ],
-        )
+        self._remembered.forget(transition.before.id)
+        call = arguments.change(self.keys, transition, origin)
+        answer = await self._change.run(self.redis, call.keys, call.arguments)
         return str(answer[0])
 
     async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
@@ -198,7 +121,7 @@ class RedisStore:
                 origin.verb,
                 origin.nonce,
                 origin.entry or "",
-                _lease(origin),
+                arguments.lease_of(origin),
                 *request_ids,
             ],
         )
@@ -375,14 +298,6 @@ class RedisStore:
             [self.keys.agents, self.keys.meta],
             [agent, STREAMS_PER_SHARD, self.keys.shard("")],
         )
-
-
-def _lease(origin: Origin) -> int:
-    return LEASE_MS if origin.entry is not None else HTTP_LEASE_MS
-
-
-def _pairs(fields: dict[str, str]) -> list[str]:
-    return [part for pair in fields.items() for part in pair]
 
 
 def _two(name: str) -> tuple[str, str]:

@@ -90,6 +90,19 @@ async def test_a_change_needs_the_current_revision(store: RedisStore) -> None:
     assert [event.type for event in await store.history(None, 10)] == ["submitted", "denied"]
 
 
+async def test_a_record_made_anew_under_an_old_id_is_not_the_one_that_was_seen(
+    store: RedisStore,
+) -> None:
+    """What was remembered of a record that is gone changes none that took its id."""
+    seen = await create(store, pending())
+    await store.redis.delete(store.keys.record(seen.id))
+    while await store.redis.time() <= (seen.created // 1000, seen.created % 1000 * 1000 + 999):
+        pass
+    anew = await create(store, pending(id=seen.id, tool="other"))
+    assert await store.change(denied(seen)) == Outcome.STALE
+    assert await store.load(seen.id) == anew
+
+
 async def test_a_change_of_nothing_is_gone(store: RedisStore) -> None:
     """A record that does not exist is not brought to life by a change."""
     stray = replace(pending(), created=1, deadline=2)
@@ -101,7 +114,7 @@ async def test_a_retried_change_is_told_that_it_won(store: RedisStore) -> None:
     """The same nonce again is a replay, not a conflict."""
     stored = await create(store, pending())
     change = denied(stored)
-    change = replace(change, after=replace(change.after, nonce="n1"))
+    change = replace(change, after=replace(change.after, nonces=("n1",)))
     assert await store.change(change) == Outcome.OK
     assert await store.change(change) == Outcome.REPLAY
 
@@ -191,6 +204,18 @@ async def test_pages_cover_everything_once_while_requests_end(store: RedisStore)
     assert sorted(seen) == sorted(item.id for item in made)
     history = await store.page(Query(final=True))
     assert {item.id for item in history.items} == {first.items[3].id, first.items[9].id}
+
+
+async def test_pages_go_on_by_the_servers_clock(store: RedisStore) -> None:
+    """A request that leaves the list between two pages costs none of its neighbours, however wrong
+    the gateway's own clock was when it decided."""
+    for _ in range(6):
+        await store.change(denied(await create(store, pending())))
+    whole = [one.id for one in (await store.page(Query(final=True))).items]
+    first = await store.page(Query(final=True, limit=3))
+    await store.redis.zrem(store.keys.done, whole[2])
+    rest = await store.page(Query(final=True, after=first.next))
+    assert [one.id for one in (*first.items, *rest.items)] == whole
 
 
 async def test_pages_are_narrowed(store: RedisStore) -> None:

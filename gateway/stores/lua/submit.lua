@@ -10,10 +10,10 @@
 
 local status = ARGV[5]
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'exists'} end
-local generation = redis.call('HGET', KEYS[7], 'generation') or '0'
-if generation ~= ARGV[6] then return {'again'} end
+local meta = redis.call('HMGET', KEYS[7], 'generation', 'stopped')
+if (meta[1] or '0') ~= ARGV[6] then return {'again'} end
 local open = status == 'pending' or status == 'approved'
-if open and redis.call('HEXISTS', KEYS[7], 'stopped') == 1 then return {'stopped'} end
+if open and meta[2] then return {'stopped'} end
 
 local now = now_ms()
 local arrival = now
@@ -23,8 +23,7 @@ if open and now >= deadline then return {'late'} end
 
 local created, due = digits(now), digits(deadline)
 redis.call('HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
-  'created', created, 'deadline', due)
-for i = 17, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+  'created', created, 'deadline', due, unpack(ARGV, 17))
 redis.call('ZADD', KEYS[8], now, ARGV[2] .. ' ' .. ARGV[3])
 event(KEYS[6], 'submitted', now, ARGV[2], ARGV[1], '1', ARGV[13])
 if status == 'pending' then

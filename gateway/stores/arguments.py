@@ -1,0 +1,161 @@
+"""What the two scripts that set a status are called with: their KEYS and ARGV, in order.
+
+The scripts say at their top what each place holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.models import Status
+from gateway.ports import Origin, Transition
+from gateway.records import Record
+from gateway.stores.codec import body_of, changed_fields, dumps, fields_of
+from gateway.stores.keys import Keys
+from gateway.transitions import summary
+from gateway.wire import JsonObject, plain
+
+LEASE_MS = 30_000
+HTTP_LEASE_MS = 90_000
+
+# What a record is born with; the script itself sets its status, its times and whose it is.
+_AT_BIRTH = ("rev", "since", "about", "process", "attached", "consumer", "decision", "queues")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a script."""
+
+    keys: list[str]
+    arguments: list[str | int]
+
+    @property
+    def letters(self) -> int:
+        """How much text is sent."""
+        return sum(len(part) for part in self.arguments if isinstance(part, str))
+
+
+def lease_of(origin: Origin) -> int:
+    """Return for how many ms a process is taken to wait after a message."""
+    return LEASE_MS if origin.entry is not None else HTTP_LEASE_MS
+
+
+def submission(
+    keys: Keys,
+    record: Record,
+    origin: Origin,
+    *,
+    generation: int,
+    data: JsonObject,
+    timeout_ms: int,
+) -> Call:
+    """Return the call of submit.lua that creates a record."""
+    request, process = record.request, record.process or ""
+    fields = fields_of(record)
+    born = {name: fields[name] for name in _AT_BIRTH if name in fields}
+    return Call(
+        [
+            keys.record(request.id),
+            keys.pending,
+            keys.pending_of(request.agent),
+            keys.deadlines,
+            keys.done,
+            keys.events,
+            keys.meta,
+            keys.sessions,
+            keys.waiting(request.agent, process),
+            keys.processes,
+            keys.ingress(request.agent),
+            keys.replies(request.agent, origin.process or ""),
+            *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
+        ],
+        [
+            request.id,
+            request.agent,
+            request.session,
+            record.digest,
+            record.status.value,
+            generation,
+            timeout_ms,
+            "" if origin.arrived_ms is None else origin.arrived_ms,
+            process,
+            origin.nonce,
+            origin.entry or "",
+            lease_of(origin),
+            dumps(data),
+            dumps(summary(record)) if record.decision else "",
+            born.get("decision", ""),
+            origin.verb,
+            "body",
+            body_of(request),
+            *_pairs(born),
+        ],
+    )
+
+
+def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
+    """Return the call of change.lua that applies a transition."""
+    before, after = transition.before, transition.after
+    agent, process = after.request.agent, (origin and origin.process) or ""
+    changed = changed_fields(before, after)
+    if after.erased and not before.erased:
+        changed["body"] = body_of(after.request)
+    gone = [name for name, text in changed.items() if not text]
+    kept = {name: text for name, text in changed.items() if text and name not in ("rev", "status")}
+    per_process = [
+        key
+        for attached in before.attached
+        for key in (keys.waiting(agent, attached), keys.replies(agent, attached))
+    ]
+    return Call(
+        [
+            keys.record(after.id),
+            keys.pending,
+            keys.pending_of(agent),
+            keys.deadlines,
+            keys.done,
+            keys.events,
+            keys.meta,
+            keys.ingress(agent),
+            keys.replies(agent, process),
+            keys.secret(after.id),
+            *per_process,
+            *(keys.dirty(name) for name in after.queues),
+        ],
+        [
+            after.id,
+            agent,
+            before.revision,
+            before.created,
+            after.status.value,
+            transition.clock,
+            "" if transition.generation is None else transition.generation,
+            "1" if transition.stoppable else "",
+            after.nonces[-1] if after.nonces != before.nonces else "",
+            transition.event,
+            dumps(transition.data),
+            origin.verb if origin else "",
+            origin.nonce if origin else "",
+            (origin and origin.entry) or "",
+            process,
+            after.digest,
+            changed.get("decision") or _decision_of(after),
+            "" if transition.secrets is None else dumps(transition.secrets),
+            "1" if after.request.questions else "",
+            after.consumers[-1] if after.consumers else "",
+            "1" if len(after.consumers) > 1 else "",
+            len(before.attached),
+            *before.attached,
+            len(gone),
+            *gone,
+            *_pairs(kept),
+        ],
+    )
+
+
+def _decision_of(record: Record) -> str:
+    return dumps(plain(record.decision)) if record.decision else ""
+
+
+def _pairs(fields: dict[str, str]) -> list[str]:
+    return [part for pair in fields.items() for part in pair]

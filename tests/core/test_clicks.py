@@ -1,0 +1,84 @@
+"""Clicks on requests that this process, or another one, has seen before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.errors import Conflict, Unauthorized
+from gateway.models import Action, Status
+from gateway.records import Route
+from tests.world import World, assembled, click, identity, policy
+
+
+@pytest.fixture
+async def replica(world: World, server_url: str) -> AsyncIterator[World]:
+    """Yield another gateway process on the world's namespace."""
+    async with assembled(server_url, world.store.keys.namespace) as other:
+        yield other
+
+
+async def test_a_click_on_a_request_seen_before_is_one_round_trip(world: World) -> None:
+    """The record need not be read again: the script compares its revision."""
+    record = await world.submit()
+    await world.approvals.decide(click(await world.submit()))  # the script and the policy are known
+    reads = (await world.store.redis.info("commandstats")).get("cmdstat_hgetall", {"calls": 0})
+    assert (await world.approvals.decide(click(record))).final
+    again = (await world.store.redis.info("commandstats")).get("cmdstat_hgetall", {"calls": 0})
+    assert reads["calls"] == again["calls"]
+
+
+async def test_a_remembered_request_that_another_replica_decided_is_decided(
+    world: World, replica: World
+) -> None:
+    """Memory never wins: the late click is told how the request stands."""
+    record = await world.submit()
+    await replica.approvals.decide(click(record, Action.DENY))
+    assert world.store.remembered(record.id) == record
+    with pytest.raises(Conflict, match="denied by ann"):
+        await world.approvals.decide(click(record, identity=identity("bob")))
+    assert (await world.approvals.get(record.id)).status is Status.DENIED
+
+
+async def test_a_remembered_request_that_was_edited_elsewhere_is_looked_at_again(
+    world: World, replica: World
+) -> None:
+    """A click on the new revision is good, though this process remembers the old one."""
+    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
+    for one in (world, replica):
+        one.approvals.forget_policy()
+    record = await world.submit()
+    edited = await replica.approvals.decide(
+        click(record, Action.EDIT, arguments={"command": "pwd"})
+    )
+    assert world.store.remembered(record.id) == record
+    with pytest.raises(Conflict, match="changed since"):
+        await world.approvals.decide(click(record, identity=identity("bob")))
+    final = await world.approvals.decide(click(edited, identity=identity("bob")))
+    assert final.decision is not None
+    assert final.decision.arguments == {"command": "pwd"}
+
+
+async def test_a_refusal_is_audited_once(world: World) -> None:
+    """Also when the first look was from memory."""
+    record = await world.submit()
+    with pytest.raises(Unauthorized):
+        await world.approvals.decide(click(record, identity=identity("eve")))
+    assert [event.type for event in await world.events()].count("refused") == 1
+
+
+async def test_each_vote_of_a_quorum_is_told_the_truth_when_retried(world: World) -> None:
+    """A retried click is not called a second vote, also when others voted since."""
+    await policy(world.store, Route(approvers=("ann", "bob", "eve"), quorum=3))
+    world.approvals.forget_policy()
+    record = await world.submit()
+    first, second = click(record), click(record, identity=identity("bob"))
+    await world.approvals.decide(first)
+    await world.approvals.decide(second)
+    for retried in (first, second):
+        assert len((await world.approvals.decide(retried)).votes) == 2
+    final = await world.approvals.decide(click(record, identity=identity("eve")))
+    assert await world.approvals.decide(first) == final
+    with pytest.raises(Conflict, match="already"):
+        await world.approvals.decide(click(record))
