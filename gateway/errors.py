@@ -6,9 +6,10 @@
     ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
     ├── NotFound                no such request
     ├── Unreachable             the gateway or Redis did not answer; nothing was approved
-    ├── Unverified              an answer was not for what was asked, or not signed by the pinned
-    key ├── Pending                 still waiting; picklable, carries what `wait` needs in another
-    process └── NotApproved             the request ended without leave to run
+    │   └── Busy                the gateway takes no more of this agent's calls just now
+    ├── Unverified              an answer is not for what was asked, or the pinned key signed it not
+    ├── Pending                 still waiting; picklable, for `wait` in another process
+    └── NotApproved             the request ended without leave to run
         ├── Denied              a person, rule, grant or hook said no
         │   └── Aborted         ... and the turn (or the whole agent) must stop
         ├── Expired             nobody answered in time
@@ -73,6 +74,14 @@ class Unreachable(GatewayError):
     code = "unreachable"
     status = 503
     exit_code = 5
+
+
+class Busy(Unreachable):
+    """The gateway takes no more of this agent's calls just now. `retry_after` is in seconds."""
+
+    code = "too_many_requests"
+    status = 429
+    retry_after: float = 1.0
 
 
 class Unverified(GatewayError):

@@ -8,7 +8,8 @@ from typing import Any
 
 from gateway.approvals import Approvals
 from gateway.errors import GatewayError, InvalidRequest, Unreachable
-from gateway.models import PROCESS_TOKEN, REQUEST_ID, SESSION_NAME, Reason, Report
+from gateway.models import Reason, Report
+from gateway.names import PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
 from gateway.ports import Credentials, Origin, Store
 from gateway.validation import parse_message, parse_request, parsed
 from gateway.wire import Wire

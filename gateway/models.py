@@ -7,23 +7,20 @@ strictly
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gateway.canonical import canonical, sha256_hex
+from gateway.canonical import canonical
+from gateway.digest import action_digest
 from gateway.errors import InvalidRequest
+from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
+from gateway.sentences import sentence
 from gateway.wire import JsonObject, Wire, plain
 
-WIRE_VERSION = 1
 MAX_LIFE_SECONDS = 30 * 24 * 3600
-AGENT_NAME = re.compile(r"[a-z0-9_-]{1,64}")
-REQUEST_ID = re.compile(r"[0-9a-f]{32}")
-PROCESS_TOKEN = re.compile(r"[0-9a-z]{8,64}")
-SESSION_NAME = re.compile(r"[A-Za-z0-9_.:@/+=-]{1,128}")
-TOOL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 
 
 class Status(StrEnum):
@@ -256,25 +253,12 @@ class Decision(Wire):
 
     def sentence(self) -> str:
         """Say in one sentence what happened, true to who decided."""
-        said = f": {self.message}" if self.message else ""
-        return f"{_SENTENCES[self.reason].format(d=self)}{said}"
-
-
-_SENTENCES = {
-    Reason.PERSON: "{d.status} by {d.decided_by.name}",
-    Reason.FEEDBACK: "{d.decided_by.name} asks for another plan",
-    Reason.GRANT: "{d.status} by the remembered decision {d.decided_by.name}",
-    Reason.RULE: "{d.status} by the rule {d.decided_by.name}; no person was asked",
-    Reason.HOOK: "{d.status} by the hook {d.decided_by.name}; no person was asked",
-    Reason.TIMEOUT: "expired: nobody answered in time",
-    Reason.CANCELLED_BY_AGENT: "cancelled by the agent",
-    Reason.CANCELLED_BY_OPERATOR: "cancelled by an operator",
-    Reason.ABANDONED: "cancelled: nobody waits for the answer any more",
-    Reason.UNDELIVERABLE: "denied: the request could not be shown to anyone",
-    Reason.SUPERSEDED: "cancelled: a newer request took its place",
-    Reason.RESOLVED_ELSEWHERE: "cancelled: it was decided elsewhere",
-    Reason.STOPPED: "denied: the gateway's kill switch is on",
-}
+        return sentence(
+            reason=self.reason,
+            status=self.status,
+            name=self.decided_by.name,
+            message=self.message,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,22 +295,20 @@ def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> 
     Covers agent, kind, tool, arguments (or the edited `arguments` given), payload, context and
     questions; not id, session, or the agent's words. Equal actions have equal digests.
     """
-    covered = {
-        "v": WIRE_VERSION,
-        "agent": request.agent,
-        "kind": request.kind.value,
-        "tool": request.tool,
-        "arguments": request.arguments if arguments is None else arguments,
-        "payload": request.payload,
-        "context": plain(request.context),
-        "questions": [plain(question) for question in request.questions],
-    }
-    return sha256_hex(canonical(covered))
+    return action_digest(
+        agent=request.agent,
+        kind=request.kind.value,
+        tool=request.tool,
+        arguments=request.arguments if arguments is None else arguments,
+        payload=request.payload,
+        context=plain(request.context),
+        questions=plain(request.questions),
+    )
 
 
 def new_id() -> str:
     """Return 128 random bits as 32 hex digits: a request id or a process token."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()  # `secrets` says the same, and costs agents 4 ms to import
 
 
 def _match(pattern: re.Pattern[str], name: str, text: str) -> None:

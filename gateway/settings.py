@@ -43,7 +43,8 @@ class Settings(BaseSettings):
         "gw", pattern=r"^[a-z0-9_-]{1,32}$", description="prefix of all keys; one per tenant"
     )
     data_dir: Path = Field(
-        default_factory=state_folder, description="the embedded server's data, and local secrets"
+        default_factory=lambda: Path(state_folder()),
+        description="the embedded server's data, and local secrets",
     )
     host: str = Field("127.0.0.1", description="address that HTTP listens on")
     port: int = Field(

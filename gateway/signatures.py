@@ -38,12 +38,25 @@ class Signer:
 
 
 class Verifier:
-    """Checks signatures against a pinned public key, given as the base64 of its 32 bytes."""
+    """Checks signatures against a pinned public key, given as the base64 of its 32 bytes.
+
+    Raises Unverified for what is no key, and where `cryptography` is missing: nothing can be
+    checked then.
+    """
 
     def __init__(self, public_key_base64: str) -> None:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
-
-        self._key: Ed25519PublicKey = Ed25519PublicKey.from_public_bytes(_seed(public_key_base64))
+        try:
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+        except ImportError as error:
+            raise Unverified(
+                "the gateway's key is pinned, and checking signatures needs `cryptography`: "
+                "install approval-gateway-agent[verify]"
+            ) from error
+        try:
+            raw = _seed(public_key_base64)
+        except ValueError as error:
+            raise Unverified(f"the pinned key is no public key: {error}") from error
+        self._key: Ed25519PublicKey = Ed25519PublicKey.from_public_bytes(raw)
 
     def verify(self, message: bytes, signature_base64: str | None) -> None:
         """Return when the signature is good; raise Unverified when it is missing or wrong."""

@@ -17,7 +17,7 @@ from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, TooLarge, TooSlow, WrongMediaType
 from gateway.approvals import Approvals
 from gateway.errors import InvalidRequest, NotFound
-from gateway.models import REQUEST_ID
+from gateway.names import REQUEST_ID
 from gateway.ports import Credential, Origin
 from gateway.validation import parse_message, parsed, sentence
 from gateway.wire import JsonObject, plain

@@ -9,20 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gateway.errors import InvalidRequest
-from gateway.models import (
-    AGENT_NAME,
-    PROCESS_TOKEN,
-    REQUEST_ID,
-    SESSION_NAME,
-    Action,
-    ApprovalRequest,
-    Decision,
-    Reason,
-    Report,
-    Risk,
-    State,
-    Status,
-)
+from gateway.models import Action, ApprovalRequest, Decision, Reason, Report, Risk, State, Status
+from gateway.names import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
 from gateway.records import Record, Session, Vote
 from gateway.validation import check_digest
 from gateway.wire import JsonObject, Wire

@@ -14,7 +14,7 @@ import gateway
 from gateway.api.messages import Problem
 from gateway.api.problems import MEDIA_TYPE
 from gateway.api.routes import Endpoint, Nothing
-from gateway.models import REQUEST_ID, SESSION_NAME
+from gateway.names import REQUEST_ID, SESSION_NAME
 from gateway.wire import JsonObject
 
 _REF = "#/components/schemas/{model}"

@@ -7,7 +7,8 @@ from aiohttp import web
 from gateway.api.calls import Call, reply
 from gateway.api.messages import Enrolled, SessionEnded, Sessions, States
 from gateway.errors import InvalidRequest, NotFound
-from gateway.models import SESSION_NAME, State
+from gateway.models import State
+from gateway.names import SESSION_NAME
 from gateway.ports import Origin
 from gateway.records import Record
 from gateway.wire import build

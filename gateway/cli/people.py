@@ -83,7 +83,7 @@ def _http() -> Http:
 
 
 def _read(name: str) -> dict[str, str]:
-    path = state_folder() / name
+    path = Path(state_folder()) / name
     if not path.exists():
         return {}
     values: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))

@@ -11,7 +11,6 @@ and must not pay for asyncio.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,4 +57,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 (see above)
+
     return getattr(import_module(f"gateway.client.{_HOMES[name]}"), name)

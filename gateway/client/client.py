@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from gateway.client import config
@@ -97,7 +97,7 @@ class AsyncClient:
         on_event: OnEvent | None = None,
     ) -> None:
         self._transport = transport
-        self._verifier = _verifier(public_key)
+        self._verifier = Verifier(public_key) if public_key else None
         self._on_event = on_event
         self._resumed: set[str] = set()
 
@@ -153,7 +153,7 @@ class AsyncClient:
             hint=hint,
             preview=preview,
             payload=payload,
-            context=context or Context(cwd=str(Path.cwd()), host=socket.gethostname()),
+            context=context or _here(),
             origin=origin or Origin(),
             questions=tuple(questions),
             schema=schema,
@@ -309,16 +309,8 @@ class AsyncClient:
             self._on_event(event, request, decision)
 
 
-def _verifier(public_key: str | None) -> Verifier | None:
-    if not public_key:
-        return None
-    try:
-        return Verifier(public_key)
-    except ImportError as error:
-        raise Unverified(
-            "the gateway's key is pinned, and checking signatures needs `cryptography`: "
-            "install approval-gateway-agent[verify]"
-        ) from error
+def _here() -> Context:
+    return Context(cwd=os.getcwd(), host=socket.gethostname())  # noqa: PTH109 (`pathlib` costs 4 ms)
 
 
 def transport_for(found: config.AgentConfig) -> Transport:

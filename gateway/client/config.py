@@ -1,15 +1,18 @@
-"""Where the gateway is and who we are: from the environment, or found and enrolled locally."""
+"""Where the gateway is and who we are: from the environment, or found and enrolled locally.
+
+Plain classes and paths: `gateway ask` loads this for every tool call.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
+from gateway.client.connection import Connection
 from gateway.discovery import FILE_NAME, state_folder, write_private
 from gateway.errors import InvalidRequest, Unauthorized, Unreachable
-from gateway.models import AGENT_NAME
+from gateway.names import AGENT_NAME
 
 _NOT_FOUND = (
     "no gateway is configured or found; start one with `gateway up`, or set GATEWAY_URL and "
@@ -17,16 +20,27 @@ _NOT_FOUND = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
     """An agent's credential and how to reach the gateway. Redis is preferred where it is given."""
 
-    agent: str
-    url: str | None = None
-    token: str | None = field(default=None, repr=False)
-    redis_url: str | None = field(default=None, repr=False)
-    namespace: str = "gw"
-    public_key: str | None = None
+    __slots__ = ("agent", "namespace", "public_key", "redis_url", "token", "url")
+
+    def __init__(
+        self,
+        *,
+        agent: str,
+        url: str | None = None,
+        token: str | None = None,
+        redis_url: str | None = None,
+        namespace: str = "gw",
+        public_key: str | None = None,
+    ) -> None:
+        self.agent = agent
+        self.url = url
+        self.token = token
+        self.redis_url = redis_url
+        self.namespace = namespace
+        self.public_key = public_key
 
 
 def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
@@ -52,27 +66,25 @@ def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
 
 def _found(name: str, check: bool) -> AgentConfig:
     """Use the local gateway, with the credential kept from last time or a new one."""
-    from gateway.client.http import Http  # noqa: PLC0415 (costs 10 ms, and Redis needs none of it)
-
     folder = state_folder()
-    announced = _read(folder / FILE_NAME)
+    announced = _read(os.path.join(folder, FILE_NAME))
     if announced is None:
         raise Unreachable(_NOT_FOUND)
-    kept = folder / "agents" / f"{name}.json"
+    kept = os.path.join(folder, "agents", f"{name}.json")
     known = _read(kept)
     if known is not None and known.get("url") != announced["url"]:
         known = None
     if known is not None and check:
         try:
-            with Http(known["url"], known["token"]) as http:
-                http.call("GET", "/v1/requests?limit=1")
+            with Connection(known["url"], known["token"]) as gateway:
+                gateway.call("GET", "/v1/requests?limit=1")
         except Unauthorized:
             known = None
     if known is None:
-        with Http(announced["url"], announced["enroll"]) as http:
-            enrolled = http.call("POST", "/v1/enroll", {"agent": name})
+        with Connection(announced["url"], announced["enroll"]) as gateway:
+            enrolled = gateway.call("POST", "/v1/enroll", {"agent": name})
         known = {**enrolled, "url": announced["url"]}
-        kept.parent.mkdir(mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(kept), mode=0o700, exist_ok=True)
         write_private(kept, json.dumps(known))
     return AgentConfig(
         agent=name,
@@ -84,14 +96,22 @@ def _found(name: str, check: bool) -> AgentConfig:
 
 
 def _secret(variable: str) -> str | None:
-    if path := os.environ.get(f"{variable}_FILE"):
-        return Path(path).read_text(encoding="utf-8").strip()
-    return os.environ.get(variable) or None
-
-
-def _read(path: Path) -> dict[str, str] | None:
+    path = os.environ.get(f"{variable}_FILE")
+    if not path:
+        return os.environ.get(variable) or None
     try:
-        values: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError as error:
+        raise InvalidRequest(f"{variable}_FILE cannot be read: {error}") from error
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            values: dict[str, Any] = json.load(file)
     except FileNotFoundError:
         return None
+    except (OSError, ValueError) as error:
+        raise Unreachable(f"{path} cannot be read: {error}") from error
     return values

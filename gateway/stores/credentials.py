@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from gateway.canonical import sha256_hex
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
-from gateway.models import AGENT_NAME
+from gateway.names import AGENT_NAME
 from gateway.ports import Credential
 from gateway.records import Person, PolicyDocument, Route
 from gateway.stores.scripts import Script

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.errors import Conflict
-from gateway.models import AGENT_NAME
+from gateway.names import AGENT_NAME
 from gateway.ports import Due, Origin, Outcome, Transition
 from gateway.records import SCHEMA_VERSION, Event, Page, PolicyDocument, Query, Record, Session
 from gateway.stores import arguments

@@ -1,0 +1,11 @@
+"""What ids and names look like, on the wire and in paths."""
+
+from __future__ import annotations
+
+import re
+
+AGENT_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+REQUEST_ID = re.compile(r"[0-9a-f]{32}")
+PROCESS_TOKEN = re.compile(r"[0-9a-z]{8,64}")
+SESSION_NAME = re.compile(r"[A-Za-z0-9_.:@/+=-]{1,128}")
+TOOL_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,256}")

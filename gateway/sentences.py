@@ -1,0 +1,25 @@
+"""How a request ended, in one sentence that is true to who decided."""
+
+from __future__ import annotations
+
+_BY_REASON = {
+    "person": "{status} by {name}",
+    "feedback": "{name} asks for another plan",
+    "grant": "{status} by the remembered decision {name}",
+    "rule": "{status} by the rule {name}; no person was asked",
+    "hook": "{status} by the hook {name}; no person was asked",
+    "timeout": "expired: nobody answered in time",
+    "cancelled_by_agent": "cancelled by the agent",
+    "cancelled_by_operator": "cancelled by an operator",
+    "abandoned": "cancelled: nobody waits for the answer any more",
+    "undeliverable": "denied: the request could not be shown to anyone",
+    "superseded": "cancelled: a newer request took its place",
+    "resolved_elsewhere": "cancelled: it was decided elsewhere",
+    "stopped": "denied: the gateway's kill switch is on",
+}
+
+
+def sentence(*, reason: str, status: str, name: str, message: str) -> str:
+    """Say how a request ended; a reason that this version does not know is left out."""
+    said = _BY_REASON.get(reason, "{status}").format(status=status, name=name)
+    return f"{said}: {message}" if message else said

@@ -1,0 +1,249 @@
+"""`gateway ask` and a gateway that lies: only a true approval of what was asked exits with 0."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.client import ask
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    DecidedBy,
+    DeciderKind,
+    Decision,
+    Reason,
+    State,
+    Status,
+    digest_of,
+)
+from gateway.signatures import Signer
+from gateway.wire import JsonObject, build, plain
+from tests.client.scripted import Cut, Script, answer, scripted
+from tests.world import SEED
+
+SIGNER = Signer(SEED)
+OTHER = Signer("b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIhISE=")
+ASK = ("ask", "shell", "--", "rm", "x")
+PENDING = answer({"id": "0" * 32, "status": "pending", "revision": 1, "digest": "", "deadline": 0})
+BUSY = answer({"code": "too_many_requests", "detail": "later"}, 429, Retry_After="0")
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """Put the handlers back that the command replaces."""
+    held = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in held.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, list[str]]]:
+    """Return what runs the command against scripted answers: its exit code and the paths called."""
+
+    def run(*answers: Script, words: tuple[str, ...] = ASK) -> tuple[int, list[str]]:
+        with scripted(*answers) as server:
+            monkeypatch.setenv("GATEWAY_URL", server.url)
+            monkeypatch.setenv("GATEWAY_TOKEN", "token")
+            code = ask.main(words)
+            return code, [call.split(b" ")[1].decode() for call in server.calls]
+
+    monkeypatch.setenv("GATEWAY_PUBLIC_KEY", SIGNER.public_key)
+    return run
+
+
+def decided(request: ApprovalRequest, **changes: Any) -> JsonObject:
+    """Return the state of a request that a person approved, or as changed, signed."""
+    edited = changes.get("arguments")
+    decision = Decision(
+        request_id=request.id,
+        revision=2,
+        status=Status.APPROVED,
+        action=Action.APPROVE,
+        reason=Reason.PERSON,
+        digest=digest_of(request, edited),
+        decided_by=DecidedBy(kind=DeciderKind.PERSON, name="ann"),
+        decided_at=1,
+        expires_at=2,
+    )
+    decision = replace(decision, **changes)
+    signed = replace(decision, signature=SIGNER.sign(decision.signed_bytes()))
+    state: JsonObject = plain(
+        State(
+            id=request.id,
+            status=decision.status,
+            revision=2,
+            digest=request.digest,
+            deadline=0,
+            decision=signed,
+        )
+    )
+    return state
+
+
+def deciding(
+    change: Callable[[JsonObject], Any] = lambda state: state, **changes: Any
+) -> Callable[[bytes], bytes]:
+    """Return an answer to a submission: decided, and the state changed after it was signed."""
+
+    def reply(call: bytes) -> bytes:
+        request = build(ApprovalRequest, json.loads(call.partition(b"\r\n\r\n")[2])["request"])
+        assert request.digest == digest_of(request)
+        return answer(change(decided(request, **changes)))
+
+    return reply
+
+
+def member(name: str, value: Any) -> Callable[[JsonObject], Any]:
+    """Change one member of the decision after it was signed."""
+    return lambda state: {**state, "decision": {**state["decision"], name: value}}
+
+
+def resigned(name: str, value: Any) -> Callable[[JsonObject], Any]:
+    """Change one member of the decision, and sign it as the gateway would."""
+
+    def change(state: JsonObject) -> Any:
+        decision = replace(build(Decision, state["decision"]), **{name: value})
+        signature = SIGNER.sign(decision.signed_bytes())
+        return {**state, "decision": plain(replace(decision, signature=signature))}
+
+    return change
+
+
+def test_a_true_approval_exits_with_0(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Signed, about this request and this action; with --json the whole decision is printed."""
+    assert run(deciding())[0] == 0
+    assert capsys.readouterr().err == "approved by ann\n"
+    assert run(deciding(), words=("ask", "x", "--arg", "a=1", "--json"))[0] == 0
+    assert json.loads(capsys.readouterr().out)["decided_by"]["name"] == "ann"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        member("signature", None),
+        member("signature", 7),
+        member("signature", OTHER.sign(b"")),
+        member("message", "changed after it was signed"),
+        resigned("request_id", "0" * 32),
+        resigned("digest", "0" * 64),
+        resigned("action", Action.RESPOND),
+        resigned("action", Action.EDIT),
+        resigned("action", None),
+        resigned("arguments", {"command": "ls"}),
+        member("status", "fine"),
+        member("status", ["approved"]),
+        member("arguments", "ls"),
+        lambda state: {**state, "id": "0" * 32},
+        lambda state: {**state, "id": ["0"]},
+        lambda state: {**state, "decision": None},
+        lambda state: {**state, "decision": ["approved"]},
+        lambda state: {**state, "status": None},
+        lambda state: [state],
+        lambda state: None,
+    ],
+)
+def test_anything_else_exits_with_5(change: Any, run: Any) -> None:
+    """Unsigned, wrongly signed, about something else, no leave to run, or no answer at all."""
+    assert run(deciding(change))[0] == 5
+
+
+def test_an_unedited_approval_cannot_carry_other_arguments(run: Any) -> None:
+    """With a digest that fits the changed arguments, too: the caller would run the old ones."""
+    assert run(deciding(arguments={"command": "ls"}))[0] == 5
+    edited = deciding(action=Action.EDIT, arguments={"command": "ls"})
+    assert run(edited)[0] == 5  # nobody allowed edits
+
+
+def test_an_edit_prints_what_may_run(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The edited command where a person edited it, else the one that was asked for."""
+    words = ("ask", "shell", "--edit", "--", "rm", "x y")
+    assert run(deciding(action=Action.EDIT, arguments={"command": "ls"}), words=words)[0] == 0
+    assert capsys.readouterr().out == "ls\n"
+    assert run(deciding(), words=words)[0] == 0
+    assert capsys.readouterr().out == "rm 'x y'\n"
+
+
+def test_without_a_pinned_key_an_unsigned_approval_counts(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signature is for those who pin a key; what is no key lets nothing pass."""
+    monkeypatch.delenv("GATEWAY_PUBLIC_KEY")
+    assert run(deciding(member("signature", None)))[0] == 0
+    monkeypatch.setenv("GATEWAY_PUBLIC_KEY", "no key")
+    assert run(deciding())[0] == 5
+
+
+def test_it_looks_now_and_then_where_no_more_calls_may_hang(run: Any) -> None:
+    """Refused with 429, it looks without waiting, and tries to wait again."""
+    state: list[bytes] = []
+
+    def submitted(call: bytes) -> bytes:
+        state.append(deciding()(call))
+        return PENDING
+
+    code, paths = run(submitted, BUSY, PENDING, BUSY, lambda call: state[0])
+    assert code == 0
+    assert ["wait=" in path for path in paths] == [False, True, False, True, False]
+
+
+def test_it_waits_on_when_the_gateway_goes_away(run: Any) -> None:
+    """Connections that end in the middle of the wait cost time, not the answer."""
+    state: list[bytes] = []
+
+    def submitted(call: bytes) -> bytes:
+        state.append(deciding()(call))
+        return PENDING
+
+    code, paths = run(submitted, Cut(), Cut(), lambda call: state[0])
+    assert (code, len(paths)) == (0, 4)
+
+
+def test_an_answer_after_its_own_deadline_is_refused(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Approved, but too late: expired."""
+    monkeypatch.setattr(ask, "_MARGIN_SECONDS", 0.0)
+    began = time.monotonic()
+
+    def late(call: bytes) -> bytes:
+        while time.monotonic() < began + 0.1:
+            pass
+        return deciding()(call)
+
+    assert run(late, words=("ask", "x", "--timeout", "0.001", "--arg", "a=1"))[0] == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_withdraws_the_request(run: Any, number: signal.Signals) -> None:
+    """Stopped while it waits: the gateway is told, and the exit code says cancelled."""
+
+    def stopping(call: bytes) -> bytes:
+        os.kill(os.getpid(), number)
+        return b""
+
+    code, paths = run(PENDING, stopping, answer({}))
+    assert code == 4
+    assert paths[-1].endswith("/cancel")
+
+
+def test_what_cannot_be_asked_exits_with_2(run: Any, tmp_path: Any) -> None:
+    """Arguments that are no JSON object, have no canonical form, or an id that is none."""
+    for words in (
+        ("ask", "x", "--arguments", "{"),
+        ("ask", "x", "--arguments", "[]"),
+        ("ask", "x", "--arguments", '{"a": 1e999}'),
+        ("ask", "x", "--arg", "novalue"),
+        ("ask", "x", "--arg", "a=\udcff"),
+        ("ask", "x", "--agent", "../up"),
+        ("wait", "0000?x="),
+    ):
+        assert run(words=words) == (2, []), words
