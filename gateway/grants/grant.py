@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from gateway.errors import InvalidRequest
-from gateway.models import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME, Kind
+from gateway.models import Kind
+from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
 from gateway.wire import Wire
 
 MAX_RULES = 32  # arguments that a pattern names
