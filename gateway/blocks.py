@@ -54,8 +54,8 @@ def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
         fitting = list(_fitting(block.text.lines(), lines, chars))
         lines -= len(fitting)
         chars -= sum(_length(line) for line in fitting)
-        whole = len(fitting) == block.lines and _joined(fitting) == block.text.segments
-        text = block.text if whole else _part(block.text, fitting)
+        part = _part(block.text, fitting)
+        text = block.text if part.text == block.text.text else part
         kept.append(Block(block.label, block.format, text, block.lines, block.chars))
     return kept
 

@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from pathlib import Path
 
 import discord
 import pytest
 import yarl
 from discord.gateway import DiscordWebSocket
 
-from tests.discord.person import Person
-from tests.discord.server import FakeDiscord, running_discord
-from tests.discord.town import Application, Channel, Guild
-
-
-@dataclass
-class Server:
-    """A Discord with the server Acme: its channel `approvals`, a bot in it, ann, bob and eve."""
-
-    discord: FakeDiscord
-    guild: Guild
-    channel: Channel
-    app: Application
-    ann: Person
-    bob: Person
-    eve: Person
-
-
-def furnished(fake: FakeDiscord) -> Server:
-    """Make the server that most tests use; its owner is nobody's approver."""
-    owner = fake.town.user("owner")
-    guild = fake.town.guild("Acme", owner)
-    app = fake.application("gateway", owner)
-    fake.town.join(guild, app.user)
-    people = [fake.person(name) for name in ("ann", "bob", "eve")]
-    for person in people:
-        fake.town.join(guild, person.user)
-    channel = fake.town.channel(guild, "approvals")
-    return Server(fake, guild, channel, app, *people)
+from tests.discord import stage as stages
+from tests.discord.furnished import Server, furnished
+from tests.discord.server import running_discord
 
 
 @pytest.fixture
@@ -48,3 +22,17 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
         monkeypatch.setattr(discord.http.Route, "BASE", fake.api_base)
         monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", yarl.URL(fake.gateway_url))
         yield furnished(fake)
+
+
+@pytest.fixture
+async def stage(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[stages.Stage]:
+    """Run a gateway with the Discord adapter, connected."""
+    stages.environment(monkeypatch, server)
+    async with stages.staged(server, server_url, namespace, tmp_path) as made:
+        yield made

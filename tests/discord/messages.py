@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.discord.limits import FILE, TEXT, V2, check_message, walk
+from tests.discord.limits import FILE, TEXT, check_message, walk
 from tests.discord.town import DIRECT, FORUM, Calendar, Channel, DiscordError, Json, Town, User
 
 LARGEST_FILE = 10 * 1024 * 1024
@@ -16,7 +16,7 @@ NONCE_SECONDS = 300
 OLD_SECONDS = 3600
 _MENTION = re.compile(r"<@(&?)!?(\d+)>|(@everyone|@here)")
 _PARSED = {"": "users", "&": "roles"}
-_EDITABLE = ("content", "components", "embeds", "flags")
+_EDITABLE = ("content", "components", "embeds")
 
 
 @dataclass(frozen=True)
@@ -193,10 +193,10 @@ class Board:
     def revise(self, channel: Channel, message: Json, body: Json, uploads: list[Upload]) -> Json:
         """Change a message in place; editing never notifies anyone."""
         draft = {**message, **{one: body[one] for one in _EDITABLE if body.get(one) is not None}}
-        if message["flags"] & V2 and not draft["flags"] & V2:
-            draft["flags"] |= V2
+        draft["flags"] = message["flags"] | (body.get("flags") or 0)  # neither can be taken back
         known = {one["id"]: one for one in message["attachments"]}
-        kept = [known[one["id"]] for one in body.get("attachments", []) if one["id"] in known]
+        named = [str(one["id"]) for one in body.get("attachments", [])]
+        kept = [known[one] for one in named if one in known]
         if "attachments" not in body:
             kept = message["attachments"]
         draft["attachments"] = kept + self._stored({}, uploads)

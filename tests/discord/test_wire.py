@@ -10,7 +10,7 @@ from typing import Any
 import discord
 import pytest
 
-from tests.discord.conftest import Server
+from tests.discord.furnished import Server
 from tests.discord.interactions import UPDATE
 from tests.discord.messages import shown_text
 from tests.discord.person import NotShown

@@ -1,0 +1,95 @@
+"""The Discord adapter: a connection, clicks that come over it, and cards that go out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import discord
+from aiohttp import web
+
+from adapters.discord.clicks import Clicks
+from adapters.discord.commands import registered
+from adapters.discord.connection import Connection
+from adapters.discord.endpoint import PATH, Endpoint
+from adapters.discord.ids import PLATFORM
+from adapters.discord.posting import Posting
+from adapters.discord.settings import read_settings
+from adapters.discord.views import CARD_CHARS, CARD_LINES
+from gateway.cards import Card
+from gateway.delivery import Notice, TryLater
+from gateway.ports import Desk, Logins
+from gateway.records import MessageRef
+
+log = logging.getLogger("adapters.discord")
+
+
+class DiscordAdapter:
+    """Posts cards to Discord and takes the answers."""
+
+    name = PLATFORM
+    card_lines = CARD_LINES
+    card_chars = CARD_CHARS
+    repeatable = True
+
+    def __init__(self) -> None:
+        self._settings = read_settings()
+        self._connection: Connection | None = None
+        self._posting: Posting | None = None
+
+    @asynccontextmanager
+    async def run(self, desk: Desk) -> AsyncIterator[None]:
+        """Serve until left. Raises GatewayError when Discord does not accept the settings."""
+        over_http = self._settings.public_key is not None
+        connection = Connection(
+            self._settings, desk.notes, Clicks(desk).arrived, over_http=over_http
+        )
+        self._connection = connection
+        self._posting = Posting(connection.client, desk.notes)
+        async with connection.running():
+            await self._register(connection, desk)
+            yield
+
+    async def _register(self, connection: Connection, desk: Desk) -> None:
+        """Register the commands. Cards work without them, so that a failure is only told."""
+        try:
+            await registered(connection.client(), desk.notes)
+        except (TryLater, discord.DiscordException, OSError) as error:
+            log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
+
+    def problems(self) -> Sequence[str]:
+        """Say what keeps people from answering, empty when nothing does."""
+        problem = self._connection.problem if self._connection else "not running"
+        return [f"Discord: {problem}"] if problem else []
+
+    # --- cards ----------------------------------------------------------------------------------
+
+    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+        """Post a card."""
+        return await self._post().deliver(target, card, nonce)
+
+    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+        """Have a posted copy show this card."""
+        await self._post().update(ref, card, nonce)
+
+    async def tell(self, notice: Notice, card: Card) -> None:
+        """Post a reminder or an outcome."""
+        await self._post().tell(notice, card)
+
+    def _post(self) -> Posting:
+        if self._posting is None:
+            raise TryLater(1.0, "the adapter is not running")
+        return self._posting
+
+    # --- HTTP -----------------------------------------------------------------------------------
+
+    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[Any]:
+        """Return the Interactions Endpoint, when a public key is set."""
+        key = self._settings.public_key
+        connection = self._connection
+        if key is None or connection is None:
+            return []
+        endpoint = Endpoint(key, desk.notes, connection.client, connection.arrived)
+        return [web.post(PATH, endpoint.serve)]

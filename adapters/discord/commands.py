@@ -1,0 +1,189 @@
+"""Slash commands: the way when a card is lost. They check exactly what buttons check."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from typing import Any
+
+import aiohttp
+import discord
+from discord import ui
+
+from adapters.discord.answers import Answer, private
+from adapters.discord.ids import PLATFORM, Button
+from adapters.discord.markup import clipped, inert
+from adapters.discord.people import identity_of, unfit_to_decide
+from adapters.discord.reading import Reading
+from adapters.discord.views import READ, Shown, outcome_view
+from gateway.delivery import Notes
+from gateway.errors import NotFound, Unauthorized
+from gateway.models import Action
+from gateway.ports import Desk
+from gateway.records import Click, Identity, Query, Record
+from gateway.wire import JsonObject
+
+log = logging.getLogger("adapters.discord")
+
+OPEN = "ag1:open"  # the menu under /pending
+_LISTED = 20
+_SCANNED = 200
+_COMPLETION_SECONDS = 2.0
+_TEXT = 3  # Discord's number for an option of text
+_NOTE = "commands"
+_SHORT = 8
+
+
+def _option(name: str, says: str, *, required: bool, completes: bool = False) -> JsonObject:
+    return {
+        "type": _TEXT,
+        "name": name,
+        "description": says,
+        "required": required,
+        "autocomplete": completes,
+    }
+
+
+_REQUEST = _option("request", "which request", required=True, completes=True)
+DEFINITIONS: list[JsonObject] = [
+    {"name": "pending", "description": "What waits for you", "options": []},
+    {"name": "approve", "description": "Read a request and approve it", "options": [_REQUEST]},
+    {
+        "name": "deny",
+        "description": "Deny a request",
+        "options": [_REQUEST, _option("reason", "what the agent is told", required=False)],
+    },
+]
+for _one in DEFINITIONS:
+    _one |= {"type": 1, "contexts": [0, 1], "integration_types": [0]}
+
+
+async def registered(client: discord.Client, notes: Notes) -> None:
+    """Tell Discord our commands, if they are not those that it was told last."""
+    application = client.application_id
+    known = hashlib.sha256(json.dumps(DEFINITIONS, sort_keys=True).encode()).hexdigest()
+    if application is None or await notes.get(_NOTE) == f"{application} {known}":
+        return
+    await client.http.bulk_upsert_global_commands(application, DEFINITIONS)
+    await notes.put(_NOTE, f"{application} {known}")
+
+
+class Commands:
+    """Runs slash commands and completes what is typed."""
+
+    def __init__(self, desk: Desk, reading: Reading) -> None:
+        self._desk = desk
+        self._reading = reading
+
+    async def run(self, interaction: discord.Interaction) -> Answer:
+        """Answer a command, privately."""
+        data: Any = interaction.data
+        options = {one["name"]: str(one.get("value", "")) for one in data.get("options", [])}
+        match data.get("name"):
+            case "pending":
+                return await self._pending(interaction)
+            case "approve":
+                record = await self._found(interaction, options.get("request", ""))
+                return await self._approve(interaction, record)
+            case "deny":
+                record = await self._found(interaction, options.get("request", ""))
+                reason = options.get("reason", "")
+                return await self._deny(interaction, record, reason)
+        return private("This command is not known any more.")
+
+    async def complete(self, interaction: discord.Interaction) -> None:
+        """Offer what the caller may decide; nothing when that cannot be told in time."""
+        data: Any = interaction.data
+        written = [str(one.get("value", "")) for one in data["options"] if one.get("focused")]
+        choices: list[discord.app_commands.Choice[str]] = []
+        try:
+            async with asyncio.timeout(_COMPLETION_SECONDS):
+                for record in await self._theirs(identity_of(interaction)):
+                    name = self._line(record)
+                    if not written or written[0].lower() in f"{record.id} {name}".lower():
+                        choices.append(discord.app_commands.Choice(name=name, value=record.id))
+        except Exception as error:
+            log.info("not completed: %s", error, extra={"event": "completion_failed"})
+        try:
+            await interaction.response.autocomplete(choices[:25])
+        except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
+            log.info("completion not taken: %s", error, extra={"event": "answer_late"})
+
+    async def opened(self, interaction: discord.Interaction) -> Answer:
+        """Show the request that was chosen under /pending."""
+        data: Any = interaction.data
+        record = await self._found(interaction, str((data.get("values") or [""])[0]))
+        return await self._approve(interaction, record)
+
+    # --- the commands ---------------------------------------------------------------------------
+
+    async def _pending(self, interaction: discord.Interaction) -> Answer:
+        records = (await self._theirs(identity_of(interaction)))[:_LISTED]
+        if not records:
+            return private("✅ Nothing waits for you.")
+        lines = ["### What waits for you"]
+        for record in records:
+            ends = f"<t:{record.deadline // 1000}:R>"
+            lines.append(f"- {inert(self._line(record), 150)} · expires {ends}")
+        menu: ui.Select[Any] = ui.Select(
+            custom_id=OPEN,
+            placeholder="Read one",
+            options=[
+                discord.SelectOption(label=self._line(record), value=record.id)
+                for record in records
+            ],
+        )
+        view = ui.LayoutView(timeout=None)
+        view.add_item(ui.TextDisplay("\n".join(lines)[:3900])).add_item(ui.ActionRow(menu))
+        view.stop()
+        return Answer(Shown(view))
+
+    async def _approve(self, interaction: discord.Interaction, record: Record) -> Answer:
+        """Show all of it; what may be done with it stands there, as under a card."""
+        button = Button(verb=READ, request_id=record.id, revision=record.revision)
+        return await self._reading.answer(record, interaction, button)
+
+    async def _deny(self, interaction: discord.Interaction, record: Record, reason: str) -> Answer:
+        click = Click(
+            request_id=record.id,
+            revision=record.revision,
+            identity=identity_of(interaction),
+            action=Action.DENY,
+            nonce=f"{PLATFORM} {interaction.id}",
+            message=reason,
+            feedback=bool(reason),
+        )
+        record = await self._desk.decide(click)
+        return Answer(outcome_view(self._reading.card(record)))
+
+    # --- finding --------------------------------------------------------------------------------
+
+    async def _theirs(self, identity: Identity) -> list[Record]:
+        """Return what waits and this person may decide, the newest first."""
+        page = await self._desk.page(Query(limit=_SCANNED))
+        return [one for one in page.items if await self._desk.may_decide(identity, one) is None]
+
+    async def _found(self, interaction: discord.Interaction, written: str) -> Record:
+        """Return the request that a person means. Raises NotFound, Unauthorized."""
+        identity = identity_of(interaction)
+        wanted = written.strip().lower()
+        record: Record | None = None
+        if len(wanted) == 32 and all(char in "0123456789abcdef" for char in wanted):  # noqa: PLR2004
+            record = await self._desk.get(wanted)
+        elif len(wanted) >= _SHORT:
+            record = next(
+                (r for r in await self._theirs(identity) if r.id.startswith(wanted)), None
+            )
+        if record is None:
+            raise NotFound("no such request")
+        why = unfit_to_decide(interaction) or await self._desk.may_decide(identity, record)
+        if why is not None:
+            await self._desk.refuse(record.id, identity, why)
+            raise Unauthorized(why)
+        return record
+
+    def _line(self, record: Record) -> str:
+        card = self._reading.card(record)
+        return clipped(f"{card.short_id} · {card.tool.text} · {card.headline.text}", 100)

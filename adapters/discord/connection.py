@@ -1,0 +1,261 @@
+"""The connection to Discord: logging in, the gateway under supervision, and who of us holds it.
+
+Every replica logs in and posts. One at a time listens on the gateway, by a lease that they share; a
+replica that dies is followed by another within the lease. Should two ever listen at once, both are
+told of each click, and the decision is still one: it is made in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import discord
+import yarl
+from discord.gateway import DiscordWebSocket
+
+from adapters.discord.settings import DiscordSettings
+from gateway.delivery import Notes, TryLater
+from gateway.errors import GatewayError
+
+log = logging.getLogger("adapters.discord")
+
+LEASE_SECONDS = 10.0
+_RENEW_SECONDS = 3.0
+_START_SECONDS = 15.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0  # below 1000 logins a day, after which Discord bans
+_FATAL_PAUSE = 300.0
+_DRAIN_SECONDS = 3.0
+_LEASE = "gateway connection"
+_BAD_TOKEN = 4004
+_FATAL_CODES = {_BAD_TOKEN, 4010, 4011, 4012, 4013, 4014}
+
+Arrived = Callable[[discord.Interaction], Awaitable[None]]
+
+
+class Bot(discord.Client):
+    """discord.py with the one intent we need, nothing cached that we do not, and no mentions."""
+
+    def __init__(self, arrived: Arrived) -> None:
+        super().__init__(
+            intents=discord.Intents(guilds=True),
+            allowed_mentions=discord.AllowedMentions.none(),
+            max_messages=None,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            max_ratelimit_timeout=30.0,
+        )
+        self._arrived = arrived
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        """Hand over every click, modal and command as it came."""
+        await self._arrived(interaction)
+
+
+class Connection:
+    """Keeps one client logged in, and listening while it holds the lease.
+
+    `problem` says in a sentence what is wrong, empty when all is well. `over_http` says that clicks
+    come to our own endpoint, so that nobody listens on the gateway.
+    """
+
+    def __init__(
+        self, settings: DiscordSettings, notes: Notes, arrived: Arrived, *, over_http: bool
+    ) -> None:
+        self._settings = settings
+        self._notes = notes
+        self._deliver = arrived
+        self._over_http = over_http
+        self._me = secrets.token_hex(8)
+        self._client: Bot | None = None
+        self._working: set[asyncio.Task[None]] = set()
+        self._ready = asyncio.Event()
+        self.problem = "not connected yet"
+        self.listening = False
+
+    def client(self) -> discord.Client:
+        """Return the client that is logged in; raises TryLater while there is none."""
+        if self._client is None or self._client.is_closed():
+            raise TryLater(5.0, f"not logged in to Discord: {self.problem}")
+        return self._client
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve until left. Raises GatewayError when Discord refuses us at the first try.
+
+        When Discord is merely away, entering succeeds after a while, and we go on trying.
+        """
+        _point_at(self._settings)
+        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._supervise(first), name="discord connection")
+        try:
+            await asyncio.wait({first}, timeout=_START_SECONDS)
+            if first.done():
+                first.result()
+            else:
+                log.warning("Discord is away: %s", self.problem, extra={"event": "discord_away"})
+            yield
+        finally:
+            await self._leave(task)
+
+    async def arrived(self, interaction: discord.Interaction) -> None:
+        """Handle an interaction, and know of it until it is answered."""
+        task = asyncio.ensure_future(self._deliver(interaction))
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+        await asyncio.shield(task)
+
+    async def _leave(self, task: asyncio.Task[None]) -> None:
+        """Stop listening first, let another listen, answer what has come, then close."""
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        if self._working:
+            await asyncio.wait(set(self._working), timeout=_DRAIN_SECONDS)
+        if self._client is not None:
+            await self._client.close()
+
+    # --- supervision ----------------------------------------------------------------------------
+
+    async def _supervise(self, first: asyncio.Future[None]) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                client = await self._login()
+                self.problem = ""
+                if not first.done():
+                    first.set_result(None)
+                await self._serve(client)
+            except Exception as error:
+                # Whatever ends the connection, the process goes on and tries again.
+                fatal = _is_fatal(error)
+                self.problem = _said(error)
+                log.warning("Discord: %s", self.problem, extra={"event": "discord_down"})
+                if fatal and not first.done():
+                    first.set_exception(GatewayError(self.problem))
+                if asyncio.get_running_loop().time() - began > _LONGEST_PAUSE:
+                    pause = _FIRST_PAUSE
+                wait = _FATAL_PAUSE if fatal else pause
+                await asyncio.sleep(wait * random.uniform(0.8, 1.2))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _login(self) -> Bot:
+        if self._client is not None and not self._client.is_closed():
+            return self._client
+        client = Bot(self.arrived)
+        try:
+            await client.login(self._settings.token.get_secret_value())
+            self._check_endpoint(client)
+        except BaseException:
+            await client.close()
+            raise
+        self._client = client
+        return client
+
+    def _check_endpoint(self, client: Bot) -> None:
+        application = client.application
+        url = application.interactions_endpoint_url if application else None
+        if url is not None and not self._over_http:
+            raise Misconfigured(
+                "an Interactions Endpoint URL is set in the developer portal, so that clicks do "
+                "not come over the gateway: remove it, or set GATEWAY_DISCORD_PUBLIC_KEY"
+            )
+        if url is None and self._over_http:
+            log.warning(
+                "no Interactions Endpoint URL is set in the developer portal: no click will come",
+                extra={"event": "discord_no_endpoint"},
+            )
+
+    async def _serve(self, client: Bot) -> None:
+        """Listen while we hold the lease; wait for it while another does."""
+        if self._over_http:
+            await asyncio.Event().wait()
+        while True:
+            await self._wait_for_lease()
+            listening = asyncio.create_task(client.connect(), name="discord gateway")
+            keeping = asyncio.create_task(self._keep_lease(), name="discord lease")
+            self.listening = True
+            try:
+                await asyncio.wait({listening, keeping}, return_when=asyncio.FIRST_COMPLETED)
+                if listening.done():
+                    listening.result()
+            finally:
+                self.listening = False
+                await self._hang_up(client, listening, keeping)
+
+    async def _hang_up(self, client: Bot, *tasks: asyncio.Task[None]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if not client.is_closed() and client.ws is not None and client.ws.open:
+            await client.ws.close(code=1000)
+        await self._give_up_lease()
+
+    # --- the lease ------------------------------------------------------------------------------
+
+    async def _wait_for_lease(self) -> None:
+        while True:  # a lease ends by itself, so that there is nothing to be told of
+            if await self._notes.put_new(_LEASE, self._me, seconds=LEASE_SECONDS):
+                return
+            await asyncio.sleep(_RENEW_SECONDS / 2)
+
+    async def _keep_lease(self) -> None:
+        """Return once another replica has the lease. When the store is away, we keep listening."""
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            try:
+                kept = await self._notes.extend(_LEASE, self._me, seconds=LEASE_SECONDS)
+                if not kept and not await self._notes.put_new(
+                    _LEASE, self._me, seconds=LEASE_SECONDS
+                ):
+                    log.info("another replica listens now", extra={"event": "discord_standby"})
+                    return
+            except Exception as error:
+                log.warning("lease not renewed: %s", error, extra={"event": "lease_unsure"})
+
+    async def _give_up_lease(self) -> None:
+        try:
+            if await self._notes.get(_LEASE) == self._me:
+                await self._notes.delete(_LEASE)
+        except Exception as error:
+            log.info("lease not given up: %s", error, extra={"event": "lease_unsure"})
+
+
+class Misconfigured(GatewayError):
+    """Discord and our settings disagree about how clicks come."""
+
+    code = "misconfigured"
+
+
+def _is_fatal(error: Exception) -> bool:
+    if isinstance(error, discord.ConnectionClosed):
+        return error.code in _FATAL_CODES
+    return isinstance(
+        error, (discord.LoginFailure, discord.PrivilegedIntentsRequired, Misconfigured)
+    )
+
+
+def _said(error: Exception) -> str:
+    """Say what is wrong, never with the token."""
+    if isinstance(error, discord.LoginFailure) or (
+        isinstance(error, discord.ConnectionClosed) and error.code == _BAD_TOKEN
+    ):
+        return "Discord does not accept the bot's token; reset it in the developer portal"
+    if isinstance(error, discord.PrivilegedIntentsRequired):
+        return "Discord refuses the intents; the gateway asks for `guilds` only"
+    if isinstance(error, discord.ConnectionClosed):
+        return f"Discord closed the connection ({error.code})"
+    if isinstance(error, GatewayError):
+        return str(error)
+    return f"no connection to Discord ({type(error).__name__})"
+
+
+def _point_at(settings: DiscordSettings) -> None:
+    """Talk to another Discord, where the settings name one."""
+    if settings.api_base is not None:
+        discord.http.Route.BASE = settings.api_base
+    if settings.gateway_url is not None:
+        DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)

@@ -1,0 +1,192 @@
+"""Modals: what they ask, and what was typed. Their ids say everything, so they survive restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import discord
+from discord import ui
+
+from adapters.discord.ids import Button
+from adapters.discord.markup import clipped, units
+from gateway.canonical import parse
+from gateway.cards import Card, Field
+from gateway.errors import InvalidRequest
+from gateway.models import Action, FieldKind
+from gateway.wire import JsonObject
+
+LONGEST_INPUT = 4000
+_MOST_FIELDS = 5
+_MOST_CHOICES = 25
+_LABEL, _TEXT = 45, 100
+REASON, NOTE, ARGUMENTS, RESULT, SURE = "reason", "note", "arguments", "result", "sure"
+_YES, _NO = "yes", "no"
+_TITLES = {
+    Action.DENY: "Deny",
+    Action.ABORT: "Deny and stop the turn",
+    Action.EDIT: "Approve with changes",
+    Action.RESPOND: "Answer instead of running it",
+    Action.ANSWER: "Answer",
+}
+
+
+class Unfit(Exception):
+    """Discord's modals cannot carry this; its text says where it can be done instead."""
+
+
+def modal_for(action: Action, card: Card | None, button: Button) -> ui.Modal:
+    """Return the modal that an action needs. Denying needs no card. Raises Unfit."""
+    modal = ui.Modal(title=_TITLES[action], custom_id=button.custom_id)
+    for label in _labels(action, card):
+        modal.add_item(label)
+    modal.stop()  # discord.py must keep nothing: the submission is read raw
+    return modal
+
+
+def _labels(action: Action, card: Card | None) -> list[ui.Label[Any]]:
+    if action in (Action.DENY, Action.ABORT):
+        return [
+            _written("Reason", REASON, "The agent is told. May be empty.", most=1000),
+            _written("Note for the record", NOTE, "The agent is never told.", most=1000),
+        ]
+    if card is None:
+        raise Unfit("This needs the request, and it could not be read. Try again.")
+    if action is Action.EDIT:
+        return _edit_labels(card)
+    if action is Action.RESPOND:
+        return [_written("Result", RESULT, "The agent gets this instead.", required=True)]
+    return [_field_label(at, field) for at, field in enumerate(_fitting(card.fields))]
+
+
+def _edit_labels(card: Card) -> list[ui.Label[Any]]:
+    text = card.editable
+    if text is None:
+        raise Unfit("It holds secrets that are not shown here. Edit it in the inbox.")
+    if units(text) > LONGEST_INPUT:
+        raise Unfit("It is too long to be edited in Discord. Edit it in the inbox.")
+    sure: ui.Label[Any] = ui.Label(
+        text="High risk, too",
+        description="Needed when what you wrote is judged as high risk.",
+        component=ui.Select(
+            custom_id=SURE,
+            required=False,
+            options=[discord.SelectOption(label="I have read all of it", value=_YES)],
+        ),
+    )
+    label = _written("Arguments (JSON)", ARGUMENTS, "What will run.", value=text, required=True)
+    return [label, sure]
+
+
+def _written(
+    label: str,
+    name: str,
+    says: str,
+    *,
+    value: str | None = None,
+    required: bool = False,
+    most: int = LONGEST_INPUT,
+    style: discord.TextStyle = discord.TextStyle.paragraph,
+) -> ui.Label[Any]:
+    typed: ui.TextInput[Any] = ui.TextInput(
+        custom_id=name, style=style, default=value, required=required, max_length=most
+    )
+    return ui.Label(text=clipped(label, _LABEL), description=clipped(says, _TEXT), component=typed)
+
+
+def _fitting(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    if any(field.secret for field in fields):
+        raise Unfit("A secret is asked for. Answer it in the inbox, where no log sees it.")
+    many = any(len(field.choices) > _MOST_CHOICES for field in fields)
+    if many or len(fields) > _MOST_FIELDS:
+        raise Unfit("It asks for more than fits into Discord. Answer it in the inbox.")
+    return fields
+
+
+def _field_label(at: int, field: Field) -> ui.Label[Any]:
+    name, text = f"field{at}", field.text.text
+    rest = text[_LABEL - 1 :] if len(text) > _LABEL else ""
+    if field.kind in (FieldKind.TEXT, FieldKind.NUMBER):
+        short = field.kind is FieldKind.NUMBER
+        style = discord.TextStyle.short if short else discord.TextStyle.paragraph
+        says = rest or ("A number." if short else "Your answer.")
+        return _written(text, name, says, required=field.required, style=style)
+    if field.kind is FieldKind.BOOLEAN:
+        options = [discord.SelectOption(label=one.title(), value=one) for one in (_YES, _NO)]
+    else:
+        options = [
+            # The position stands for the value, which may be longer than Discord takes.
+            discord.SelectOption(
+                label=clipped(choice.label.text or "(empty)", _TEXT), value=str(index)
+            )
+            for index, choice in enumerate(field.choices)
+        ]
+    most = len(options) if field.kind is FieldKind.CHOICES else 1
+    select: ui.Select[Any] = ui.Select(
+        custom_id=name,
+        options=options,
+        required=field.required,
+        min_values=1 if field.required else 0,
+        max_values=most,
+    )
+    return ui.Label(
+        text=clipped(text, _LABEL), description=clipped(rest, _TEXT) or None, component=select
+    )
+
+
+def typed(data: Any) -> dict[str, Any]:
+    """Return what a submitted modal holds, by the ids of its fields."""
+    found: dict[str, Any] = {}
+    for part in data.get("components", []):
+        component = part.get("component") or {}
+        name = component.get("custom_id")
+        if isinstance(name, str):
+            found[name] = component.get("values", component.get("value"))
+    return found
+
+
+def content_of(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonObject:
+    """Return the members of a click that a submitted modal gives. Raises InvalidRequest."""
+    given = typed(data)
+    if action in (Action.DENY, Action.ABORT):
+        reason = str(given.get(REASON) or "")
+        feedback = action is Action.DENY and bool(reason)
+        return {"message": reason, "note": str(given.get(NOTE) or ""), "feedback": feedback}
+    if action is Action.EDIT:
+        value = parse(str(given.get(ARGUMENTS) or "").encode("utf-8", "surrogatepass"))
+        if not isinstance(value, dict):
+            raise InvalidRequest("the arguments must be a JSON object")
+        return {"arguments": value, "confirmed": _YES in (given.get(SURE) or [])}
+    if action is Action.RESPOND:
+        return {"result": str(given.get(RESULT) or "")}
+    return {"answers": _answers(given, fields)}
+
+
+def _answers(given: dict[str, Any], fields: tuple[Field, ...]) -> JsonObject:
+    found = {field.id: _answer(given.get(f"field{at}"), field) for at, field in enumerate(fields)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _answer(value: Any, field: Field) -> Any:
+    if value in (None, "", []):
+        return None
+    if field.kind is FieldKind.TEXT:
+        return str(value)
+    if field.kind is FieldKind.NUMBER:
+        return _number(str(value), field)
+    if field.kind is FieldKind.BOOLEAN:
+        return value[0] == _YES
+    try:
+        chosen = [field.choices[int(index)].value for index in value]
+    except (ValueError, IndexError):
+        raise InvalidRequest(f"the answer to {field.id!r} was not offered") from None
+    return chosen if field.kind is FieldKind.CHOICES else chosen[0]
+
+
+def _number(text: str, field: Field) -> int | float:
+    try:
+        value = parse(text.strip().encode())
+    except InvalidRequest:
+        value = None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidRequest(f"the answer to {field.id!r} is no number")
+    return value

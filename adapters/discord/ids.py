@@ -1,0 +1,89 @@
+"""What our buttons carry, and how targets and identities are written."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass, replace
+
+PLATFORM = "discord"
+VERSION = "ag1"
+_OURS = re.compile(r"ag\d+:")
+_SNOWFLAKE = re.compile(r"\d{1,20}")
+_PARTS = 7
+_ID_BYTES = 16
+
+
+class OldButton(Exception):
+    """The button was made by another version of the gateway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Button:
+    """The content of a custom_id: what is wanted of which request, as the presser saw it.
+
+    `copy` is the nonce of the posted copy, empty where there is none. On a private view `card` is
+    the message of that copy, because the view itself is another message. `more` is the verb's own.
+    """
+
+    verb: str
+    request_id: str
+    revision: int
+    copy: str = ""
+    card: str = ""
+    more: str = ""
+
+    @property
+    def custom_id(self) -> str:
+        """The button as Discord keeps it; at most 100 characters."""
+        packed = base64.urlsafe_b64encode(bytes.fromhex(self.request_id)).decode().rstrip("=")
+        parts = (VERSION, self.verb, packed, str(self.revision), self.copy, self.card, self.more)
+        return ":".join(parts)
+
+    def but(self, verb: str, *, more: str = "") -> Button:
+        """Return the button beside this one that wants something else."""
+        return replace(self, verb=verb, more=more)
+
+
+def read_button(custom_id: str) -> Button | None:
+    """Return what a custom_id of ours says, None when it is somebody else's. Raises OldButton."""
+    if not _OURS.match(custom_id):
+        return None
+    parts = custom_id.split(":")
+    if parts[0] != VERSION or len(parts) != _PARTS:
+        raise OldButton
+    try:
+        raw = base64.urlsafe_b64decode(parts[2] + "==")
+        revision = int(parts[3])
+    except (ValueError, binascii.Error):
+        raise OldButton from None
+    if len(raw) != _ID_BYTES:
+        raise OldButton
+    return Button(
+        verb=parts[1],
+        request_id=raw.hex(),
+        revision=revision,
+        copy=parts[4],
+        card=parts[5],
+        more=parts[6],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a card goes: a channel or thread of a server, or a user's direct messages."""
+
+    guild: str | None = None
+    channel: str | None = None
+    user: str | None = None
+
+
+def read_target(target: str) -> Place | None:
+    """Return the place of `discord:GUILD/CHANNEL`, `discord:@USER` or `discord:USER`."""
+    rest = target.removeprefix(f"{PLATFORM}:")
+    guild, slash, channel = rest.partition("/")
+    if slash and _SNOWFLAKE.fullmatch(guild) and _SNOWFLAKE.fullmatch(channel):
+        return Place(guild=guild, channel=channel)
+    user = rest.removeprefix("@")
+    return Place(user=user) if _SNOWFLAKE.fullmatch(user) else None

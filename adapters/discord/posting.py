@@ -1,0 +1,192 @@
+"""Posting, editing and telling: the bot's own calls, and what Discord's refusals mean."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import discord
+from discord.abc import Messageable
+
+from adapters.discord.ids import PLATFORM, Place, read_target
+from adapters.discord.markup import inert, named
+from adapters.discord.views import Shown, card_view
+from gateway.cards import Card
+from gateway.delivery import (
+    CopyGone,
+    DeliveryFailed,
+    DeliveryUncertain,
+    Notes,
+    Notice,
+    NoticeKind,
+    TryLater,
+)
+from gateway.records import MessageRef
+
+log = logging.getLogger("adapters.discord")
+
+# Discord tells its limits only with each answer; this pace has been within them for years.
+PER_MINUTE, BURST = 60, 5
+RETRY_SECONDS = 5.0
+OLD_EDIT_SECONDS = 120.0
+_LONGEST_CALL = 20.0  # shorter than the lease on a copy
+
+UNKNOWN_CHANNEL, UNKNOWN_MESSAGE = 10003, 10008
+OLD_EDITS, MISSING_ACCESS, NOT_TO_THIS_USER, NO_PERMISSION = 30046, 50001, 50007, 50013
+ARCHIVED, THREAD_LOCKED, MODERATED = 50083, 160005, 200000
+_WHY = {
+    UNKNOWN_CHANNEL: "the channel does not exist any more",
+    MISSING_ACCESS: "the bot cannot see the channel",
+    NOT_TO_THIS_USER: "this user takes no direct messages from the bot",
+    NO_PERMISSION: "the bot lacks a permission in the channel; see `gateway doctor`",
+    50008: "messages cannot be posted in a channel of this kind",
+    THREAD_LOCKED: "the thread is locked",
+    MODERATED: "Discord's moderation refuses the message",
+}
+_LOST = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, MISSING_ACCESS, NO_PERMISSION, THREAD_LOCKED, ARCHIVED}
+
+Clients = Callable[[], discord.Client]
+
+
+class Posting:
+    """The message side of the adapter. `client` gives the one that is logged in, or raises
+    TryLater."""
+
+    def __init__(self, client: Clients, notes: Notes) -> None:
+        self._client = client
+        self._notes = notes
+
+    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+        """Post a card; the same nonce within minutes is the same message."""
+        place = read_target(target)
+        if place is None:
+            raise DeliveryFailed(f"{target!r} is no place in Discord")
+        await self._pace(place)
+        async with _understood(sending=True):
+            channel = await self._channel(place)
+            try:
+                message = await self._send(channel, card_view(card, nonce), nonce)
+            except discord.HTTPException as error:
+                if error.code != MODERATED:
+                    raise
+                silent = card_view(card, nonce, silent=True)
+                message = await self._send(channel, silent, nonce)
+        return MessageRef(
+            adapter=PLATFORM, channel=str(message.channel.id), message=str(message.id)
+        )
+
+    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+        """Have a posted message show the card as it is now."""
+        async with _understood(sending=False):
+            channel = self._client().get_partial_messageable(int(ref.channel))
+            message = channel.get_partial_message(int(ref.message))
+            try:
+                await message.edit(view=card_view(card, nonce).view)
+            except discord.HTTPException as error:
+                if error.code == MODERATED:
+                    await message.edit(view=card_view(card, nonce, silent=True).view)
+                elif error.code == ARCHIVED:
+                    await self._wake(int(ref.channel))
+                    await message.edit(view=card_view(card, nonce).view)
+                else:
+                    raise
+
+    async def tell(self, notice: Notice, card: Card) -> None:
+        """Post a reminder in answer to a card, or tell someone how a request ended."""
+        async with _understood(sending=True):
+            if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
+                await self._remind(notice, notice.ref, card)
+                return
+            place = read_target(notice.target)
+            if place is None:
+                raise DeliveryFailed(f"{notice.target!r} is no place in Discord")
+            await self._pace(place)
+            said = named(card.outcome.text, 1200) if card.outcome else ""
+            text = f"{card.icon} **{card.word}** · {inert(card.tool.text, 250)}\n{said}"
+            channel = await self._channel(place)
+            await channel.send(text, nonce=notice.nonce, suppress_embeds=True)
+
+    async def _remind(self, notice: Notice, ref: MessageRef, card: Card) -> None:
+        client = self._client()
+        place = read_target(notice.target)
+        guild = place.guild if place else None
+        users = [one for one in notice.mentions if one.isdecimal()]
+        # A role is called only in the server that it belongs to.
+        roles = [
+            one.removeprefix(f"{guild}/") for one in notice.mentions if one.startswith(f"{guild}/")
+        ]
+        called = [f"<@{one}>" for one in users] + [f"<@&{one}>" for one in roles]
+        message = client.get_partial_messageable(int(ref.channel)).get_partial_message(
+            int(ref.message)
+        )
+        allowed = discord.AllowedMentions(
+            everyone=False,
+            users=[discord.Object(int(one)) for one in users],
+            roles=[discord.Object(int(one)) for one in roles],
+            replied_user=False,
+        )
+        text = f"⏰ Still waiting: {inert(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
+        await message.reply(
+            " ".join([*called, text])[:1900], allowed_mentions=allowed, suppress_embeds=True
+        )
+
+    async def _send(self, channel: Messageable, shown: Shown, nonce: str) -> discord.Message:
+        return await channel.send(view=shown.view, nonce=nonce)
+
+    async def _channel(self, place: Place) -> Messageable:
+        client = self._client()
+        if place.user is not None:
+            return await client.create_dm(discord.Object(int(place.user)))
+        return client.get_partial_messageable(int(place.channel or 0))
+
+    async def _pace(self, place: Place) -> None:
+        """Wait for a place in the budget of a channel, that all replicas share."""
+        name = f"posts to {place.channel or place.user}"
+        wait = await self._notes.delay(name, per_minute=PER_MINUTE, burst=BURST)
+        if wait > _LONGEST_CALL:
+            raise TryLater(wait, "this channel gets cards faster than Discord takes them")
+        await asyncio.sleep(wait)
+
+    async def _wake(self, channel_id: int) -> None:
+        """Open an archived thread again; raises when it is locked."""
+        client = self._client()
+        thread = await client.fetch_channel(channel_id)
+        if isinstance(thread, discord.Thread):
+            await thread.edit(archived=False)
+
+
+@asynccontextmanager
+async def _understood(*, sending: bool) -> AsyncIterator[None]:
+    """Turn what discord.py raises into the core's failures.
+
+    `sending` something new, an answer that did not come leaves it open whether it is there.
+    """
+    try:
+        async with asyncio.timeout(_LONGEST_CALL):
+            yield
+    except discord.RateLimited as error:
+        raise TryLater(error.retry_after, "Discord asks to wait") from error
+    except discord.HTTPException as error:
+        raise _meaning(error, sending=sending) from error
+    except (OSError, TimeoutError, aiohttp.ClientError) as error:
+        why = f"no answer from Discord: {type(error).__name__}"
+        raise (DeliveryUncertain(why) if sending else TryLater(RETRY_SECONDS, why)) from error
+
+
+def _meaning(error: discord.HTTPException, *, sending: bool) -> DeliveryFailed:
+    if error.code == OLD_EDITS:
+        return TryLater(OLD_EDIT_SECONDS, "Discord limits edits of messages older than an hour")
+    if error.status == 429:  # noqa: PLR2004 (too many requests; without Via, a ban by its proxy)
+        return TryLater(RETRY_SECONDS * 12, "Discord refuses requests for now")
+    if error.status >= 500:  # noqa: PLR2004 (its own failure)
+        why = f"Discord failed ({error.status})"
+        return DeliveryUncertain(why) if sending else TryLater(RETRY_SECONDS, why)
+    why = _WHY.get(error.code, f"Discord refuses it ({error.status}, {error.code})")
+    if error.status == 401:  # noqa: PLR2004 (the token is no good any more)
+        return DeliveryFailed("Discord does not accept the bot's token")
+    if not sending and error.code in _LOST:
+        return CopyGone(why if error.code != UNKNOWN_MESSAGE else "the message was deleted")
+    return DeliveryFailed(why)

@@ -1,0 +1,72 @@
+"""The full view: everything that would run, for the one who asked, with what they may do."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import discord
+
+from adapters.discord.answers import Answer
+from adapters.discord.ids import Button
+from adapters.discord.people import identity_of, unfit_to_decide
+from adapters.discord.views import CARD_CHARS, CARD_LINES, PAGE_CHARS, full_view
+from gateway.cards import Card, card_of
+from gateway.cards import full_view as pages_of
+from gateway.errors import Unauthorized
+from gateway.ports import Desk
+from gateway.records import Record
+
+EVERYTHING = 10**9
+LARGE = 100_000  # from here on cards are made in a thread, so that clicks elsewhere go on
+
+
+class Reading:
+    """Makes cards and full views of requests."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def card(self, record: Record) -> Card:
+        """Return the card as it fits into a channel."""
+        return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+
+    def whole(self, record: Record) -> Card:
+        """Return the card with room for everything, and so with every control."""
+        return card_of(record, lines=EVERYTHING, chars=EVERYTHING)
+
+    async def page(self, interaction: discord.Interaction, button: Button) -> Answer:
+        """Return the page that a button asks for, to whoever may decide the request."""
+        record = await self._desk.get(button.request_id)
+        identity = identity_of(interaction)
+        why = unfit_to_decide(interaction) or await self._desk.may_decide(identity, record)
+        if why is not None:
+            await self._desk.refuse(record.id, identity, why)
+            raise Unauthorized(why)
+        message = interaction.message
+        turning = message is not None and message.flags.ephemeral and button.more.isdecimal()
+        if message is not None and not message.flags.ephemeral and button.copy:
+            button = replace(button, card=str(message.id))
+        page = int(button.more) - 1 if button.more.isdecimal() else 0
+        return await self.answer(record, interaction, button, page=page, replaces=turning)
+
+    async def answer(
+        self,
+        record: Record,
+        interaction: discord.Interaction,
+        button: Button,
+        *,
+        page: int = 0,
+        replaces: bool = False,
+    ) -> Answer:
+        """Return the full view of a record. The caller has checked who asks."""
+
+        def made() -> Answer:
+            view = pages_of(record, page_chars=PAGE_CHARS)
+            limit = interaction.filesize_limit
+            shown = full_view(self.whole(record), view, button, page=page, limit=limit)
+            return Answer(shown, replaces=replaces)
+
+        if len(str(record.arguments)) + len(str(record.request.payload)) < LARGE:
+            return made()
+        return await asyncio.to_thread(made)

@@ -1,0 +1,167 @@
+"""A whole gateway on the real server with the Discord adapter, for the scenarios."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.app import Gateway, running
+from gateway.records import Person, PolicyDocument, Record, RiskRule, Route
+from gateway.settings import Settings
+from tests.discord.furnished import Server
+from tests.discord.interactions import Interaction
+from tests.discord.messages import buttons, shown_text
+from tests.discord.person import Person as Finger
+from tests.discord.town import Channel, Json
+from tests.world import over_http, request
+
+AGENT = "bot"
+
+
+@dataclass
+class Stage:
+    """A gateway that runs, the Discord it talks to, and what tests do with both."""
+
+    server: Server
+    gateway: Gateway
+
+    @property
+    def approvals(self) -> Any:
+        return self.gateway.approvals
+
+    @property
+    def target(self) -> str:
+        return f"discord:{self.server.guild.id}/{self.server.channel.id}"
+
+    async def policy(self, *routes: Route, risks: tuple[RiskRule, ...] = ()) -> None:
+        """Put these routes in force; ann, bob and eve are people known by their Discord ids."""
+        store = self.gateway.backend.store
+        current = await store.policy()
+        people = tuple(
+            Person(name=who.user.name, identities=(f"discord:{who.id}",))
+            for who in (self.server.ann, self.server.bob, self.server.eve)
+        )
+        document = PolicyDocument(
+            generation=current.generation, people=people, routes=routes, risks=risks
+        )
+        await store.apply(document, by="test")
+        self.approvals.forget_policy()
+
+    def route(self, **changes: Any) -> Route:
+        """Return a route to the channel of approvals on which ann and bob may decide."""
+        values: Json = {"approvers": ("ann", "bob"), "targets": (self.target,)}
+        return Route(**{**values, **changes})
+
+    async def ask(self, **changes: Any) -> Record:
+        """Submit a request as the agent does."""
+        record, _ = await self.approvals.submit(request(**changes), over_http())
+        return record  # type: ignore[no-any-return]
+
+    async def card(self, record: Record, channel: Channel | None = None) -> Json:
+        """Return the posted message of a request, once it is there."""
+        place = channel or self.server.channel
+        return await self.seen(lambda: self._posted(record, place))  # type: ignore[no-any-return]
+
+    def _posted(self, record: Record, place: Channel) -> Json | None:
+        found = (m for m in place.messages.values() if record.id[:8] in shown_text(m))
+        return next(found, None)
+
+    async def shows(self, message: Json, *words: str) -> str:
+        """Return a message's text once it shows these words."""
+        await self.seen(lambda: all(word in shown_text(message) for word in words))
+        return shown_text(message)
+
+    async def seen(self, look: Any, seconds: float = 15) -> Any:
+        """Return what `look` finds, once it finds something."""
+        async with asyncio.timeout(seconds):
+            while not (found := look()):
+                await asyncio.sleep(0)
+        return found
+
+    async def ended(self, record: Record) -> Record:
+        """Return a request once it has ended."""
+        async with asyncio.timeout(15):
+            while not (now := await self.approvals.get(record.id)).final:
+                await asyncio.sleep(0)
+        return now  # type: ignore[no-any-return]
+
+    async def events(self, *types: str) -> list[Any]:
+        """Return the events of these types so far."""
+        found = await self.approvals.history(None, 10_000)
+        return [event for event in found if event.type in types]
+
+    async def click(
+        self,
+        who: Finger,
+        message: Json,
+        label: str,
+        *,
+        channel: Channel | None = None,
+        wait: bool = True,
+    ) -> Interaction:
+        """Press a button as a person does."""
+        place = channel or self.server.channel
+        return await who.click(self.server.app, place, message, label, wait=wait)
+
+    async def asked(self, **changes: Any) -> tuple[Record, Json]:
+        """Submit a request and return it with its posted card."""
+        record = await self.ask(**changes)
+        return record, await self.card(record)
+
+
+def settings(url: str, namespace: str, folder: Path, **changes: Any) -> Settings:
+    """Return the settings of a gateway that answers in Discord."""
+    values: Json = {
+        "REDIS_URL": url,
+        "namespace": namespace,
+        "data_dir": folder,
+        "port": 0,
+        "adapters": ("discord",),
+    }
+    return Settings(**{**values, **changes})
+
+
+def environment(monkeypatch: pytest.MonkeyPatch, server: Server, **more: str) -> None:
+    """Set what an operator sets for Discord."""
+    values = {
+        "TOKEN": server.app.token,
+        "API_BASE": server.discord.api_base,
+        "GATEWAY_URL": server.discord.gateway_url,
+        **more,
+    }
+    for name, value in values.items():
+        monkeypatch.setenv(f"GATEWAY_DISCORD_{name}", value)
+
+
+@asynccontextmanager
+async def staged(
+    server: Server, url: str, namespace: str, folder: Path, **changes: Any
+) -> AsyncIterator[Stage]:
+    """Run a gateway until the bot is on the line; ann and bob may approve in `approvals`."""
+    lines = server.discord.gateway.connected
+    async with running(settings(url, namespace, folder, **changes)) as gateway:
+        stage = Stage(server, gateway)
+        if not (await gateway.backend.store.policy()).people:
+            await gateway.backend.store.register_agent(AGENT)
+            await stage.policy(stage.route())
+        if server.app.endpoint is None and "adapters" not in changes:
+            await server.discord.gateway.until(
+                lambda: server.discord.gateway.connected > lines or lines > 0
+            )
+        yield stage
+
+
+def private_text(done: Interaction) -> str:
+    """Return what only the person sees after an interaction."""
+    return "\n".join(shown_text(one) for one in done.private)
+
+
+def labels(message: Json) -> set[str]:
+    """Return the labels of the buttons that can be pressed."""
+    return set(buttons(message))

@@ -1,0 +1,83 @@
+"""From a request to a card, a tap, and the agent's answer: the way that everybody goes."""
+
+from __future__ import annotations
+
+from gateway.models import Action, Reason, Status
+from tests.discord.stage import Stage, labels, private_text
+
+
+async def test_a_card_is_posted_and_approved_with_one_tap(stage: Stage) -> None:
+    """The card shows what will run; after the tap it says who decided, and has no buttons."""
+    record, card = await stage.asked(arguments={"command": "rm -rf build"})
+    assert {"Approve", "Deny", "Details"} <= labels(card)
+    text = await stage.shows(card, "Approval needed", "rm -rf build", record.id[:8])
+    assert "<t:" in text
+    done = await stage.click(stage.server.ann, card, "Approve")
+    assert not done.failed
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved", "ann")
+    assert labels(card) == set()
+
+
+async def test_a_denial_carries_its_reason(stage: Stage) -> None:
+    """Deny opens a modal; its reason reaches the agent and the card, its note only the record."""
+    record, card = await stage.asked()
+    opened = await stage.click(stage.server.bob, card, "Deny")
+    done = await stage.server.bob.submit(opened, reason="not on a Friday", note="told ann")
+    assert not done.failed
+    ended = await stage.ended(record)
+    assert ended.decision is not None
+    assert ended.decision.reason is Reason.FEEDBACK
+    assert ended.decision.message == "not on a Friday"
+    assert ended.note == "told ann"
+    await stage.shows(card, "Denied", "not on a Friday")
+
+
+async def test_someone_else_is_refused_privately(stage: Stage) -> None:
+    """Eve is no approver: she alone hears it, the card stays as it was, and it is audited."""
+    record, card = await stage.asked()
+    done = await stage.click(stage.server.eve, card, "Approve")
+    assert "not an approver" in private_text(done)
+    assert "Approve" in labels(card)
+    assert not (await stage.approvals.get(record.id)).final
+    assert await stage.events("refused")
+
+
+async def test_arguments_are_edited_in_a_modal(stage: Stage) -> None:
+    """What is typed is what runs; the card says that it was changed, and how."""
+    record, card = await stage.asked(arguments={"path": "/", "force": True})
+    opened = await stage.click(stage.server.ann, card, "Edit")
+    await stage.server.ann.submit(opened, arguments='{"path": "/tmp/x", "force": false}')
+    ended = await stage.ended(record)
+    assert ended.decision is not None and ended.decision.action is Action.EDIT
+    assert ended.decision.arguments == {"path": "/tmp/x", "force": False}
+    await stage.shows(card, "Approved with changes", "Changed by an approver")
+
+
+async def test_a_bad_edit_decides_nothing(stage: Stage) -> None:
+    """What is no JSON object is refused with a sentence, and the request still waits."""
+    record, card = await stage.asked()
+    for text in ("{", "[]", '{"a":1,"a":2}'):
+        opened = await stage.click(stage.server.ann, card, "Edit")
+        done = await stage.server.ann.submit(opened, arguments=text)
+        assert "Nothing was decided" in private_text(done)
+    assert not (await stage.approvals.get(record.id)).final
+
+
+async def test_a_long_request_is_approved_only_from_the_full_view(stage: Stage) -> None:
+    """The card has no Approve; the private full view has all of it, as a file too."""
+    command = "\n".join(f"echo {number}" for number in range(500))
+    record, card = await stage.asked(arguments={"command": command})
+    assert "Approve" not in labels(card)
+    assert "characters shown" in await stage.shows(card, "Read it all".lower())
+    view = await stage.click(stage.server.ann, card, "Read it all")
+    shown = view.private[0]
+    file = stage.server.discord.board.files[shown["attachments"][0]["id"]]
+    assert command.encode() in file
+    assert stage.server.discord.board.sha256_of(shown["attachments"][0]) in private_text(view)
+    turned = await stage.click(stage.server.ann, shown, "Next ▶")
+    assert turned.response is not None and "Page 2" in private_text(view)
+    assert shown["attachments"]
+    await stage.click(stage.server.ann, shown, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved")
