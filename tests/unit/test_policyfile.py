@@ -49,7 +49,7 @@ def test_risk_is_the_highest_rule_that_fits() -> None:
     [
         ("x = ", "TOML"),
         ("day = 2026-01-01", "TOML"),
-        ("[[people]]\nnickname = 'a'", "nickname"),
+        ("[[people]]\nname = 'a'\nnickname = 'b'", "nickname"),
         ("[[routes]]\nquorum = 'two'", "quorum"),
         (PEOPLE + '[[people]]\nname = "ana"\n', "twice"),
         (PEOPLE + '[[routes]]\napprovers = ["anna"]', "no person"),
