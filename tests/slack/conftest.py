@@ -6,6 +6,8 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from tests.slack.counterpart.slack import Slack
+from tests.slack.office import Office, at_work
+from tests.world import World
 
 
 @pytest.fixture
@@ -24,3 +26,10 @@ def client(slack: Slack) -> AsyncWebClient:
     """Return slack_sdk's client of workspace T1, as it comes, without its own retries."""
     token = slack.workspace().bot_token
     return AsyncWebClient(token=token, base_url=slack.api_url, retry_handlers=[], timeout=2)
+
+
+@pytest.fixture
+async def office(slack: Slack, world: World) -> AsyncIterator[Office]:
+    """Yield a gateway at work on T1, whose cards go to C1."""
+    async with at_work(slack, world) as made:
+        yield made

@@ -1,0 +1,5 @@
+"""Slack: people answer in a channel or on the phone. See docs/slack.md."""
+
+from adapters.slack.adapter import SlackAdapter
+
+__all__ = ["SlackAdapter"]

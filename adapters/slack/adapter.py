@@ -1,0 +1,158 @@
+"""The adapter itself: puts the parts together, runs them, and lets them finish."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp import web
+from slack_bolt.async_app import AsyncApp
+
+from adapters.slack.acts import Acts
+from adapters.slack.app import App
+from adapters.slack.blocks import CARD_CHARS, CARD_LINES
+from adapters.slack.calls import CALL_SECONDS, client_of
+from adapters.slack.commands import Commands
+from adapters.slack.directory import Directory
+from adapters.slack.home import Home
+from adapters.slack.http import Receiver
+from adapters.slack.interactions import Interaction
+from adapters.slack.oauth import Installing
+from adapters.slack.pace import Pace
+from adapters.slack.posts import Posts
+from adapters.slack.replies import Reply
+from adapters.slack.rights import Rights
+from adapters.slack.settings import SlackSettings
+from adapters.slack.sockets import PING_SECONDS, Socket
+from adapters.slack.submissions import Submissions
+from adapters.slack.uploads import Uploads
+from adapters.slack.values import PLATFORM
+from adapters.slack.workspaces import Workspace, Workspaces
+from gateway.cards import Card
+from gateway.clock import SystemClock
+from gateway.delivery import Notice, TryLater
+from gateway.ports import Desk, Logins
+from gateway.records import MessageRef
+
+_DRAIN_SECONDS = 10.0
+_HOOKS = "hooks.slack.com"
+
+
+class SlackAdapter:
+    """People answer in Slack. See docs/slack.md."""
+
+    name = PLATFORM
+    repeatable = False
+    card_lines = CARD_LINES
+    card_chars = CARD_CHARS
+
+    def __init__(self) -> None:
+        self._posts: Posts | None = None
+        self._socket: Socket | None = None
+        self._routes: list[web.RouteDef] = []
+        self.ping_seconds = PING_SECONDS
+        self.speed = 1.0  # of time itself, for what is measured on a faster clock
+
+    @asynccontextmanager
+    async def run(self, desk: Desk) -> AsyncIterator[None]:
+        """Serve until left. Entering means connected; leaving waits for what people asked for."""
+        settings = SlackSettings()
+        settings.refuse_incomplete()
+        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            workspaces = Workspaces(settings, desk.notes, session)
+            await workspaces.start()
+            uploads = Uploads(desk, desk.notes, session)
+            pace = Pace(desk.notes, SystemClock(), speed=self.speed)
+            self._posts = Posts(workspaces, desk.notes, pace, uploads)
+            app = self._app(desk, settings, workspaces, uploads, session)
+            if settings.oauth:
+                installing = Installing(settings, workspaces, desk.notes, session)
+                self._routes += installing.routes()
+            async with self._listening(app, settings, session):
+                yield
+            self._posts = None
+
+    def _app(
+        self,
+        desk: Desk,
+        settings: SlackSettings,
+        workspaces: Workspaces,
+        uploads: Uploads,
+        session: aiohttp.ClientSession,
+    ) -> App:
+        directory = Directory()
+        rights = Rights(desk, directory, uploads)
+        acts = Acts(desk, desk.notes, rights)
+        commands = Commands(desk, directory, rights, acts)
+        hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
+
+        def reply(workspace: Workspace, did: Interaction) -> Reply:
+            return Reply(workspace, did, session, hosts)
+
+        home = Home(directory, commands)
+        return App(workspaces, acts, Submissions(desk, rights), commands, home, reply)
+
+    @asynccontextmanager
+    async def _listening(
+        self, app: App, settings: SlackSettings, session: aiohttp.ClientSession
+    ) -> AsyncIterator[None]:
+        secret = settings.signing_secret.get_secret_value() if settings.signing_secret else None
+        bolt = app.bolt(secret)
+        if settings.mode == "http":
+            self._routes += Receiver(bolt, secret or "", SystemClock()).routes()
+            try:
+                yield
+            finally:
+                await app.drain(_DRAIN_SECONDS)
+            return
+        async with self._connected(app, bolt, settings, session):
+            yield
+
+    @asynccontextmanager
+    async def _connected(
+        self, app: App, bolt: AsyncApp, settings: SlackSettings, session: aiohttp.ClientSession
+    ) -> AsyncIterator[None]:
+        token = settings.app_token.get_secret_value() if settings.app_token else ""
+        client = client_of(None, settings.api_url, session)
+        self._socket = socket = Socket(
+            bolt, token, client, lambda: app.heard, ping_seconds=self.ping_seconds
+        )
+        await socket.connect()
+        watching = asyncio.create_task(socket.watch(), name="slack socket")
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await app.drain(_DRAIN_SECONDS)
+            await socket.close()
+
+    def problems(self) -> Sequence[str]:
+        """Return what keeps people from answering, empty when nothing does."""
+        if self._socket is None or not self._socket.problem:
+            return ()
+        return (self._socket.problem,)
+
+    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[web.RouteDef]:
+        """Return the routes that Slack, and whoever installs the app, reach."""
+        return self._routes
+
+    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+        """Post a card."""
+        return await self._ready().deliver(target, card, nonce)
+
+    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+        """Edit a posted card."""
+        await self._ready().update(ref, card, nonce)
+
+    async def tell(self, notice: Notice, card: Card) -> None:
+        """Post a notice."""
+        await self._ready().tell(notice, card)
+
+    def _ready(self) -> Posts:
+        if self._posts is None:
+            raise TryLater(1.0, "Slack is not connected yet")
+        return self._posts

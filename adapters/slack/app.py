@@ -1,0 +1,236 @@
+"""The Bolt app: answers Slack within its three seconds, then hands the work to tasks of our own.
+
+Bolt loses an answer when a listener fails right after giving it, keeps no track of what still runs,
+and delivers the same envelope as often as Slack sends it. So listeners only answer and hand over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+
+from adapters.slack import interactions, modals
+from adapters.slack.acts import Acts
+from adapters.slack.commands import Commands
+from adapters.slack.directory import Stranger, Unknown
+from adapters.slack.home import Home
+from adapters.slack.interactions import Interaction
+from adapters.slack.logs import library_logger
+from adapters.slack.replies import Reply
+from adapters.slack.submissions import Submissions
+from adapters.slack.text import Json
+from adapters.slack.values import Malformed
+from adapters.slack.workspaces import NotInstalled, Workspace, Workspaces
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+
+log = logging.getLogger("adapters.slack.app")
+
+GONE = "This is no longer available."
+NOT_RECORDED = "Not recorded: the gateway cannot reach its store. Try again in a moment."
+UNSURE = (
+    "Not recorded, as far as we know: something went wrong. If the card still waits, try again."
+)
+PATIENCE_SECONDS = 1.0  # a modal's answer may take this long before it gets "one moment"
+_WORK_SECONDS = 20.0
+_ANY = re.compile(".*", re.DOTALL)
+_TOLD = (Stranger, Unknown, Unauthorized, Conflict, InvalidRequest)
+
+NewReply = Callable[[Workspace, Interaction], Reply]
+
+
+class App:
+    """Listens, answers, and hands over."""
+
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        acts: Acts,
+        submissions: Submissions,
+        commands: Commands,
+        home: Home,
+        reply: NewReply,
+    ) -> None:
+        self._workspaces = workspaces
+        self._acts = acts
+        self._submissions = submissions
+        self._commands = commands
+        self._home = home
+        self._reply = reply
+        self._running: set[asyncio.Task[Any]] = set()
+        self.heard = 0  # how much came from Slack so far
+
+    def bolt(self, signing_secret: str | None) -> AsyncApp:
+        """Return the app for Bolt's transports."""
+        app = AsyncApp(
+            logger=library_logger(),
+            authorize=_authorize,
+            signing_secret=signing_secret or "",
+        )
+        app.action(_ANY)(self._on_action)
+        app.view(_ANY)(self._on_submission)
+        app.view_closed(_ANY)(self._on_closed)
+        app.command(_ANY)(self._on_command)
+        app.event("app_home_opened")(self._on_home)
+        app.event("app_uninstalled")(self._on_uninstalled)
+        app.event("tokens_revoked")(self._on_revoked)
+        app.event(_ANY)(self._on_other)
+        app.shortcut(_ANY)(self._on_closed)
+        app.options(_ANY)(self._on_closed)
+        app.error(self._on_error)
+        return app
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for what people have asked for, then give up on it."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+        for task in list(self._running):
+            task.cancel()
+
+    # ---------------------------------------------------------------- listeners
+
+    async def _on_action(self, ack: Any, body: Json) -> None:
+        await ack()
+        self._hand_over(self._act(body))
+
+    async def _on_submission(self, ack: Any, body: Json) -> None:
+        task = self._hand_over(self._submit(body))
+        done, _ = await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
+        if done and not task.cancelled() and task.exception() is None:
+            await ack(**(task.result() or {}))
+            return
+        await ack(response_action="update", view=modals.told("Approvals", "Recording it…"))
+        self._hand_over(self._show_late(task, body))
+
+    async def _on_command(self, ack: Any, body: Json) -> None:
+        await ack()
+        self._hand_over(self._command(body))
+
+    async def _on_home(self, body: Json) -> None:
+        self._hand_over(self._open_home(body))
+
+    async def _on_uninstalled(self, body: Json) -> None:
+        self._hand_over(self._uninstall(body))
+
+    async def _on_revoked(self, body: Json) -> None:
+        if body.get("event", {}).get("tokens", {}).get("bot"):
+            self._hand_over(self._uninstall(body))
+
+    async def _on_closed(self, ack: Any) -> None:
+        await ack()
+
+    async def _on_other(self) -> None:
+        self.heard += 1
+
+    async def _on_error(self, error: Exception) -> None:
+        log.error("a listener failed: %s", type(error).__name__, extra={"event": "slack_listener"})
+
+    # ---------------------------------------------------------------- work
+
+    def _hand_over(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        self.heard += 1
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def _act(self, body: Json) -> None:
+        async def work(workspace: Workspace, did: Interaction, reply: Reply) -> None:
+            await self._acts.clicked(workspace, did, reply)
+            if did.view.get("type") == "home":
+                await self._home.publish(workspace, did.actor.user)
+
+        await self._worked(interactions.of_action, body, work)
+
+    async def _command(self, body: Json) -> None:
+        await self._worked(interactions.of_command, body, self._commands.run)
+
+    async def _worked(
+        self,
+        read: Callable[[Json], Interaction],
+        body: Json,
+        work: Callable[[Workspace, Interaction, Reply], Awaitable[None]],
+    ) -> None:
+        """Do it, and tell the person when it did not work."""
+        try:
+            did = read(body)
+            workspace = await self._workspace(did)
+        except (Malformed, NotInstalled) as error:
+            log.warning("refused: %s", type(error).__name__, extra={"event": "slack_refused"})
+            return
+        reply = self._reply(workspace, did)
+        try:
+            async with asyncio.timeout(_WORK_SECONDS):
+                await work(workspace, did, reply)
+        except Exception as error:
+            await reply.tell(meant(error))
+
+    async def _submit(self, body: Json) -> Json:
+        """Return Slack's answer to a modal."""
+        try:
+            did = interactions.of_submission(body)
+            workspace = await self._workspace(did)
+            async with asyncio.timeout(_WORK_SECONDS):
+                return await self._submissions.submitted(workspace, did)
+        except Exception as error:
+            return {"response_action": "update", "view": modals.told("Approvals", meant(error))}
+
+    async def _show_late(self, task: asyncio.Task[Json], body: Json) -> None:
+        """Show what became of a modal whose answer took too long."""
+        answer = await task
+        did = interactions.of_submission(body)
+        reply = self._reply(await self._workspace(did), did)
+        done = modals.told("Approvals", "Recorded. The card shows it.")
+        if answer.get("response_action") == "errors":
+            done = modals.told("Approvals", "; ".join(answer["errors"].values()))
+        await reply.show(answer.get("view") or done)
+
+    async def _open_home(self, body: Json) -> None:
+        event = body.get("event") or {}
+        if event.get("tab") != "home":
+            return
+        try:
+            workspace = await self._workspaces.of(str(body.get("team_id") or ""))
+            seen = (event.get("view") or {}).get("hash")
+            await self._home.publish(workspace, str(event.get("user") or ""), seen)
+        except Exception as error:
+            log.warning("no Home: %s", type(error).__name__, extra={"event": "slack_no_home"})
+
+    async def _uninstall(self, body: Json) -> None:
+        await self._workspaces.uninstall(str(body.get("team_id") or ""))
+
+    async def _workspace(self, did: Interaction) -> Workspace:
+        """Return the workspace it happened in, if that is ours and so is the app."""
+        workspace = await self._workspaces.of(did.actor.team)
+        if did.app_id != workspace.app_id:
+            raise Malformed("this was meant for another app")
+        return workspace
+
+
+async def _authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+    """Satisfy Bolt, which wants a token before it calls a listener.
+
+    Nothing may be looked up here: Slack waits for its answer. Our tasks check the workspace and use
+    their own clients.
+    """
+    return AuthorizeResult(
+        enterprise_id=enterprise_id, team_id=team_id, bot_token="none", bot_user_id="none"
+    )
+
+
+def meant(error: Exception) -> str:
+    """Say to a person what an error means for them."""
+    if isinstance(error, _TOLD):
+        text = str(error)
+        return text[:1].upper() + text[1:]
+    if isinstance(error, Malformed | NotFound):
+        return GONE
+    if isinstance(error, Unreachable):
+        return NOT_RECORDED
+    log.error("not done: %s", type(error).__name__, extra={"event": "slack_failed"})
+    return UNSURE

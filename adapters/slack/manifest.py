@@ -1,0 +1,120 @@
+"""The app's manifest for Slack, and the rules of Slack's published schema that it must keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adapters.slack.commands import COMMAND
+from adapters.slack.text import Json, units
+
+BOT_SCOPES = (
+    "channels:read",
+    "chat:write",
+    "commands",
+    "files:write",
+    "groups:read",
+    "im:write",
+    "usergroups:read",
+    "users:read",
+)
+EVENTS = ("app_home_opened", "app_uninstalled", "tokens_revoked")
+_NAME, _COMMAND, _DESCRIPTION, _LONG, _EVENTS = 35, 32, 140, 4000, 100
+_COMMAND_WORDS, _LEAST_LONG, _HINT = 2000, 175, 1000
+_LONG_DESCRIPTION = (
+    "Your agents ask before they act. Each request appears in the channel that its route names, "
+    "with exactly what would run; approve it, deny it with a reason, or change it first. The agent "
+    "goes on at once, and the card shows for ever who decided what."
+)
+
+
+def manifest(public_url: str | None = None) -> Json:
+    """Return the manifest for Socket Mode; with a public URL, the one for HTTP."""
+    http = public_url is not None
+    url = f"{public_url.rstrip('/')}/slack/events" if public_url else ""
+    address = {"url": url} if http else {}
+    command = {
+        "command": COMMAND,
+        "description": "What waits for you, and your answers",
+        "usage_hint": "list | show ID | approve ID | deny ID reason",
+        "should_escape": False,
+        **address,
+    }
+    request = {"request_url": url} if http else {}
+    oauth: Json = {"scopes": {"bot": list(BOT_SCOPES)}}
+    if public_url:
+        oauth["redirect_urls"] = [f"{public_url.rstrip('/')}/slack/oauth_redirect"]
+    return {
+        "_metadata": {"major_version": 1, "minor_version": 1},
+        "display_information": {
+            "name": "Approvals",
+            "description": "Approve what your agents are about to do",
+            "long_description": _LONG_DESCRIPTION,
+            "background_color": "#1d4b3a",
+        },
+        "features": {
+            "app_home": {
+                "home_tab_enabled": True,
+                "messages_tab_enabled": True,
+                "messages_tab_read_only_enabled": True,
+            },
+            "bot_user": {"display_name": "approvals", "always_online": True},
+            "slash_commands": [command],
+        },
+        "oauth_config": oauth,
+        "settings": {
+            "event_subscriptions": {"bot_events": list(EVENTS), **request},
+            "interactivity": {"is_enabled": True, **request},
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": not http,
+            "token_rotation_enabled": False,
+        },
+    }
+
+
+def problems(found: Json) -> list[str]:
+    """Return what Slack would refuse in a manifest, empty when nothing."""
+    wrong: list[str] = []
+
+    def limit(path: str, most: int, least: int = 1) -> None:
+        text = _at(found, path)
+        if not isinstance(text, str) or not least <= units(text) <= most:
+            wrong.append(f"{path} must have {least} to {most} characters")
+
+    limit("display_information.name", _NAME)
+    limit("display_information.description", _DESCRIPTION)
+    limit("display_information.long_description", _LONG, _LEAST_LONG)
+    limit("features.bot_user.display_name", 80)
+    for number in range(len(_at(found, "features.slash_commands") or [])):
+        path = f"features.slash_commands.{number}"
+        limit(f"{path}.command", _COMMAND, 2)
+        limit(f"{path}.description", _COMMAND_WORDS)
+        limit(f"{path}.usage_hint", _HINT)
+    events = _at(found, "settings.event_subscriptions.bot_events") or []
+    if len(events) > _EVENTS:
+        wrong.append(f"at most {_EVENTS} bot events")
+    return wrong + _addresses(found)
+
+
+def _addresses(found: Json) -> list[str]:
+    """Return which addresses are missing, are not https, or stand where Socket Mode has none."""
+    socket = _at(found, "settings.socket_mode_enabled") is True
+    paths = ["settings.event_subscriptions.request_url", "settings.interactivity.request_url"]
+    commands = _at(found, "features.slash_commands") or []
+    paths += [f"features.slash_commands.{number}.url" for number in range(len(commands))]
+    wrong = []
+    for path in paths:
+        url = _at(found, path)
+        if socket and url is not None:
+            wrong.append(f"{path} has no use in Socket Mode")
+        if not socket and not (isinstance(url, str) and url.startswith("https://")):
+            wrong.append(f"{path} must be an https address")
+    return wrong
+
+
+def _at(value: Any, path: str) -> Any:
+    for part in path.split("."):
+        if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            value = value.get(part) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,106 @@
+"""Installation by OAuth: a workspace's admin adds the app, and the token is kept as a note."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+from urllib.parse import urlencode
+
+import aiohttp
+from aiohttp import web
+
+from adapters.slack.calls import asked, client_of
+from adapters.slack.manifest import BOT_SCOPES
+from adapters.slack.settings import SlackSettings
+from adapters.slack.workspaces import Workspaces
+from gateway.delivery import DeliveryFailed, Notes
+from gateway.errors import GatewayError
+
+log = logging.getLogger("adapters.slack.oauth")
+
+INSTALL, REDIRECT = "/slack/install", "/slack/oauth_redirect"
+_AUTHORIZE = "https://slack.com/oauth/v2/authorize"
+_COOKIE = "agw_slack_install"
+_STATE_SECONDS = 600.0
+
+
+class Installing:
+    """The two pages of an installation. A state is good once, in the browser that asked for it."""
+
+    def __init__(
+        self,
+        settings: SlackSettings,
+        workspaces: Workspaces,
+        notes: Notes,
+        session: aiohttp.ClientSession,
+    ) -> None:
+        self._settings = settings
+        self._workspaces = workspaces
+        self._notes = notes
+        self._session = session
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the two pages."""
+        return [web.get(INSTALL, self._begin), web.get(REDIRECT, self._end)]
+
+    @property
+    def _redirect_uri(self) -> str:
+        return f"{(self._settings.public_url or '').rstrip('/')}{REDIRECT}"
+
+    async def _begin(self, request: web.Request) -> web.Response:
+        state = secrets.token_urlsafe(32)
+        await self._notes.put(_note(state), "1", seconds=_STATE_SECONDS)
+        query = {
+            "client_id": self._settings.client_id or "",
+            "scope": ",".join(BOT_SCOPES),
+            "state": state,
+            "redirect_uri": self._redirect_uri,
+        }
+        response = web.Response(
+            status=302, headers={"Location": f"{_AUTHORIZE}?{urlencode(query)}"}
+        )
+        secure = self._redirect_uri.startswith("https:")
+        response.set_cookie(
+            _COOKIE, state, max_age=600, httponly=True, secure=secure, samesite="Lax", path="/slack"
+        )
+        return response
+
+    async def _end(self, request: web.Request) -> web.Response:
+        state, code = request.query.get("state", ""), request.query.get("code", "")
+        cookie = request.cookies.get(_COOKIE, "")
+        if not state or not hmac.compare_digest(state.encode(), cookie.encode()):
+            return _page(400, "This installation was not begun in this browser. Begin again.")
+        if await self._notes.get(_note(state)) is None:
+            return _page(400, "This installation took too long, or was used. Begin again.")
+        await self._notes.delete(_note(state))
+        if not code:
+            return _page(400, "Slack says that the installation was cancelled.")
+        try:
+            await self._install(code)
+        except (DeliveryFailed, GatewayError) as error:
+            log.warning("not installed: %s", type(error).__name__, extra={"event": "slack_oauth"})
+            return _page(502, "Slack did not complete the installation. Begin again.")
+        return _page(200, "The app is installed. Invite it to a channel, and name it in a route.")
+
+    async def _install(self, code: str) -> None:
+        client = client_of(None, self._settings.api_url, self._session)
+        secret = self._settings.client_secret
+        answer = await asked(
+            lambda: client.oauth_v2_access(
+                client_id=self._settings.client_id or "",
+                client_secret=secret.get_secret_value() if secret else "",
+                code=code,
+                redirect_uri=self._redirect_uri,
+            )
+        )
+        await self._workspaces.install(str(answer.get("access_token") or ""))
+
+
+def _note(state: str) -> str:
+    return f"oauth {state}"
+
+
+def _page(status: int, text: str) -> web.Response:
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return web.Response(status=status, text=text, headers=headers)

@@ -1,0 +1,84 @@
+"""Who may see and who may decide: asked of Slack and of the desk at that moment, fail closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from adapters.slack.blocks import CARD_CHARS, CARD_LINES
+from adapters.slack.directory import Actor, Directory, Stranger
+from adapters.slack.uploads import Uploads
+from adapters.slack.values import Form
+from adapters.slack.workspaces import Workspace
+from gateway.cards import card_of
+from gateway.errors import Unauthorized
+from gateway.ports import Desk
+from gateway.records import Identity, Record
+
+
+class Rights:
+    """Checks people, and whether what they would approve can be read in full."""
+
+    def __init__(self, desk: Desk, directory: Directory, uploads: Uploads) -> None:
+        self._desk = desk
+        self._directory = directory
+        self._uploads = uploads
+
+    async def known(
+        self, workspace: Workspace, actor: Actor, request_id: str
+    ) -> tuple[Identity, Record]:
+        """Return who this is and the request; raises Stranger, Unknown, NotFound.
+
+        User groups are asked for only where they matter: that is a slow call.
+        """
+        checking = asyncio.ensure_future(self._directory.member(workspace, actor))
+        try:
+            record = await self._desk.get(request_id)
+        finally:
+            await asyncio.wait([checking])
+        try:
+            identity = checking.result()
+        except Stranger as stranger:
+            await self._desk.refuse(request_id, actor.identity, str(stranger))
+            raise
+        if await self._desk.may_decide(identity, record) is not None:
+            identity = await self._directory.with_groups(workspace, identity)
+        return identity, record
+
+    async def approver(
+        self, workspace: Workspace, actor: Actor, request_id: str
+    ) -> tuple[Identity, Record]:
+        """Return who this is and the request, if they may decide it; raises Unauthorized too."""
+        identity, record = await self.known(workspace, actor, request_id)
+        if refusal := await self._desk.may_decide(identity, record):
+            await self._desk.refuse(request_id, identity, refusal)
+            raise Unauthorized(refusal)
+        return identity, record
+
+    async def viewer(
+        self, workspace: Workspace, actor: Actor, request_id: str
+    ) -> tuple[Identity, Record]:
+        """Return who this is and the request, if they may see it; raises Unauthorized too."""
+        identity, record = await self.known(workspace, actor, request_id)
+        if not await self.may_see(identity, record):
+            why = "you are not an approver for this request"
+            await self._desk.refuse(request_id, identity, why)
+            raise Unauthorized(why)
+        return identity, record
+
+    async def may_see(self, identity: Identity, record: Record) -> bool:
+        """Tell whether they may decide it, or asked for it themselves, or are an admin."""
+        person = await self._desk.person(identity)
+        if person is not None and (person.admin or person.name == record.owner):
+            return True
+        return await self._desk.may_decide(identity, record) is None
+
+    async def unreadable(self, form: Form, team: str, record: Record) -> str:
+        """Return why the whole of it cannot be read in Slack, empty when it can.
+
+        A card shows all of it, or its full text is attached in the very thread.
+        """
+        card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+        ref = form.ref(team)
+        if card.complete or (ref is not None and await self._uploads.attached(ref, record.digest)):
+            return ""
+        return "This cannot be approved here: the full text is not attached to the card."

@@ -1,0 +1,80 @@
+"""What an operator can set for Slack. docs/slack.md and .env.example list the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from gateway.errors import GatewayError
+
+_SECRETS = ("bot_token", "app_token", "signing_secret", "client_secret")
+
+
+class SlackSettings(BaseSettings):
+    """Settings of the Slack adapter: variables named `GATEWAY_SLACK_` and the member in capitals.
+
+    Secrets may also come from a file named by the variable with `_FILE` behind it.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="GATEWAY_SLACK_", extra="ignore", frozen=True, env_ignore_empty=True
+    )
+
+    mode: Literal["socket", "http"] = Field(
+        "socket", description="socket needs no public address; http needs GATEWAY_PUBLIC_URL"
+    )
+    bot_token: SecretStr | None = Field(
+        None, description="Slack's bot token, xoxb-…; empty where workspaces install by OAuth"
+    )
+    app_token: SecretStr | None = Field(
+        None, description="Slack's app-level token, xapp-…, for mode socket"
+    )
+    signing_secret: SecretStr | None = Field(
+        None, description="Slack's signing secret, for mode http"
+    )
+    client_id: str | None = Field(None, description="Slack's client id, for installation by OAuth")
+    client_secret: SecretStr | None = Field(
+        None, description="Slack's client secret, for installation by OAuth"
+    )
+    public_url: str | None = Field(
+        None, description="how Slack and browsers reach the gateway, for the OAuth redirect"
+    )
+    api_url: str = Field(
+        "https://slack.com/api/", description="Slack's Web API; other for GovSlack"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_from_files(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for member in _SECRETS:
+            path = os.environ.get(f"GATEWAY_SLACK_{member.upper()}_FILE")
+            if path and member not in values:
+                values[member] = Path(path).read_text(encoding="utf-8").strip()
+        return values
+
+    @property
+    def oauth(self) -> bool:
+        """Whether workspaces install the app themselves."""
+        return self.client_id is not None and self.client_secret is not None
+
+    def refuse_incomplete(self) -> None:
+        """Raise GatewayError when something that this mode needs is missing."""
+        if self.mode == "socket" and self.app_token is None:
+            raise GatewayError("Slack in socket mode needs GATEWAY_SLACK_APP_TOKEN (xapp-…)")
+        if self.mode == "http" and not (
+            self.signing_secret and self.signing_secret.get_secret_value()
+        ):
+            raise GatewayError("Slack in http mode needs GATEWAY_SLACK_SIGNING_SECRET")
+        if self.bot_token is None and not self.oauth:
+            raise GatewayError(
+                "Slack needs GATEWAY_SLACK_BOT_TOKEN (xoxb-…), or GATEWAY_SLACK_CLIENT_ID and "
+                "GATEWAY_SLACK_CLIENT_SECRET for installation by OAuth"
+            )
+        if self.bot_token is not None and self.oauth:
+            raise GatewayError("Slack takes a bot token or installation by OAuth, not both")
+        if self.oauth and self.public_url is None:
+            raise GatewayError("installation by OAuth needs GATEWAY_SLACK_PUBLIC_URL")

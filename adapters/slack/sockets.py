@@ -1,0 +1,127 @@
+"""Keeps the Socket Mode connection, and knows when it is deaf, refused or gone.
+
+The SDK reconnects for ever and tells nobody; so somebody must look at it from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from slack_bolt.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from adapters.slack.logs import library_logger
+from gateway.errors import GatewayError
+
+log = logging.getLogger("adapters.slack.sockets")
+
+PING_SECONDS = 5.0
+LOOK_SECONDS = 2.0
+IDLE_SECONDS = 600.0  # nothing heard for so long: connect anew, the connection may be deaf
+CONNECT_SECONDS = 30.0
+# After these no connection will come until an operator acts.
+FATAL = {
+    "invalid_auth",
+    "not_authed",
+    "account_inactive",
+    "token_revoked",
+    "token_expired",
+    "app_uninstalled",
+    "not_allowed_token_type",
+    "org_login_required",
+    "missing_scope",
+}
+
+
+class Socket:
+    """One Socket Mode connection under watch."""
+
+    def __init__(
+        self,
+        app: AsyncApp,
+        token: str,
+        client: AsyncWebClient,
+        heard: Callable[[], int],
+        *,
+        ping_seconds: float = PING_SECONDS,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._client = client
+        self._token = token
+        self._heard = heard
+        self._idle_seconds = idle_seconds
+        self._look_seconds = min(LOOK_SECONDS, ping_seconds)
+        self._handler: Any = AsyncSocketModeHandler(
+            app,
+            token,
+            logger=library_logger(),
+            web_client=client,
+            ping_interval=ping_seconds,
+        )
+        self._problem = "Slack is not connected yet"
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, in a sentence; empty when connected."""
+        return self._problem
+
+    async def connect(self) -> None:
+        """Connect; raises GatewayError when Slack refuses or does not answer."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                opened = await self._client.apps_connections_open(app_token=self._token)
+                self._handler.client.wss_uri = opened["url"]
+                await self._handler.connect_async()
+        except SlackApiError as error:
+            code = error.response.get("error") if error.response else None
+            raise GatewayError(f"Slack refuses the app token: {code}") from error
+        except (TimeoutError, OSError) as error:
+            raise GatewayError("Slack cannot be reached") from error
+        self._problem = ""
+
+    async def watch(self) -> None:
+        """Look at the connection until cancelled; mend it, and say what is wrong."""
+        loop = asyncio.get_running_loop()
+        heard, since = self._heard(), loop.time()
+        while True:
+            await asyncio.sleep(self._look_seconds)
+            if self._heard() != heard:
+                heard, since = self._heard(), loop.time()
+            if not await self._handler.client.is_connected():
+                self._say(await self._why())
+            elif loop.time() - since > self._idle_seconds:
+                since = loop.time()
+                log.info("connecting anew", extra={"event": "slack_idle"})
+                await self._handler.client.connect_to_new_endpoint(force=True)
+            else:
+                self._say("")
+
+    async def _why(self) -> str:
+        """Ask Slack itself why there is no connection."""
+        try:
+            await self._client.apps_connections_open(app_token=self._token)
+        except SlackApiError as error:
+            code = str(error.response.get("error")) if error.response else "an error"
+            if code in FATAL:
+                return f"Slack refuses the app token: {code}"
+            return f"Slack is not connected: {code}"
+        except Exception as error:
+            return f"Slack is not connected: {type(error).__name__}"
+        return "Slack is not connected"
+
+    def _say(self, problem: str) -> None:
+        if problem != self._problem:
+            data = {"event": "slack_lost" if problem else "slack_connected"}
+            log.log(logging.ERROR if problem else logging.INFO, problem or "connected", extra=data)
+        self._problem = problem
+
+    async def close(self) -> None:
+        """Disconnect; what is being answered is not waited for."""
+        with suppress(Exception):
+            await self._handler.close_async()

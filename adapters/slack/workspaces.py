@@ -1,0 +1,127 @@
+"""The workspaces that the app is installed in: one by tokens, or many by OAuth, kept as notes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass
+
+import aiohttp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from adapters.slack.calls import asked, client_of
+from adapters.slack.settings import SlackSettings
+from gateway.delivery import DeliveryFailed, Notes
+from gateway.errors import GatewayError
+
+log = logging.getLogger("adapters.slack.workspaces")
+
+_INSTALL = "install {team}"
+NEEDED_SCOPES = ("chat:write", "commands", "users:read")
+
+
+class NotInstalled(GatewayError):
+    """The app is not installed in this workspace, or was taken out of it."""
+
+    code = "not_installed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """One workspace and the client that speaks for the app there."""
+
+    team: str
+    token: str
+    app_id: str
+    bot_id: str
+    bot_user: str
+    scopes: frozenset[str]
+    client: AsyncWebClient
+
+
+class Workspaces:
+    """Finds the workspace of a team id, and never another one."""
+
+    def __init__(
+        self, settings: SlackSettings, notes: Notes, session: aiohttp.ClientSession
+    ) -> None:
+        self._settings = settings
+        self._notes = notes
+        self._session = session
+        self._known: dict[str, Workspace] = {}
+        self._lock = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Check the workspace of the configured token. Raises GatewayError with what to do."""
+        if self._settings.bot_token is None:
+            return
+        found = await self._checked(self._settings.bot_token.get_secret_value())
+        self._known[found.team] = found
+
+    async def of(self, team: str) -> Workspace:
+        """Return the workspace with this id. Raises NotInstalled."""
+        known = self._known.get(team)
+        if known is not None and self._settings.bot_token is not None:
+            return known
+        stored = None
+        if self._settings.bot_token is None:
+            # Read each time: another replica may have stored or dropped it.
+            stored = await self._notes.get(_INSTALL.format(team=team))
+        if stored is None:
+            self._known.pop(team, None)
+            raise NotInstalled(f"the app is not installed in the Slack workspace {team}")
+        token = str(json.loads(stored)["token"])
+        if known is not None and known.token == token:
+            return known
+        async with self._lock:
+            found = await self._checked(token)
+        if found.team != team:
+            raise NotInstalled(f"the stored token is not of the Slack workspace {team}")
+        self._known[team] = found
+        return found
+
+    async def install(self, token: str) -> Workspace:
+        """Keep the token that an installation gave."""
+        found = await self._checked(token)
+        await self._notes.put(_INSTALL.format(team=found.team), json.dumps({"token": token}))
+        self._known[found.team] = found
+        return found
+
+    async def uninstall(self, team: str) -> None:
+        """Forget a workspace that took the app out or revoked its token."""
+        self._known.pop(team, None)
+        await self._notes.delete(_INSTALL.format(team=team))
+        log.warning("a workspace took the app out", extra={"event": "slack_uninstalled"})
+
+    async def _checked(self, token: str) -> Workspace:
+        client = client_of(token, self._settings.api_url, self._session)
+        try:
+            who = await client.auth_test()
+            bot = await asked(lambda: client.bots_info(bot=who["bot_id"], team_id=who["team_id"]))
+        except DeliveryFailed as error:
+            raise GatewayError(f"{error}; see `gateway doctor`") from error
+        except Exception as error:
+            raise GatewayError(f"Slack refuses the bot token: {_code(error)}") from error
+        scopes = frozenset(str(who.headers.get("x-oauth-scopes", "")).split(","))
+        missing = [scope for scope in NEEDED_SCOPES if scope not in scopes]
+        if missing:
+            raise GatewayError(
+                f"the Slack app lacks the scopes {', '.join(missing)}; "
+                "add them from `gateway manifest slack` and install it again"
+            )
+        return Workspace(
+            team=who["team_id"],
+            token=token,
+            app_id=bot["bot"]["app_id"],
+            bot_id=who["bot_id"],
+            bot_user=who["user_id"],
+            scopes=scopes,
+            client=client,
+        )
+
+
+def _code(error: Exception) -> str:
+    response = getattr(error, "response", None)
+    data = getattr(response, "data", None)
+    return str(data.get("error")) if isinstance(data, dict) else type(error).__name__

@@ -1,0 +1,165 @@
+"""A gateway with the Slack adapter at work on the counterpart, as the product runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from adapters.slack import SlackAdapter
+from gateway.desk import FrontDesk
+from gateway.models import Risk, RiskLevel
+from gateway.records import Person, PolicyDocument, Record, Route
+from gateway.serving import desk_of, followed_up, served
+from tests.slack.counterpart.person import Human
+from tests.slack.counterpart.slack import Slack
+from tests.slack.counterpart.state import Message
+from tests.world import World
+
+HIGH = Risk(level=RiskLevel.HIGH, reasons=("deletes data",))
+PEOPLE = (
+    Person(name="ann", identities=("slack:T1/UANN", "token:ann")),
+    Person(name="bob", identities=("slack:T1/UBOB", "slack:T1/UBOB2", "token:bob")),
+    Person(name="eve", identities=("slack:T1/UEVE",)),
+    Person(name="root", identities=("token:root",), admin=True),
+)
+ROUTE = Route(approvers=("ann", "bob"), targets=("slack:T1/C1",))
+
+
+@contextmanager
+def environment(slack: Slack, **changes: str) -> Iterator[None]:
+    """Set the adapter's settings for the counterpart."""
+    values = {
+        "GATEWAY_SLACK_API_URL": slack.api_url,
+        "GATEWAY_SLACK_BOT_TOKEN": slack.workspace().bot_token,
+        "GATEWAY_SLACK_APP_TOKEN": slack.state.app_token,
+        "GATEWAY_SLACK_SIGNING_SECRET": slack.state.signing_secret,
+        **changes,
+    }
+    before = dict(os.environ)
+    os.environ.update({name: value for name, value in values.items() if value})
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@dataclass
+class Office:
+    """Who works here, and what they look at."""
+
+    slack: Slack
+    world: World
+    adapter: SlackAdapter
+    desk: FrontDesk
+    route: Route = ROUTE
+    ann: Human = field(init=False)
+    bob: Human = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ann = self.slack.person("UANN", name="ann")
+        self.bob = self.slack.person("UBOB", name="bob")
+
+    async def ask(self, **changes: Any) -> Record:
+        """Submit a request."""
+        return await self.world.submit(**changes)
+
+    async def asked(self, **changes: Any) -> tuple[Record, Message]:
+        """Submit a request and wait for its card in C1."""
+        before = len(self.slack.messages("C1"))
+        record = await self.ask(**changes)
+        await self.slack.until(lambda: len(self.slack.messages("C1")) > before)
+        return await self.desk.get(record.id), self.slack.messages("C1")[-1]
+
+    async def ended(self, record: Record) -> Record:
+        """Return the record once it ended."""
+        async with self.world.approvals.changes() as changes:
+            while not (now := await self.desk.get(record.id)).final:
+                await anext(changes)
+        return now
+
+    async def card_says(self, message: Message, text: str) -> None:
+        """Wait until a card says something."""
+        await self.slack.until(lambda: text in shown(message))
+
+    async def events(self, *types: str) -> list[Any]:
+        """Return the events of these types."""
+        return [one for one in await self.world.events() if one.type in types]
+
+
+def shown(message: Message) -> str:
+    """Return all the words of a message, as one text."""
+    return " ".join([message.text, *words(message.blocks)])
+
+
+def words(value: Any) -> Iterator[str]:
+    """Yield every text in blocks or a view, but for what only our code reads."""
+    if isinstance(value, list):
+        for one in value:
+            yield from words(one)
+    elif isinstance(value, dict):
+        if isinstance(value.get("text"), str):
+            yield value["text"]
+        for name, one in value.items():
+            if name not in ("private_metadata", "value", "action_id"):
+                yield from words(one)
+                if name in ("initial_value", "errors") and isinstance(one, str):
+                    yield one
+
+
+def labels(human: Human, message: Message) -> list[str]:
+    """Return the labels of the buttons that somebody sees on a card."""
+    return [one["text"]["text"] for _, one in human.buttons(message.blocks)]
+
+
+async def put_in_force(world: World, *routes: Route, people: tuple[Person, ...] = PEOPLE) -> None:
+    """Put these routes in force."""
+    current = await world.store.policy()
+    await world.store.apply(
+        PolicyDocument(generation=current.generation, people=people, routes=routes), by="test"
+    )
+    world.approvals.forget_policy()
+
+
+@asynccontextmanager
+async def at_work(
+    slack: Slack,
+    world: World,
+    *routes: Route,
+    adapter: SlackAdapter | None = None,
+    steps: bool = False,
+    **env: str,
+) -> AsyncIterator[Office]:
+    """Run the adapter, its courier and, with `steps`, reminders and fail-over."""
+    await put_in_force(world, *(routes or (ROUTE,)))
+    adapter = adapter or SlackAdapter()
+    adapter.ping_seconds = 0.5
+    desk = desk_of("slack", world.approvals, world.store)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(environment(slack, **env))
+        await stack.enter_async_context(served(adapter, desk, world.store))
+        if steps:
+            await stack.enter_async_context(followed_up(world.approvals, world.store))
+        if env.get("GATEWAY_SLACK_MODE") == "http":
+            await stack.enter_async_context(_site(slack, adapter, desk))
+        yield Office(slack, world, adapter, desk)
+
+
+@asynccontextmanager
+async def _site(slack: Slack, adapter: SlackAdapter, desk: FrontDesk) -> AsyncIterator[None]:
+    app = web.Application()
+    logins: Any = None
+    app.add_routes(adapter.routes(desk, logins, secure=False))
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    slack.deliveries.request_url = f"http://127.0.0.1:{runner.addresses[0][1]}/slack/events"
+    try:
+        yield
+    finally:
+        await runner.cleanup()
