@@ -262,6 +262,12 @@ class Approvals:
                 record, Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT), None
             )
 
+    async def stop(self, request_id: str) -> None:
+        """Deny a request that waits while the kill switch is on."""
+        record = await self._store.load(request_id)
+        if record is not None and not record.final:
+            await self.writer.end(record, STOPPED, None)
+
     async def lapse(self, agent: str, process: str) -> None:
         """Say on its requests that a process no longer waits. They may still be decided."""
         records = await self._store.load_many(await self._store.lapse(agent, process))

@@ -81,11 +81,13 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What the clock asks for: requests past their deadline, lapsed processes, idle sessions."""
+    """What the clock asks for: requests past their deadline, lapsed processes, idle sessions, and
+    requests that wait although the kill switch is on."""
 
     expired: tuple[str, ...] = ()
     lapsed: tuple[tuple[str, str], ...] = ()
     idle: tuple[tuple[str, str], ...] = ()
+    stopped: tuple[str, ...] = ()
 
 
 class Store(Protocol):

@@ -39,6 +39,7 @@ class Sweeper:
         due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
         work = [
             *(self._approvals.expire(request_id) for request_id in due.expired),
+            *(self._approvals.stop(request_id) for request_id in due.stopped),
             *(self._approvals.lapse(agent, process) for agent, process in due.lapsed),
             *(
                 self._approvals.end_session(session, Origin(agent=agent), reason=Reason.ABANDONED)

@@ -191,13 +191,16 @@ class RedisStore:
     async def due(self, *, idle_ms: int, limit: int) -> Due:
         """Return what has become due by the server's time."""
         keys = self.keys
-        expired, lapsed, idle = await self._due.run(
-            self.redis, [keys.deadlines, keys.processes, keys.sessions], [idle_ms, limit]
+        expired, lapsed, idle, stopped = await self._due.run(
+            self.redis,
+            [keys.deadlines, keys.processes, keys.sessions, keys.pending, keys.meta],
+            [idle_ms, limit],
         )
         return Due(
             expired=tuple(expired),
             lapsed=tuple(_two(name) for name in lapsed),
             idle=tuple(_two(name) for name in idle),
+            stopped=tuple(stopped),
         )
 
     async def lapse(self, agent: str, process: str) -> list[str]:

@@ -260,6 +260,20 @@ async def test_the_kill_switch_denies_at_once_what_comes_and_what_waits(world: W
         await world.approvals.consume(taken.id, over_http())
 
 
+async def test_the_kill_switch_drains_what_waits(world: World) -> None:
+    """Within one tick everything that waits is denied, without a click; lifted, all is as before."""
+    waits = await world.submit()
+    await world.store.set_stopped(True, by="test")
+    await world.sweeper.sweep()
+    decision = (await world.approvals.get(waits.id)).decision
+    assert decision is not None
+    assert (decision.status, decision.reason) == (Status.DENIED, Reason.STOPPED)
+    await world.store.set_stopped(False, by="test")
+    asked = await world.submit()
+    await world.sweeper.sweep()
+    assert (await world.approvals.get(asked.id)).status is Status.PENDING
+
+
 async def test_a_removed_approver_is_out_at_the_next_click(world: World) -> None:
     """Even on a replica whose copy of the policy is old: the script makes it look again."""
     record = await world.submit()

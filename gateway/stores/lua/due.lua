@@ -1,8 +1,14 @@
--- What the clock asks for. KEYS 1 deadlines, 2 processes, 3 sessions. ARGV 1 idle time of a session in
--- ms, 2 how many of each at most. Returns {ids past their deadline, lapsed processes, idle sessions}.
+-- What the clock asks for. KEYS 1 deadlines, 2 processes, 3 sessions, 4 pending, 5 meta. ARGV 1 idle time
+-- of a session in ms, 2 how many of each at most. Returns {ids past their deadline, lapsed processes,
+-- idle sessions, ids that wait although the kill switch is on}.
 
 local now = now_ms()
 local function until_(key, limit_ms)
   return redis.call('ZRANGE', key, '-inf', digits(limit_ms), 'BYSCORE', 'LIMIT', 0, ARGV[2])
 end
-return {until_(KEYS[1], now), until_(KEYS[2], now), until_(KEYS[3], now - tonumber(ARGV[1]))}
+local stopped = {}
+if redis.call('HEXISTS', KEYS[5], 'stopped') == 1 then
+  stopped = redis.call('ZRANGE', KEYS[4], 0, tonumber(ARGV[2]) - 1)
+end
+local idle = now - tonumber(ARGV[1])
+return {until_(KEYS[1], now), until_(KEYS[2], now), until_(KEYS[3], idle), stopped}
