@@ -261,7 +261,7 @@ async def test_the_kill_switch_denies_at_once_what_comes_and_what_waits(world: W
 
 
 async def test_the_kill_switch_drains_what_waits(world: World) -> None:
-    """Within one tick everything that waits is denied, without a click; lifted, all is as before."""
+    """Within one tick all that waits is denied, without a click; lifted, people are asked again."""
     waits = await world.submit()
     await world.store.set_stopped(True, by="test")
     await world.sweeper.sweep()
