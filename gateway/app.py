@@ -10,7 +10,7 @@ import secrets
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -27,6 +27,7 @@ from gateway.embedded import running_engine
 from gateway.errors import Conflict, GatewayError
 from gateway.intake import Intake
 from gateway.policy import Chain, ModeDecider
+from gateway.policyfile import differences, read_policy_file
 from gateway.ports import Adapter, HasRoutes
 from gateway.production import refuse_unsafe
 from gateway.records import PolicyDocument, Route
@@ -207,8 +208,15 @@ async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
 
 
 async def _first_policy(store: RedisStore, settings: Settings) -> None:
-    """Give a new namespace a default route, on which nobody may approve yet."""
+    """Put the policy file in force; without one, give a new namespace a default route, on which
+    nobody may approve yet."""
     policy = await store.policy()
+    if settings.policy_file is not None:
+        written = read_policy_file(settings.policy_file)
+        if differences(policy, written):
+            named = f"the file {settings.policy_file.name}"
+            await store.apply(replace(written, generation=policy.generation), by=named)
+        return
     if not policy.routes:
         first = PolicyDocument(
             generation=policy.generation, people=policy.people, routes=(Route(mode=settings.mode),)

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from gateway.visible import Visible, visible
 
 _TOKEN = r"[A-Za-z0-9_\-./+=~]"
-# Each pattern's group `s` is the secret. Shapes are those that the issuers document.
+# Each pattern's group `s` is the secret. Shapes are those that the issuers document. Repeats before
+# the secret's end are bounded: what an agent sends must not make the search slow.
 _SHAPES = (
     r"\b(?P<s{n}>xox[abeprs]-[A-Za-z0-9-]{{10,}}|xapp-[A-Za-z0-9-]{{10,}})",
     r"\b(?P<s{n}>gh[pousr]_[A-Za-z0-9]{{20,}}|github_pat_[A-Za-z0-9_]{{20,}}|glpat-[A-Za-z0-9_-]{{16,}})",
@@ -21,12 +22,13 @@ _SHAPES = (
     r"\b(?P<s{n}>(?:AKIA|ASIA)[A-Z0-9]{{16}})\b",
     r"\b(?P<s{n}>AIza[A-Za-z0-9_-]{{35}})",
     r"\b(?P<s{n}>[MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}})",
-    r"\b(?P<s{n}>eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{4,}}\.[A-Za-z0-9_-]*)",
-    r"(?i:\b(?:bearer|basic|token)\s+)(?P<s{n}>[A-Za-z0-9_\-.+=~/]{{12,}})",
-    r"(?i:[a-z0-9_-]*(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
-    r"|access[_-]?token)[a-z0-9_]*[\"']?\s*[:=]\s*[\"']?)(?P<s{n}>(?![/.~]){token}{{6,}})",
-    r"[a-z][a-z0-9+.-]*://[^\s/:@\"']*:(?P<s{n}>[^\s/@\"'$`;|&<>()]{{3,}})@",
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?P<s{n}>[A-Za-z0-9+/=\\n\s]+?)-----END",
+    r"\b(?P<s{n}>eyJ[A-Za-z0-9_-]{{4,4000}}\.[A-Za-z0-9_-]{{4,4000}}\.[A-Za-z0-9_-]*)",
+    r"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?P<s{n}>[A-Za-z0-9_\-.+=~/]{{12,}})",
+    r"(?i:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
+    r"|access[_-]?token)[A-Za-z0-9_]{{0,20}}[\"']?[ \t]{{0,3}}[:=][ \t]{{0,3}}[\"']?"
+    r"(?P<s{n}>(?![/.~]){token}{{6,}})",
+    r"[a-z][a-z0-9+.-]{{0,15}}://[^\s/:@\"']{{0,99}}:(?P<s{n}>[^\s/@\"'$`;|&<>()]{{3,255}})@",
+    r"-----BEGIN [A-Z ]{{0,20}}PRIVATE KEY-----(?P<s{n}>[A-Za-z0-9+/=\\n\s]{{1,9999}}?)-----END",
 )
 _SECRET = re.compile(
     "|".join(shape.format(n=number, token=_TOKEN) for number, shape in enumerate(_SHAPES))

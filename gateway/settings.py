@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     adapters: tuple[str, ...] = Field(
         ("web",), description='where people answer, as a JSON list, for example ["web","slack"]'
     )
+    policy_file: Path | None = Field(
+        None, description="people, routes and risk rules, applied at the start; see docs/routes.md"
+    )
     mode: Mode = Field(
         Mode.ASK, description="what routes start with: ask, auto-approve or auto-deny"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway.api.access import Access
 from gateway.api.metrics import Metrics
-from gateway.api.problems import BadCall, TooLarge, TooSlow, WrongMediaType
+from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals import Approvals
 from gateway.errors import InvalidRequest, NotFound
 from gateway.names import REQUEST_ID
@@ -29,12 +30,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much the API takes. Bytes of a body, seconds for it to arrive and between heartbeats."""
+    """How much the API takes. Bytes of a body, seconds for it to arrive and between heartbeats.
+
+    `waits` are the long polls of one credential at once.
+    """
 
     body_bytes: int = 1_048_576
     body_seconds: float = 30.0
     heartbeat_seconds: float = 15.0
     event_streams: int = 100
+    waits: int = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ class Services:
     """What the calls are answered with.
 
     `ready` returns what keeps the gateway from being ready, in sentences. `hanging` are the calls
-    that wait, which are ended when the server stops.
+    that wait, which are ended when the server stops. `waits` counts long polls by credential.
     """
 
     approvals: Approvals
@@ -65,6 +70,7 @@ class Services:
     streams: asyncio.Semaphore
     document: bytes
     hanging: set[asyncio.Task[Any]] = field(default_factory=set)
+    waits: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +120,22 @@ def hanging(call: Call) -> Iterator[asyncio.Task[Any]]:
         yield task
     finally:
         call.services.hanging.discard(task)
+
+
+@contextmanager
+def long_poll(call: Call) -> Iterator[asyncio.Task[Any]]:
+    """Mark this call as `hanging` does. Raises TooManyWaits when its credential has no place."""
+    services, who = call.services, f"{call.caller.kind} {call.caller.name}"
+    if services.waits[who] >= services.limits.waits:
+        raise TooManyWaits("too many of this credential's calls wait; look without `wait`")
+    services.waits[who] += 1
+    try:
+        with hanging(call) as task:
+            yield task
+    finally:
+        services.waits[who] -= 1
+        if not services.waits[who]:
+            del services.waits[who]
 
 
 def check_wanted(task: asyncio.Task[Any]) -> None:

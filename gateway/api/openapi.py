@@ -29,7 +29,7 @@ _REASONS = {
     415: "The body is not sent as application/json.",
     421: "The Host header names another host.",
     422: "The message breaks a rule; `detail` names the member.",
-    429: "Too many failed credentials, or too many event streams.",
+    429: "Too many failed credentials, event streams or waiting calls.",
     503: "Redis does not answer; nothing was approved.",
 }
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from aiohttp import web
 
 from gateway.api.messages import Problem
-from gateway.errors import GatewayError, NotFound
+from gateway.errors import Busy, GatewayError, NotFound
 from gateway.wire import plain
 
 MEDIA_TYPE = "application/problem+json"
@@ -70,12 +70,16 @@ class WrongHost(Refusal):
     status = 421
 
 
-class TooMany(Refusal):
+class TooMany(Refusal, Busy):
     """Too many failed credentials, or too many open event streams."""
 
-    code = "too_many_requests"
-    status = 429
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": "60"}
+
+
+class TooManyWaits(TooMany):
+    """Too many of this credential's calls wait."""
+
+    headers: ClassVar[Mapping[str, str]] = {"Retry-After": "2"}
 
 
 # What aiohttp itself refuses, by status. Anything else of the 4xx is a bad call.

@@ -6,7 +6,7 @@ import time
 
 from aiohttp import web
 
-from gateway.api.calls import Call, check_wanted, hanging, reply
+from gateway.api.calls import Call, check_wanted, long_poll, reply
 from gateway.api.messages import MAX_WAIT_SECONDS, Look, Requests, view
 from gateway.errors import NotFound
 from gateway.models import Status, new_id
@@ -84,7 +84,7 @@ async def _news(call: Call, query: Look) -> Record:
     end = time.monotonic() + seconds
     if call.is_agent and query.process is not None:
         await approvals.sync([call.id], call.origin("sync", query.process))
-    with hanging(call) as task, call.services.metrics.waiters.track_inprogress():
+    with long_poll(call) as task, call.services.metrics.waiters.track_inprogress():
         async with approvals.watch(call.id) as watch:
             record = await _seen(call)
             while not _is_news(record, query.revision) and (left := end - time.monotonic()) > 0:

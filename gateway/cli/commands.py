@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from gateway import __version__
-from gateway.cli import operator, people, serve, trail
+from gateway.cli import operator, people, policy, serve, trail
 from gateway.errors import GatewayError, Unreachable
 from gateway.stores.credentials import REDIS_ERRORS
 
@@ -114,6 +114,11 @@ def _operating(verbs: Verbs) -> None:
     join.add_argument("--admin", action="store_true", help="may also use the kill switch")
     leave = _command(kinds, "revoke", operator.approver_revoke, "remove an approver")
     people_listed = _command(kinds, "list", operator.approver_list, "list approvers")
+    applying = _command(verbs, "apply", policy.apply, "put people, routes and risk rules in force")
+    applying.add_argument("file", help="a TOML file, see docs/routes.md")
+    applying.add_argument("--check", action="store_true", help="only say what would change")
+    applying.add_argument("--by", default="operator", help="who does it, for the audit")
+    _command(verbs, "policy", policy.show, "print people, routes and risk rules in force")
     login = _command(verbs, "login", operator.login, "print a one-time link to the inbox")
     for one in (add, rotate, revoke, join, leave, login):
         one.add_argument("name")

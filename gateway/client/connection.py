@@ -67,9 +67,9 @@ class Connection:
 
     def close(self) -> None:
         """Disconnect; a later call connects again."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        held, self._socket = self._socket, None
+        if held is not None:
+            held.close()
 
     def cut(self) -> None:
         """End for good, from any thread: a call that waits raises Unreachable."""

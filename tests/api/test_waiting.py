@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from aiohttp import ClientError
 
+from gateway.api.app import SERVICES
+from gateway.api.calls import Limits
 from gateway.models import new_id
 from tests.api.replica import (
     AGENT_TOKEN,
@@ -41,11 +43,35 @@ async def test_many_waits_for_one_request_are_all_woken(gate: Replica) -> None:
     request = made()
     await gate.submitted(request)
     path = f"/v1/requests/{request.id}?wait=30"
-    waits = [asyncio.create_task(gate.call("GET", path)) for _ in range(500)]
-    await until(lambda: gate.hanging == 500)
+    waits = [asyncio.create_task(gate.call("GET", path)) for _ in range(256)]
+    await until(lambda: gate.hanging == 256)
     await gate.decided(request.id)
     answers = await asyncio.wait_for(asyncio.gather(*waits), 10)
     assert {one.json["status"] for one in answers} == {"approved"}
+
+
+async def test_one_credential_cannot_take_all_the_places(server_url: str, namespace: str) -> None:
+    """Beyond its share its calls are refused at once and told when to come back; others wait."""
+    async with replica(server_url, namespace, limits=Limits(waits=2)) as gate:
+        await gate.store.apply(POLICY, by="test")
+        request = made()
+        await gate.submitted(request)
+        path = f"/v1/requests/{request.id}?wait=30"
+        waits = [asyncio.create_task(gate.call("GET", path)) for _ in range(2)]
+        await until(lambda: gate.hanging == 2)
+        refused = await asyncio.wait_for(gate.call("GET", path), 5)
+        assert refused.problem == (429, "too_many_requests")
+        assert refused.headers["Retry-After"] == "2"
+        assert (await gate.call("GET", f"/v1/requests/{request.id}")).json["status"] == "pending"
+        waits.append(asyncio.create_task(gate.call("GET", path, token=ANN_TOKEN)))
+        await until(lambda: gate.hanging == 3)
+        waits[0].cancel()
+        await until(lambda: gate.hanging == 2)
+        waits[0] = asyncio.create_task(gate.call("GET", path))  # the place is free again
+        await until(lambda: gate.hanging == 3)
+        await gate.decided(request.id)
+        assert {(await wait).status for wait in waits} == {200}
+        assert not gate.app[SERVICES].waits
 
 
 async def test_a_wait_ends_with_its_time_and_the_present_state(gate: Replica) -> None:

@@ -173,3 +173,60 @@ def test_the_demo_answers_its_own_requests_without_a_terminal(shell: Shell) -> N
     assert "Exactly what was approved ran." in said
     assert "hello.txt" in said
     assert said.count(" approved   yes") == 3
+
+
+POLICY = """
+[[people]]
+name = "owner"
+[[routes]]
+approvers = ["owner"]
+[[risks]]
+name = "deletes"
+level = "high"
+reason = "deletes files"
+contains = ["rm "]
+"""
+
+
+def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) -> None:
+    """`apply --check` changes nothing, `apply` does at once, and a bad file is refused."""
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY, encoding="utf-8")
+    assert "+ risk rule deletes" in up.run("apply", str(path), "--check")
+    assert "deletes files" not in up.run("policy")
+    assert "in force" in up.run("apply", str(path))
+    assert "in force already" in up.run("apply", str(path))
+    path.write_text(POLICY.replace('"owner"]', '"nobody"]'), encoding="utf-8")
+    assert "no person" in up.run("apply", str(path), code=2)
+    assert "deletes files" in up.run("policy")
+    assert "cannot read" in up.run("apply", str(tmp_path / "none.toml"), code=2)
+
+
+def test_high_risk_is_approved_only_with_a_confirmation(up: Shell, tmp_path: Path) -> None:
+    """Without --yes nothing is approved."""
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY, encoding="utf-8")
+    up.run("apply", str(path))
+    asking = up.popen("ask", "shell", "--", "rm", "-rf", "build")
+    request_id = first_pending(up)["request"]["id"]
+    assert "high risk" in up.run("approve", request_id, code=2)
+    assert asking.poll() is None
+    up.run("approve", request_id, "--yes")
+    asking.communicate(timeout=30)
+    assert asking.returncode == 0
+
+
+def test_a_policy_file_is_applied_at_the_start(shell: Shell, tmp_path: Path) -> None:
+    """GATEWAY_POLICY_FILE is in force when the gateway is ready; a bad one stops the start."""
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY.replace('"owner"]', '"nobody"]'), encoding="utf-8")
+    env = {"GATEWAY_POLICY_FILE": str(path)}
+    assert "no person" in shell.run("up", code=2, env=env)
+    path.write_text(POLICY, encoding="utf-8")
+    process = shell.popen("up", env=env)
+    assert process.stderr is not None
+    while "ready" not in process.stderr.readline():
+        assert process.poll() is None
+    assert "deletes files" in shell.run("policy")
+    process.terminate()
+    process.communicate(timeout=20)

@@ -1,0 +1,38 @@
+"""Commands about people, routes and risk rules."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.cli.operator import backend
+from gateway.policyfile import differences, read_policy_file
+from gateway.wire import plain
+
+
+async def apply(options: argparse.Namespace) -> int:
+    """Put a policy file in force, or say what that would change."""
+    document = read_policy_file(Path(options.file))
+    async with backend() as found:
+        now = await found.store.policy()
+        lines = differences(now, document)
+        for line in lines:
+            print(line)
+        if options.check:
+            print("nothing was changed" if lines else "this file is in force")
+            return 0
+        if not lines:
+            print("this file is in force already")
+            return 0
+        await found.store.apply(replace(document, generation=now.generation), by=options.by)
+    print(f"in force on every replica: {len(lines)} changes")
+    return 0
+
+
+async def show(options: argparse.Namespace) -> int:
+    """Print the people, routes and risk rules in force."""
+    async with backend() as found:
+        print(json.dumps(plain(await found.store.policy()), indent=2, ensure_ascii=False))
+    return 0

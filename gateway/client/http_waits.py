@@ -1,0 +1,138 @@
+"""Waiting for many requests on few calls: what the HTTP transport has instead of a reply stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from gateway.client.transport import chunks, is_final
+from gateway.errors import Busy, GatewayError, NotFound, Unreachable
+from gateway.models import State
+
+MOST_POLLS = 16
+_LOOK_SECONDS = 1.0
+_LOOK_IDS = 500
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+
+Poll = Callable[[], Awaitable[State]]
+Polling = Callable[[str], AbstractAsyncContextManager[Poll]]
+Look = Callable[[Sequence[str]], Awaitable[Sequence[State]]]
+
+
+class Waits:
+    """The waits of one process. Sixteen requests may hold a long poll each, which wakes at once.
+
+    The others, and those whom the gateway lets hold no more, share one look per second for up to
+    500 of them.
+    """
+
+    def __init__(self, polling: Polling, look: Look) -> None:
+        self._polling = polling
+        self._look = look
+        self._polls = 0
+        self._watches: dict[str, asyncio.Task[State]] = {}
+        self._waiters: Counter[str] = Counter()
+        self._crowd: dict[str, asyncio.Future[State]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def wait(self, request_id: str, *, until: float) -> State:
+        """Return the final state; raises TimeoutError at `until`. Waiters for one id share."""
+        watch = self._watches.get(request_id)
+        if watch is None:
+            watch = self._watches[request_id] = asyncio.create_task(self._watch(request_id))
+        self._waiters[request_id] += 1
+        try:
+            async with asyncio.timeout_at(until):
+                return await asyncio.shield(watch)
+        finally:
+            self._waiters[request_id] -= 1
+            if not self._waiters[request_id]:
+                del self._waiters[request_id], self._watches[request_id]
+                await _ended(watch)
+
+    async def close(self) -> None:
+        """Cancel whoever still waits."""
+        for watch in list(self._watches.values()):
+            watch.cancel()
+        if self._looking is not None:
+            await _ended(self._looking)
+
+    async def _watch(self, request_id: str) -> State:
+        if self._polls < MOST_POLLS:
+            self._polls += 1
+            try:
+                return await self._polled(request_id)
+            except Busy:
+                pass  # no more calls of this agent may hang
+            finally:
+                self._polls -= 1
+        return await self._among_others(request_id)
+
+    async def _polled(self, request_id: str) -> State:
+        pause = _FIRST_PAUSE
+        async with self._polling(request_id) as poll:
+            while True:
+                try:
+                    state = await poll()
+                except Busy:
+                    raise
+                except Unreachable:
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    continue
+                pause = _FIRST_PAUSE
+                if is_final(state):
+                    return state
+
+    async def _among_others(self, request_id: str) -> State:
+        self._crowd[request_id] = asyncio.get_running_loop().create_future()
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_around(), name="gateway looks")
+        try:
+            return await self._crowd[request_id]
+        finally:
+            del self._crowd[request_id]
+
+    async def _look_around(self) -> None:
+        """Look while anybody is in the crowd; the last one turns off the light."""
+        try:
+            while self._crowd:
+                pause = _LOOK_SECONDS
+                for ids in chunks(list(self._crowd), _LOOK_IDS):
+                    pause = max(pause, await self._looked(ids))
+                await asyncio.sleep(pause)
+        finally:
+            self._looking = None
+
+    async def _looked(self, ids: Sequence[str]) -> float:
+        """Look at some requests; return how long to pause at least."""
+        try:
+            states = {state.id: state for state in await self._look(ids)}
+        except Busy as error:
+            return error.retry_after
+        except Unreachable:
+            return _LONGEST_PAUSE
+        except GatewayError as error:
+            for request_id in ids:
+                self._fail(request_id, error)
+            return 0.0
+        for request_id in ids:
+            future, state = self._crowd.get(request_id), states.get(request_id)
+            if state is None:
+                self._fail(request_id, NotFound("no such request"))
+            elif is_final(state) and future is not None and not future.done():
+                future.set_result(state)
+        return 0.0
+
+    def _fail(self, request_id: str, error: GatewayError) -> None:
+        future = self._crowd.get(request_id)
+        if future is not None and not future.done():
+            future.set_exception(error)
+
+
+async def _ended(task: asyncio.Task[State] | asyncio.Task[None]) -> None:
+    """Cancel a task and let it come to its end; what became of it is nobody's business any more."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,140 @@
+"""The file in which an operator writes people, routes and risk rules: TOML, read strictly.
+
+The file is input only. `gateway apply` writes it to Redis as one document, so that replicas never
+differ; a mistake anywhere refuses the whole file with a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gateway.errors import InvalidRequest
+from gateway.records import REQUESTER, Escalation, Person, PolicyDocument, RiskRule, Route
+from gateway.validation import parse_message
+from gateway.wire import Wire, plain
+
+LOGIN = "token"  # the platform of everyone who logs in with a credential of ours, by their name
+
+
+class BadPolicy(InvalidRequest):
+    """The policy file is not fit to be applied; everything stays as it was."""
+
+    code = "bad_policy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFile(Wire):
+    """What the file may hold."""
+
+    people: tuple[Person, ...] = ()
+    routes: tuple[Route, ...] = ()
+    risks: tuple[RiskRule, ...] = ()
+
+
+def read_policy(text: str) -> PolicyDocument:
+    """Return the document that a policy file describes; raises BadPolicy.
+
+    Every person may also log in by their name, which needs a credential besides.
+    """
+    try:
+        values = tomllib.loads(text)
+        raw = json.dumps(values, allow_nan=False).encode()
+    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+        raise BadPolicy(f"this is not a TOML file of plain values: {error}") from None
+    try:
+        found = parse_message(PolicyFile, raw)
+    except InvalidRequest as error:
+        raise BadPolicy(str(error)) from None
+    people = tuple(_with_login(person) for person in found.people)
+    document = PolicyDocument(people=people, routes=found.routes, risks=found.risks)
+    if mistakes := list(_mistakes(document)):
+        raise BadPolicy(" ".join(mistakes))
+    return document
+
+
+def read_policy_file(path: Path) -> PolicyDocument:
+    """Return the document that the file at `path` describes; raises BadPolicy."""
+    try:
+        return read_policy(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadPolicy(f"cannot read {path}: {error}") from None
+
+
+def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
+    """Say in lines what a new document changes."""
+    return [
+        *_changed("person", before.people, after.people),
+        *_changed("route", before.routes, after.routes),
+        *_changed("risk rule", before.risks, after.risks),
+    ]
+
+
+def _with_login(person: Person) -> Person:
+    login = f"{LOGIN}:{person.name}"
+    if login in person.identities:
+        return person
+    return replace(person, identities=(login, *person.identities))
+
+
+def _mistakes(policy: PolicyDocument) -> Iterator[str]:
+    yield from _doubles("person", [person.name for person in policy.people])
+    yield from _doubles("route", [route.name for route in policy.routes])
+    yield from _doubles("risk rule", [rule.name for rule in policy.risks])
+    written = [one for person in policy.people for one in person.identities]
+    yield from _doubles("identity", written)
+    for one in written:
+        if not all(one.partition(":")):
+            yield f"The identity {one!r} is not written platform:id."
+    names = {person.name for person in policy.people}
+    for route in policy.routes:
+        yield from (f"Route {route.name!r}: {text}" for text in _mistakes_of(route, names))
+
+
+def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
+    for name in route.approvers:
+        if name not in people and ":" not in name:
+            yield f"the approver {name!r} is no person of this file."
+    if route.quorum < 1:
+        yield "a quorum is at least 1."
+    groups = any(name not in people for name in route.approvers)
+    if route.approvers and not groups and route.quorum > len(set(route.approvers)):
+        yield f"{route.quorum} people must approve, and only {len(route.approvers)} may."
+    if route.timeout < 0 or any(after <= 0 for after in route.remind_after):
+        yield "times are positive seconds."
+    if not route.targets:
+        yield "without targets nobody sees a request."
+    steps = [step.after for step in route.escalations]
+    if steps != sorted(steps) or list(route.remind_after) != sorted(route.remind_after):
+        yield "escalations and reminders are written in the order in which they happen."
+    for target in (*route.places(len(route.escalations)), *route.notify):
+        if target != REQUESTER and not all(part for part in target.split(":", 1)):
+            yield f"the target {target!r} is not written adapter:channel."
+
+
+def _doubles(what: str, names: Sequence[str]) -> Iterator[str]:
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"The {what} {name!r} stands there twice."
+
+
+def _changed(what: str, before: Iterable[Any], after: Iterable[Any]) -> Iterator[str]:
+    old, new = {one.name: one for one in before}, {one.name: one for one in after}
+    for name in {**old, **new}:
+        if name not in new:
+            yield f"- {what} {name}"
+        elif name not in old:
+            yield f"+ {what} {name}: {_said(new[name])}"
+        elif old[name] != new[name]:
+            yield f"~ {what} {name}: {_said(old[name])} -> {_said(new[name])}"
+    if list(old) != list(new) and old.keys() == new.keys():
+        yield f"~ order of the {what}s: {', '.join(new)}"
+
+
+def _said(one: Person | Route | RiskRule | Escalation) -> str:
+    values = {name: value for name, value in plain(one).items() if name != "name"}
+    return json.dumps(values, ensure_ascii=False)

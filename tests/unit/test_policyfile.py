@@ -1,0 +1,92 @@
+"""The policy file: read strictly, refused as a whole, and its example works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.models import RiskLevel
+from gateway.policyfile import BadPolicy, differences, read_policy
+from gateway.records import Identity, PolicyDocument
+from tests.world import request
+
+PAGE = Path(__file__).parents[2] / "docs" / "routes.md"
+PEOPLE = '[[people]]\nname = "ana"\n[[people]]\nname = "ben"\n'
+
+
+def example() -> PolicyDocument:
+    """Return the policy of the page's example."""
+    found = re.search(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    return read_policy(found.group(1))
+
+
+def test_the_example_of_the_page_is_a_policy() -> None:
+    """What the page shows can be applied as it stands."""
+    policy = example()
+    assert policy.route_for("deploy-eu", "kubectl apply").name == "deployments"
+    assert policy.route_for("bot", "kubectl apply").name == "default"
+    ana = policy.person_of(Identity(platform="slack", id="T024BE7LD/U2147483697"))
+    assert ana is policy.person_of(Identity(platform="token", id="ana"))
+    assert ana is not None
+
+
+def test_risk_is_the_highest_rule_that_fits() -> None:
+    """Reasons stand beside it; an agent's claim only raises it."""
+    policy = example()
+    low = request(tool="read_file")
+    assert policy.risk_of(low, low.arguments).level is RiskLevel.LOW
+    high = request(tool="read_file", arguments={"path": "/etc/PRODUCTION.cfg"})
+    risk = policy.risk_of(high, high.arguments)
+    assert (risk.level, risk.reasons) == (RiskLevel.HIGH, ("touches production",))
+    assert policy.risk_of(request(), {}).level is RiskLevel.MEDIUM
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("x = ", "TOML"),
+        ("day = 2026-01-01", "TOML"),
+        ("[[people]]\nname = 'a'\nnickname = 'b'", "nickname"),
+        ("[[routes]]\nquorum = 'two'", "quorum"),
+        (PEOPLE + '[[people]]\nname = "ana"\n', "twice"),
+        (PEOPLE + '[[routes]]\napprovers = ["anna"]', "no person"),
+        (PEOPLE + '[[routes]]\napprovers = ["ana"]\nquorum = 2', "only 1 may"),
+        (PEOPLE + '[[routes]]\napprovers = ["ana"]\nquorum = 0', "at least 1"),
+        (PEOPLE + "[[routes]]\ntargets = []", "nobody sees"),
+        (PEOPLE + '[[routes]]\ntargets = ["slack:"]', "adapter:channel"),
+        (PEOPLE + "[[routes]]\nremind_after = [60, 30]", "order"),
+        (PEOPLE + '[[people]]\nname = "c"\nidentities = ["x"]', "platform:id"),
+        (
+            '[[people]]\nname="a"\nidentities=["s:1"]\n[[people]]\nname="b"\nidentities=["s:1"]',
+            "twice",
+        ),
+    ],
+)
+def test_a_mistake_refuses_the_file_with_a_sentence(text: str, word: str) -> None:
+    """Nothing of a file with a mistake is taken."""
+    with pytest.raises(BadPolicy, match=re.escape(word)):
+        read_policy(text)
+
+
+def test_a_group_may_fill_a_quorum() -> None:
+    """How many belong to a platform's group is not known here."""
+    text = PEOPLE + '[[routes]]\napprovers = ["slack:T1/S1"]\nquorum = 3'
+    assert read_policy(text).routes[0].quorum == 3
+
+
+def test_differences_say_what_changes() -> None:
+    """Additions, changes, removals and the order of routes are told apart."""
+    before = read_policy(PEOPLE + '[[routes]]\nname = "a"\n[[routes]]\nname = "b"')
+    after = read_policy('[[people]]\nname = "ana"\nadmin = true\n[[routes]]\nname = "b"')
+    lines = differences(before, after)
+    assert [line.partition(":")[0] for line in lines] == [
+        "~ person ana",
+        "- person ben",
+        "- route a",
+    ]
+    swapped = read_policy(PEOPLE + '[[routes]]\nname = "b"\n[[routes]]\nname = "a"')
+    assert differences(before, swapped) == ["~ order of the routes: b, a"]
+    assert differences(before, before) == []
