@@ -26,7 +26,7 @@ from gateway.discovery import announced, write_private
 from gateway.embedded import running_engine
 from gateway.errors import Conflict, GatewayError
 from gateway.intake import Intake
-from gateway.policy import Chain, ModeDecider
+from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
 from gateway.ports import Adapter, HasRoutes
 from gateway.production import refuse_unsafe
@@ -40,6 +40,7 @@ from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
 from gateway.stores.cursor import RedisCursor
 from gateway.stores.feed import RedisFeed
+from gateway.stores.grants import RedisGrants
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
 from gateway.stores.logins import RedisLogins
@@ -116,7 +117,14 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         stack.push_async_callback(disconnect, blocking)
 
         feed = RedisFeed(blocking, store.keys)
-        approvals = Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), signer)
+        approvals = Approvals(
+            store,
+            feed,
+            [ModeDecider()],
+            SystemClock(),
+            signer=signer,
+            grants=RedisGrants(store),
+        )
         intake = Intake(approvals, store, backend.credentials)
         ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)
         await stack.enter_async_context(feed.running())
@@ -174,7 +182,12 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
         stack.push_async_callback(disconnect, blocking)
         feed = RedisFeed(blocking, backend.store.keys)
         approvals = Approvals(
-            backend.store, feed, Chain([ModeDecider()]), SystemClock(), _signer(settings)
+            backend.store,
+            feed,
+            [ModeDecider()],
+            SystemClock(),
+            signer=_signer(settings),
+            grants=RedisGrants(backend.store),
         )
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(background("policy", partial(_follow_policy, approvals)))
@@ -332,7 +345,7 @@ async def _follow_policy(approvals: Approvals) -> None:
             async with approvals.changes() as events:
                 approvals.forget_policy()
                 async for event in events:
-                    if event.type == "policy_applied":
+                    if event.type in ("policy_applied", "grant_made", "grant_ended"):
                         approvals.forget_policy()
         except GatewayError as error:
             log.warning("policy follower restarts: %s", error, extra={"event": "follower_restarts"})

@@ -10,20 +10,30 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
+from gateway.book import GrantBook
 from gateway.clicks import LATE, STOPPED, TRIES, Clicks
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import (
-    Action,
     ApprovalRequest,
+    DeciderKind,
     Execution,
     Reason,
     Report,
     State,
     Status,
 )
-from gateway.policy import ALLOW, Chain, Opinion
-from gateway.ports import Feed, Origin, Outcome, Store, Transition, Verdict, Watch
+from gateway.policy import Chain, Opinion
+from gateway.ports import (
+    Decider,
+    Feed,
+    GrantStore,
+    Origin,
+    Outcome,
+    Store,
+    Transition,
+    Watch,
+)
 from gateway.records import (
     Click,
     Event,
@@ -33,24 +43,34 @@ from gateway.records import (
     Record,
     Session,
 )
+from gateway.remembering import Remembering
 from gateway.signatures import Signer
 from gateway.transitions import Ending, erased
 from gateway.wire import plain
-from gateway.writer import TOMBSTONE_DIGEST, Writer
+from gateway.writer import TOMBSTONE_DIGEST, Writer, by_policy
 
 
 class Approvals:
     """Requests and their answers. One instance per gateway process; replicas share the store."""
 
     def __init__(
-        self, store: Store, feed: Feed, chain: Chain, clock: Clock, signer: Signer | None
+        self,
+        store: Store,
+        feed: Feed,
+        deciders: Sequence[Decider],
+        clock: Clock,
+        *,
+        signer: Signer | None,
+        grants: GrantStore,
     ) -> None:
         self._store = store
         self._feed = feed
-        self._chain = chain
         self._clock = clock
-        self.writer = Writer(store, clock, signer)
-        self._clicks = Clicks(store, chain, clock, self.writer)
+        book = GrantBook(grants, clock)
+        self._chain = Chain([*book.deciders, *deciders])
+        self.writer = Writer(store, clock, signer, book)
+        self.remembering = Remembering(store, book, self._chain, clock, self.writer)
+        self._clicks = Clicks(store, self._chain, clock, self.writer, self.remembering)
 
     # ---------------------------------------------------------------- what agents send
 
@@ -71,7 +91,7 @@ class Approvals:
             policy = await self.writer.policy()
             record, timeout_ms = self.writer.newborn(request, policy, origin, waiter)
             route = policy.route_for(request.agent, request.tool)
-            ending = forced or _by_policy(request, await self._chain.decide(record, route))
+            ending = forced or by_policy(record, await self._chain.decide(record, route))
             if ending is not None:
                 record = self.writer.ended(record, ending, revision=1)
             outcome, stored = await self._store.create(
@@ -82,7 +102,10 @@ class Approvals:
                 timeout_ms=timeout_ms,
             )
             if outcome == Outcome.OK:
+                await self._used(stored)
                 return stored, True
+            if outcome == Outcome.SPENT and record.decision is not None:
+                self.writer.book.spend(record.decision.decided_by.name)
             if outcome == Outcome.EXISTS:
                 return await self._known(request, origin, waiter), False
             if outcome == Outcome.AGAIN:
@@ -130,6 +153,7 @@ class Approvals:
         inner = replace(origin, entry=None)
         for request_id in waiting:
             await self.cancel(request_id, inner, reason=reason, message="session ended")
+        await self.remembering.end_session(origin.agent, session)
         if await self._store.end_session(origin.agent, session):
             await self._store.note(
                 "session_ended", agent=origin.agent, data={"session": session, "cancelled": waiting}
@@ -300,6 +324,12 @@ class Approvals:
         await self._store.attach([request.id], origin)
         return await self.get(request.id)
 
+    async def _used(self, record: Record) -> None:
+        """Drop the grant that decided, if that was its last use."""
+        by = record.decision and record.decision.decided_by
+        if by and by.kind is DeciderKind.GRANT and self.writer.book.limited(by.name):
+            await self.remembering.retire(by.name)
+
     async def _owned(self, request_id: str, origin: Origin) -> Record:
         record = await self.get(request_id)
         if record.request.agent != origin.agent:
@@ -322,22 +352,6 @@ class Approvals:
 
 
 _ENDINGS = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE}
-
-
-def _by_policy(request: ApprovalRequest, verdict: Verdict | None) -> Ending | None:
-    # What cannot be approved, such as a question, no rule can answer: it may only refuse it.
-    if verdict is None:
-        return None
-    if verdict.effect == ALLOW and Action.APPROVE not in request.allowed:
-        return None
-    approves = verdict.effect == ALLOW
-    return Ending(
-        status=Status.APPROVED if approves else Status.DENIED,
-        action=Action.APPROVE if approves else Action.DENY,
-        reason=verdict.reason,
-        by=verdict.by,
-        message=verdict.message,
-    )
 
 
 def _is_news(known: Report | None, report: Report) -> bool:

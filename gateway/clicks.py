@@ -15,10 +15,12 @@ from gateway.errors import (
     Unauthorized,
     Unreachable,
 )
+from gateway.grants.grant import Grant
 from gateway.models import Action, Reason, RiskLevel, Status
 from gateway.policy import DENY, Chain
 from gateway.ports import Outcome, Store
 from gateway.records import Click, Identity, PolicyDocument, Record
+from gateway.remembering import Remembering
 from gateway.transitions import Effect, Ending, clicked, said
 from gateway.writer import Writer
 
@@ -32,11 +34,19 @@ LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
 class Clicks:
     """Decides on clicks, under the policy as it is now."""
 
-    def __init__(self, store: Store, chain: Chain, clock: Clock, writer: Writer) -> None:
+    def __init__(
+        self,
+        store: Store,
+        chain: Chain,
+        clock: Clock,
+        writer: Writer,
+        remembering: Remembering,
+    ) -> None:
         self._store = store
         self._chain = chain
         self._clock = clock
         self._writer = writer
+        self._remembering = remembering
 
     async def decide(self, click: Click) -> Record:
         """Apply a click. See `gateway.ports.Desk` for what it raises."""
@@ -46,7 +56,7 @@ class Clicks:
             if record is None:
                 raise NotFound("no such request")
             try:
-                policy, effect = await self._effect(record, click)
+                policy, effect, grant = await self._effect(record, click)
             except GatewayError as refusal:
                 if known is None:
                     await self._note(refusal, click)
@@ -56,10 +66,10 @@ class Clicks:
                 continue
             known = None
             if effect is None:
-                return record
+                return await self._kept(record, grant)
             outcome = await self._writer.apply(record, effect, policy)
             if outcome == Outcome.OK:
-                return effect.after
+                return await self._kept(effect.after, grant)
             if outcome == Outcome.AGAIN:
                 self._writer.forget_policy()
             if outcome in (Outcome.LATE, Outcome.STOPPED):
@@ -74,14 +84,25 @@ class Clicks:
             return str(refusal)
         return None
 
-    async def _effect(self, record: Record, click: Click) -> tuple[PolicyDocument, Effect | None]:
-        """Return what a click does to a record, None when it did so before, and the policy that
-        says so."""
+    async def _kept(self, record: Record, grant: Grant | None) -> Record:
+        """Write down what is to be remembered, now that it is decided; return the record.
+
+        When that fails the click is retried as a whole, and only this part happens then.
+        """
+        if grant is not None:
+            await self._remembering.keep(grant)
+        return record
+
+    async def _effect(
+        self, record: Record, click: Click
+    ) -> tuple[PolicyDocument, Effect | None, Grant | None]:
+        """Return what a click does to a record, None when it did so before, under which policy,
+        and the grant to remember it by."""
         who = await self._approver(record, click)
         policy = await self._writer.policy()
         nonce = sha256_hex(f"{who.name} {click.nonce}".encode())[:_NONCE_LENGTH]
         if nonce in record.nonces:
-            return policy, None
+            return policy, None, self._remembering.planned(policy, record, click, who, nonce)
         if record.final:
             raise Conflict(f"this was decided already: {said(record)}")
         effect = clicked(
@@ -92,7 +113,9 @@ class Clicks:
             sign=self._writer.sign,
             via=who.via,
         )
-        return policy, await self._reviewed(effect, click, policy)
+        effect = await self._reviewed(effect, click, policy)
+        grant = self._remembering.planned(policy, effect.after, click, who, nonce)
+        return policy, effect, grant
 
     async def _approver(self, record: Record, click: Click) -> Approver:
         """Return who clicked, if they may decide; a refusal is checked afresh."""

@@ -12,7 +12,7 @@ from gateway.records import Mode, Record, Route
 
 log = logging.getLogger("gateway.policy")
 
-ALLOW, DENY = "allow", "deny"
+ALLOW, DENY, ASK = "allow", "deny", "ask"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,20 +34,22 @@ class Chain:
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Return the first answer; None means people decide.
 
-        After a decider has failed nothing below it may allow any more: its missing answer could
-        have been a denial.
+        After a decider has asked for people, or has failed, nothing below it may allow any more:
+        a missing answer could have been a denial. Denials still count.
         """
-        failed = False
+        people = False
         for decider in self._deciders:
             try:
                 verdict = await decider.decide(record, route)
             except Exception:
                 log.exception("a decider failed", extra={"event": "decider_failed"})
-                failed = True
+                people = True
                 continue
-            if verdict is None or (failed and verdict.effect == ALLOW):
+            if verdict is None:
                 continue
-            return verdict
+            if verdict.effect == DENY or (verdict.effect == ALLOW and not people):
+                return verdict
+            people = True
         return None
 
     async def explain(self, record: Record, route: Route) -> list[Opinion]:

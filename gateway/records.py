@@ -283,6 +283,20 @@ class MessageRef(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remember(Wire):
+    """How a decision is to be remembered.
+
+    `offer` is the id of an offer made for the request, empty for the narrowest. `lifetime` is one
+    of 1h, 1d, 1w and revoked. Without `everywhere` it holds for the request's session.
+    """
+
+    offer: str = ""
+    everywhere: bool = False
+    lifetime: str = "1h"
+    max_uses: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Click(Wire):
     """What a verified identity wants done with the revision it saw.
 
@@ -306,6 +320,7 @@ class Click(Wire):
     copy: str | None = None
     ref: MessageRef | None = None
     confirmed: bool = False
+    remember: Remember | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Settle what is due now. What fails is logged, looked at again, and stops nothing else."""
+        await self._approvals.remembering.sweep(_BATCH)
         due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
         work = [
             *(self._approvals.expire(request_id) for request_id in due.expired),

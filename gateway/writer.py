@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gateway.book import GrantBook
 from gateway.clock import Clock
-from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Status
-from gateway.ports import Origin, Outcome, Store, Transition
+from gateway.models import MAX_LIFE_SECONDS, Action, ApprovalRequest, Decision, Status
+from gateway.policy import ALLOW, ASK
+from gateway.ports import Origin, Outcome, Store, Transition, Verdict
 from gateway.records import REQUESTER, PolicyDocument, Record, Route, posted
 from gateway.signatures import Signer
 from gateway.transitions import Effect, Ending, ended, summary
@@ -22,16 +24,18 @@ FOLLOWUPS = "followups"
 class Writer:
     """Makes records and transitions, signs decisions, and knows the policy they are made under."""
 
-    def __init__(self, store: Store, clock: Clock, signer: Signer | None) -> None:
+    def __init__(self, store: Store, clock: Clock, signer: Signer | None, book: GrantBook) -> None:
         self._store = store
         self._clock = clock
         self._signer = signer
+        self.book = book
         self._policy: PolicyDocument | None = None
 
     async def policy(self) -> PolicyDocument:
         """Return the policy as last read. Scripts refuse what was decided under an older one."""
         if self._policy is None:
             self._policy = await self._store.policy()
+            self.book.at(self._policy.generation)
         return self._policy
 
     def forget_policy(self) -> None:
@@ -128,6 +132,25 @@ class Writer:
                 secrets=effect.secrets,
             )
         )
+
+
+def by_policy(record: Record, verdict: Verdict | None) -> Ending | None:
+    """Return how a verdict of the policy ends a waiting request, None when people decide."""
+    if verdict is None or verdict.effect == ASK:
+        return None
+    allows = verdict.effect == ALLOW
+    # What cannot be approved, such as a question, no rule can answer: it may only refuse it.
+    if allows and Action.APPROVE not in record.request.allowed:
+        return None
+    approves = Action.APPROVE if record.edited is None else Action.EDIT
+    return Ending(
+        status=Status.APPROVED if allows else Status.DENIED,
+        action=approves if allows else Action.DENY,
+        reason=verdict.reason,
+        by=verdict.by,
+        message=verdict.message,
+        arguments=record.edited if allows else None,
+    )
 
 
 def _queues(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:

@@ -14,13 +14,14 @@ from gateway.approvals import Approvals
 from gateway.clock import SystemClock
 from gateway.intake import Intake
 from gateway.models import Action, ApprovalRequest, digest_of, new_id
-from gateway.policy import Chain, ModeDecider
+from gateway.policy import ModeDecider
 from gateway.ports import Decider, Origin
 from gateway.records import Click, Event, Identity, Person, PolicyDocument, Record, Route
 from gateway.signatures import Signer
 from gateway.stores.connect import connect
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.feed import RedisFeed
+from gateway.stores.grants import RedisGrants
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
@@ -162,7 +163,14 @@ async def assembled(
     store = RedisStore(redis, Keys(namespace))
     feed = RedisFeed(blocking, store.keys)
     signer = Signer(SEED)
-    approvals = Approvals(store, feed, Chain([*deciders, ModeDecider()]), SystemClock(), signer)
+    approvals = Approvals(
+        store,
+        feed,
+        [*deciders, ModeDecider()],
+        SystemClock(),
+        signer=signer,
+        grants=RedisGrants(store),
+    )
     credentials = RedisCredentials(store, SystemClock())
     if not (await store.policy()).routes:
         await policy(store, Route(approvers=("ann", "bob")))

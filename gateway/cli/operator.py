@@ -16,10 +16,11 @@ from gateway.doctor import examine
 from gateway.embedded import engine_url
 from gateway.errors import InvalidRequest, NotFound, Unreachable
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.policy import Chain, ModeDecider
+from gateway.policy import ModeDecider
 from gateway.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER, Listed, NewCredential
 from gateway.stores.feed import RedisFeed
+from gateway.stores.grants import RedisGrants
 
 
 @asynccontextmanager
@@ -159,7 +160,9 @@ def approvals_of(found: Backend) -> Approvals:
     """Return approvals that change what is there; nobody is served by them."""
     store = found.store
     feed = RedisFeed(store.redis, store.keys)
-    return Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), None)
+    return Approvals(
+        store, feed, [ModeDecider()], SystemClock(), signer=None, grants=RedisGrants(store)
+    )
 
 
 async def doctor(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.models import Status
+from gateway.models import DeciderKind, Status
 from gateway.ports import Origin, Transition
 from gateway.records import Record
 from gateway.stores.codec import body_of, changed_fields, dumps, fields_of
@@ -67,6 +67,7 @@ def submission(
             keys.processes,
             keys.ingress(request.agent),
             keys.replies(request.agent, origin.process or ""),
+            keys.grant(_grant_of(record)),
             *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
         ],
         [
@@ -86,6 +87,7 @@ def submission(
             dumps(summary(record)) if record.decision else "",
             born.get("decision", ""),
             origin.verb,
+            _grant_of(record),
             "body",
             body_of(request),
             *_pairs(born),
@@ -119,6 +121,7 @@ def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             keys.ingress(agent),
             keys.replies(agent, process),
             keys.secret(after.id),
+            keys.grant(_new_grant(transition)),
             *per_process,
             *(keys.dirty(name) for name in after.queues),
         ],
@@ -144,6 +147,7 @@ def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             "1" if after.request.questions else "",
             after.consumers[-1] if after.consumers else "",
             "1" if len(after.consumers) > 1 else "",
+            _new_grant(transition),
             len(before.attached),
             *before.attached,
             len(gone),
@@ -151,6 +155,17 @@ def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             *_pairs(kept),
         ],
     )
+
+
+def _grant_of(record: Record) -> str:
+    """Return the id of the grant that a record's decision cites, or ''."""
+    decision = record.decision
+    by_grant = decision is not None and decision.decided_by.kind is DeciderKind.GRANT
+    return decision.decided_by.name if decision is not None and by_grant else ""
+
+
+def _new_grant(transition: Transition) -> str:
+    return "" if transition.before.final else _grant_of(transition.after)
 
 
 def _decision_of(record: Record) -> str:

@@ -55,6 +55,32 @@ class Keys:
         """Announcements to whoever reads this shard of ingress streams (stream)."""
         return self.of("shard", number)
 
+    def grant(self, grant_id: str) -> str:
+        """A remembered decision (hash)."""
+        return self.of("grant", grant_id)
+
+    def grants_exact(self, digest: str) -> str:
+        """Remembered decisions about one digest: id to body (hash)."""
+        return self.of("grants", "exact", digest)
+
+    def grants_on(self, agent: str, tool: str) -> str:
+        """Remembered decisions about an agent's use of a tool: id to body (hash)."""
+        return self.of("grants", "tool", agent, tool)
+
+    def grants_in(self, agent: str, session: str) -> str:
+        """The grants that end with a session (set)."""
+        return self.of("grants", "session", agent, session)
+
+    @property
+    def grants(self) -> str:
+        """All remembered decisions by when they were made (sorted set)."""
+        return self.of("grants")
+
+    @property
+    def grants_due(self) -> str:
+        """Remembered decisions by when they expire (sorted set)."""
+        return self.of("grants", "due")
+
     @property
     def pending(self) -> str:
         """All pending requests by creation time (sorted set)."""

@@ -18,11 +18,12 @@ from gateway.api.calls import Enrolment, Limits
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.policy import Chain, ModeDecider
+from gateway.policy import ModeDecider
 from gateway.ports import Credential
 from gateway.records import Person, PolicyDocument, Route
 from gateway.signatures import Signer
 from gateway.stores.feed import RedisFeed
+from gateway.stores.grants import RedisGrants
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from gateway.wire import JsonObject, build, plain
@@ -222,7 +223,14 @@ async def replica(
         store = RedisStore(client, keys)
         feed = RedisFeed(blocking, keys)
         await stack.enter_async_context(feed.running())
-        approvals = Approvals(store, feed, Chain([ModeDecider()]), SystemClock(), Signer(SEED))
+        approvals = Approvals(
+            store,
+            feed,
+            [ModeDecider()],
+            SystemClock(),
+            signer=Signer(SEED),
+            grants=RedisGrants(store),
+        )
         app = build_api(
             approvals=approvals,
             credentials=credentials,

@@ -2,14 +2,14 @@
 -- Everything is checked before the first write, and a terminal transition frees memory first.
 --
 -- KEYS 1 record, 2 pending, 3 the agent's pending, 4 deadlines, 5 done, 6 events, 7 meta, 8 ingress,
---      9 reply stream of the message answered, 10 secret answers, then for each attached process its
---      waiting set and its reply stream, then dirty cards
+--      9 reply stream of the message answered, 10 secret answers, 11 the grant that decided, then for
+--      each attached process its waiting set and its reply stream, then dirty cards
 -- ARGV 1 id, 2 agent, 3 revision before, 4 when it was created, 5 status after, 6 clock guard (before,
 --      after or ''), 7 policy generation or '', 8 '1' when the kill switch refuses it, 9 nonce or '',
 --      10 event, 11 event data, 12 verb answered or '', 13 its nonce, 14 entry or '', 15 its process,
 --      16 digest after, 17 decision or '', 18 secrets or '', 19 '1' when earlier secrets may be kept,
 --      20 consumer or '', 21 '1' when the answer warns that it may have run,
---      22 number of attached processes, then their tokens, number of fields to delete, their names,
+--      22 id of the grant that decided or '', 23 number of attached processes, then their tokens, number of fields to delete, their names,
 --      and fields with values to set
 -- Returns {outcome, revision}.
 
@@ -24,21 +24,23 @@ if ARGV[8] == '1' and meta[2] then return {'stopped', revision} end
 local now = now_ms()
 if ARGV[6] == 'before' and now >= tonumber(deadline) then return {'late', revision} end
 if ARGV[6] == 'after' and now < tonumber(deadline) then return {'early', revision} end
+if ARGV[22] ~= '' and not usable(KEYS[11], now) then return {'spent', revision} end
 
 local status = ARGV[5]
 local ends = was == 'pending' and status ~= 'pending'
-local attached = tonumber(ARGV[22])
+local attached = tonumber(ARGV[23])
 if ends then
   redis.call('ZREM', KEYS[2], ARGV[1])
   redis.call('ZREM', KEYS[3], ARGV[1])
   redis.call('ZREM', KEYS[4], ARGV[1])
-  for i = 1, attached do redis.call('SREM', KEYS[9 + 2 * i], ARGV[1]) end
+  for i = 1, attached do redis.call('SREM', KEYS[10 + 2 * i], ARGV[1]) end
 end
-local at = 23 + attached
+local at = 24 + attached
 local deletes = tonumber(ARGV[at])
 if deletes > 0 then redis.call('HDEL', KEYS[1], unpack(ARGV, at + 1, at + deletes)) end
 revision = digits(tonumber(revision) + 1)
 redis.call('HSET', KEYS[1], 'rev', revision, 'status', status, unpack(ARGV, at + deletes + 1))
+used(KEYS[11], ARGV[22], now)
 if ends then redis.call('ZADD', KEYS[5], now, ARGV[1]) end
 local secrets = ARGV[18]
 if secrets ~= '' then
@@ -54,10 +56,10 @@ local function told(process, warn)
 end
 if ends then
   for i = 1, attached do
-    reply(KEYS[10 + 2 * i], 'push', '', ARGV[1], 'state', told(ARGV[22 + i]))
+    reply(KEYS[11 + 2 * i], 'push', '', ARGV[1], 'state', told(ARGV[23 + i]))
   end
 end
-for i = 11 + 2 * attached, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
+for i = 12 + 2 * attached, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
 if ARGV[14] ~= '' then
   reply(KEYS[9], ARGV[12], ARGV[13], ARGV[1], 'state', told(ARGV[15], ARGV[21] == '1'))
   forget(KEYS[8], ARGV[14])

@@ -42,3 +42,19 @@ local function forget(key, entry)
   redis.call('XDEL', key, entry)
   if redis.call('XLEN', key) == 0 then redis.call('DEL', key) end
 end
+
+-- Whether a remembered decision may decide at this moment: it is there, in time and not used up.
+local function usable(key, now)
+  local grant = redis.call('HMGET', key, 'body', 'expires', 'max', 'used')
+  if not grant[1] then return false end
+  if grant[2] ~= '' and now >= tonumber(grant[2]) then return false end
+  return grant[3] == '' or tonumber(grant[4]) < tonumber(grant[3])
+end
+
+-- Counts one use of a remembered decision; '' means that none decided.
+local function used(key, id, now)
+  if id ~= '' then
+    redis.call('HINCRBY', key, 'used', 1)
+    redis.call('HSET', key, 'last', digits(now))
+  end
+end

@@ -1,11 +1,12 @@
 -- Creates a request, pending or already decided by policy; the only birth of a status.
 --
 -- KEYS 1 record, 2 pending, 3 the agent's pending, 4 deadlines, 5 done, 6 events, 7 meta, 8 sessions,
---      9 what the process waits for, 10 processes, 11 ingress, 12 reply stream, 13... dirty cards
+--      9 what the process waits for, 10 processes, 11 ingress, 12 reply stream, 13 the grant that decided,
+--      14... dirty cards
 -- ARGV 1 id, 2 agent, 3 session, 4 digest, 5 status, 6 policy generation, 7 timeout in ms,
 --      8 arrival in ms or '', 9 waiting process or '', 10 nonce, 11 entry or '', 12 lease in ms,
 --      13 event data, 14 data of the terminal event or '', 15 decision or '', 16 verb answered,
---      17... fields and values
+--      17 id of the grant that decided or '', 18... fields and values
 -- Returns {outcome, created, deadline}.
 
 local status = ARGV[5]
@@ -20,10 +21,12 @@ local arrival = now
 if ARGV[8] ~= '' then arrival = math.min(now, tonumber(ARGV[8])) end
 local deadline = arrival + tonumber(ARGV[7])
 if open and now >= deadline then return {'late'} end
+if ARGV[17] ~= '' and not usable(KEYS[13], now) then return {'spent'} end
 
 local created, due = digits(now), digits(deadline)
 redis.call('HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
-  'created', created, 'deadline', due, unpack(ARGV, 17))
+  'created', created, 'deadline', due, unpack(ARGV, 18))
+used(KEYS[13], ARGV[17], now)
 redis.call('ZADD', KEYS[8], now, ARGV[2] .. ' ' .. ARGV[3])
 event(KEYS[6], 'submitted', now, ARGV[2], ARGV[1], '1', ARGV[13])
 if status == 'pending' then
@@ -38,7 +41,7 @@ else
   redis.call('ZADD', KEYS[5], now, ARGV[1])
   event(KEYS[6], status, now, ARGV[2], ARGV[1], '1', ARGV[14])
 end
-for i = 13, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
+for i = 14, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
 if ARGV[11] ~= '' then
   local decision = ARGV[15]
   if status == 'approved' and ARGV[9] == '' then decision = '' end

@@ -1,0 +1,99 @@
+"""The remembered decisions as the policy chain sees them: two links, denials above approvals.
+
+What was read stays in memory for one generation of the policy. It can be out of date for a moment,
+and then decides nothing: the script that stores the decision refuses another generation, and a
+grant that was ended, has expired or is used up.
+"""
+
+from __future__ import annotations
+
+from gateway.clock import Clock
+from gateway.grants.grant import Effect, Grant
+from gateway.grants.matching import Cover, covers
+from gateway.models import DecidedBy, DeciderKind, Reason
+from gateway.policy import ALLOW, ASK, DENY
+from gateway.ports import Decider, GrantStore, Verdict
+from gateway.records import Record, Route
+
+DENY_PRIORITY, ALLOW_PRIORITY = 900, 500
+_MOST_ENTRIES = 10_000
+
+_Entry = tuple[int, tuple[Grant, ...]]
+
+
+class GrantBook:
+    """Remembered decisions by what they may cover."""
+
+    def __init__(self, store: GrantStore, clock: Clock) -> None:
+        self.store = store
+        self._clock = clock
+        self._entries: dict[tuple[str, str, str], _Entry] = {}
+        self._spent: set[str] = set()
+        self._limited: set[str] = set()
+        self._generation = -1
+
+    @property
+    def deciders(self) -> tuple[Decider, Decider]:
+        """The two links of the chain."""
+        return _Link(self, Effect.DENY, DENY_PRIORITY), _Link(self, Effect.ALLOW, ALLOW_PRIORITY)
+
+    def at(self, generation: int) -> None:
+        """Use only what is of this generation from now on."""
+        if generation != self._generation:
+            self._generation = generation
+            self._entries.clear()
+
+    def spend(self, grant_id: str) -> None:
+        """Never use this grant again: the server says that it is over."""
+        self._spent.add(grant_id)
+
+    def limited(self, grant_id: str) -> bool:
+        """Whether a grant that was seen here may be used so many times only."""
+        return grant_id in self._limited
+
+    async def about(self, record: Record) -> tuple[Grant, ...]:
+        """Return the grants that may cover a record, the session's first."""
+        request = record.request
+        key = (request.agent, request.tool, record.digest)
+        found = self._entries.get(key)
+        if found is None or found[0] != self._generation:
+            generation, grants = await self.store.about(*key)
+            found = generation, tuple(sorted(grants, key=_narrow_first))
+            self._limited |= {one.id for one in grants if one.max_uses is not None}
+            while len(self._entries) >= _MOST_ENTRIES:
+                self._entries.pop(next(iter(self._entries)))
+            self._entries[key] = found
+        now = self._clock.now_ms()
+        return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
+
+
+class _Link:
+    """All remembered denials, or all remembered approvals, as one decider."""
+
+    def __init__(self, book: GrantBook, effect: Effect, priority: int) -> None:
+        self._book = book
+        self._effect = effect
+        self.name = f"remembered {effect.value}"
+        self.priority = priority
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Answer with the first grant that covers the request."""
+        mine = [one for one in await self._book.about(record) if one.effect is self._effect]
+        covered = [(covers(grant, record), grant) for grant in mine]
+        for cover, grant in covered:
+            if cover is Cover.YES:
+                effect = DENY if self._effect is Effect.DENY else ALLOW
+                return _cited(effect, grant, grant.words)
+        for cover, grant in covered:
+            if cover is Cover.UNSURE:
+                return _cited(ASK, grant, f"may be what is denied: {grant.words}")
+        return None
+
+
+def _cited(effect: str, grant: Grant, message: str) -> Verdict:
+    by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
+    return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)
+
+
+def _narrow_first(grant: Grant) -> tuple[bool, int]:
+    return grant.session is None, grant.made_at

@@ -1,0 +1,223 @@
+"""Makes, lists and ends remembered decisions, and lets a new one settle what already waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gateway.authority import Approver, requesters
+from gateway.book import GrantBook
+from gateway.canonical import sha256_hex
+from gateway.clock import Clock
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from gateway.grants.blast import Blast, blast
+from gateway.grants.grant import Effect, Grant
+from gateway.grants.offers import LIFETIMES, Offer, narrowest, offered
+from gateway.models import Action, DeciderKind, Status
+from gateway.names import REQUEST_ID
+from gateway.policy import Chain
+from gateway.ports import Outcome, Store, Transition
+from gateway.records import Click, Identity, Person, PolicyDocument, Query, Record
+from gateway.transitions import summary
+from gateway.writer import Writer, by_policy
+
+RECENT = 500  # how far back a grant's reach is counted
+_PAGE = 200
+_ID_LENGTH = 32
+_REMEMBERED = {
+    Action.APPROVE: Effect.ALLOW,
+    Action.EDIT: Effect.ALLOW,
+    Action.DENY: Effect.DENY,
+    Action.ABORT: Effect.DENY,
+}
+
+
+class Remembering:
+    """What people remember. Agents have no way in here."""
+
+    def __init__(
+        self, store: Store, book: GrantBook, chain: Chain, clock: Clock, writer: Writer
+    ) -> None:
+        self._store = store
+        self._book = book
+        self._chain = chain
+        self._clock = clock
+        self._writer = writer
+
+    # ---------------------------------------------------------------- made by a click
+
+    def planned(
+        self, policy: PolicyDocument, after: Record, click: Click, who: Approver, nonce: str
+    ) -> Grant | None:
+        """Return the grant that a click asks for, None when it asks for none.
+
+        Raises InvalidRequest or Unauthorized when it may not be remembered so; nothing is decided
+        then either.
+        """
+        wish = click.remember
+        if wish is None:
+            return None
+        effect = _REMEMBERED.get(click.action)
+        if effect is None:
+            raise InvalidRequest(f"{click.action} cannot be remembered")
+        if not after.final:
+            raise InvalidRequest("others must approve too: only the last of them can remember it")
+        offer = _chosen(after, wish.offer, effect)
+        lifetimes = {name: length for name, _, length in LIFETIMES}
+        if wish.lifetime not in lifetimes:
+            raise InvalidRequest(f"a grant lasts one of {', '.join(lifetimes)}")
+        if wish.everywhere and effect is Effect.ALLOW and who.name in requesters(policy, after):
+            raise Unauthorized("who asked may remember it for the session only")
+        length, now = lifetimes[wish.lifetime], self._clock.now_ms()
+        return Grant(
+            id=sha256_hex(f"{after.id} {nonce}".encode())[:_ID_LENGTH],
+            effect=effect,
+            agent=after.request.agent,
+            session=None if wish.everywhere else after.request.session,
+            match=offer.match,
+            made_by=who.name,
+            made_at=now,
+            expires_at=None if length is None else now + length,
+            max_uses=wish.max_uses,
+            from_request=after.id,
+            words=offer.words,
+        )
+
+    async def keep(self, grant: Grant) -> Grant:
+        """Write a grant, then let it settle what waits. Kept twice, it is made once."""
+        outcome = await self._book.store.add(grant)
+        if outcome == Outcome.FULL:
+            raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
+        self._writer.forget_policy()
+        if outcome == Outcome.OK:
+            await self._settle(grant)
+        return grant
+
+    async def _settle(self, grant: Grant) -> None:
+        """Decide the waiting requests that the whole policy, with this grant, now decides by it."""
+        for request_id in await self._store.pending_of(grant.agent):
+            record = await self._store.load(request_id)
+            if record is not None and not record.final and not record.request.questions:
+                await self._settle_one(record, grant)
+
+    async def _settle_one(self, record: Record, grant: Grant) -> None:
+        policy = await self._writer.policy()
+        request = record.request
+        route = policy.route_for(request.agent, request.tool)
+        now = replace(record, request=replace(request, arguments=record.arguments))
+        verdict = await self._chain.decide(now, route)
+        ending = by_policy(record, verdict)
+        if ending is None or (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
+            return
+        after = self._writer.ended(record, ending, revision=record.revision + 1)
+        await self._store.change(
+            Transition(
+                before=record,
+                after=after,
+                event=after.status.value,
+                data=summary(after),
+                clock="before",
+                generation=policy.generation,
+                stoppable=after.status is Status.APPROVED,
+            )
+        )
+
+    # ---------------------------------------------------------------- seen and taken back
+
+    async def create(self, grant: Grant, *, by: Person) -> Grant:
+        """Write a grant that no request asked for; raises Unauthorized unless an admin does it."""
+        if not by.admin:
+            raise Unauthorized("only an admin may make a grant without a request")
+        return await self.keep(grant)
+
+    async def get(self, grant_id: str) -> Grant:
+        """Return a grant with its uses; raises NotFound."""
+        found = await self._book.store.get(grant_id) if REQUEST_ID.fullmatch(grant_id) else None
+        if found is None:
+            raise NotFound("no such grant")
+        return found
+
+    async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
+        """Return one page of grants, the newest first, and the cursor of the next."""
+        return await self._book.store.page(after=after, limit=limit)
+
+    async def all(self, agent: str | None = None, session: str | None = None) -> list[Grant]:
+        """Return all grants, or an agent's, or those of one session, the newest first."""
+        found: list[Grant] = []
+        cursor: str | None = None
+        while True:
+            grants, cursor = await self.page(after=cursor, limit=_PAGE)
+            found += grants
+            if cursor is None:
+                break
+        return [
+            one for one in found if agent in (None, one.agent) and session in (None, one.session)
+        ]
+
+    async def revoke(self, grants: Iterable[Grant], *, by: str) -> list[Grant]:
+        """Take grants back; return those that were there. From then on none decides anything."""
+        gone = [
+            one for one in grants if await self._book.store.end(one, _ended(one, "revoked", by))
+        ]
+        self._writer.forget_policy()
+        return gone
+
+    async def end_session(self, agent: str, session: str) -> None:
+        """Drop the grants of a session that ended."""
+        for grant in await self._book.store.of_session(agent, session):
+            await self._book.store.end(grant, _ended(grant, "session ended", "gateway"))
+
+    async def sweep(self, limit: int) -> None:
+        """Announce and drop the grants whose time is over."""
+        for grant in await self._book.store.expired(limit):
+            data = _ended(grant, "expired", "gateway")
+            await self._book.store.end(grant, data, only_spent=True)
+
+    async def retire(self, grant_id: str) -> None:
+        """Announce and drop a grant, if its last use was just made."""
+        grant = await self._book.store.get(grant_id)
+        if grant is not None and grant.uses_left == 0:
+            data = _ended(grant, "used up", "gateway")
+            await self._book.store.end(grant, data, only_spent=True)
+
+    async def reach(self, record: Record, offer_id: str) -> Blast:
+        """Return what remembering an approval so would have covered among the recent requests.
+
+        Raises InvalidRequest when there is no such offer.
+        """
+        offer = _chosen(record, offer_id, Effect.ALLOW)
+        agent = record.request.agent
+        recent: list[Record] = []
+        query = Query(final=True, agent=agent, limit=100)
+        while len(recent) < RECENT:
+            page = await self._store.page(query)
+            recent += page.items
+            if page.next is None:
+                break
+            query = replace(query, after=page.next)
+        return blast(offer.match, agent, recent[:RECENT])
+
+
+def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
+    """Return the name of someone who may end a grant: an admin, its maker, an approver there.
+
+    Raises Unauthorized.
+    """
+    person = policy.person_of(identity)
+    name = person.name if person else identity.written
+    route = policy.route_for(grant.agent, grant.match.tool)
+    admitted = {name, identity.written, *identity.groups} & set(route.approvers)
+    if not admitted and not (person is not None and person.admin) and name != grant.made_by:
+        raise Unauthorized("only an admin or an approver of this agent may end its grants")
+    return name
+
+
+def _chosen(record: Record, offer_id: str, effect: Effect) -> Offer:
+    made = offered(record, offer_id, effect) if offer_id else narrowest(record, effect)
+    if made is None:
+        raise InvalidRequest("this cannot be remembered so")
+    return made
+
+
+def _ended(grant: Grant, why: str, by: str) -> dict[str, object]:
+    return {"why": why, "by": by, "words": grant.words, "used": grant.used}

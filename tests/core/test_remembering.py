@@ -1,0 +1,370 @@
+"""Remembered decisions through the gateway: applied exactly, visibly, and taken back for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from gateway.approvals import Approvals
+from gateway.clock import SystemClock
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from gateway.grants.grant import Effect, Grant
+from gateway.grants.offers import offers
+from gateway.models import Action, DeciderKind, Kind, Reason, RiskLevel, Status, new_id
+from gateway.policy import ModeDecider
+from gateway.ports import Origin, Verdict
+from gateway.records import Mode, Person, Record, Remember, RiskRule, Route
+from gateway.stores.grants import RedisGrants
+from gateway.stores.store import RedisStore
+from tests.world import PEOPLE, World, assembled, click, identity, over_http, policy, request
+
+GIT_LOG: dict[str, Any] = {"kind": Kind.COMMAND, "arguments": {"command": "git log -n 5"}}
+
+
+@pytest.fixture
+async def replica(world: World, server_url: str) -> AsyncIterator[World]:
+    """Yield another gateway process on the world's namespace."""
+    async with assembled(server_url, world.store.keys.namespace) as other:
+        yield other
+
+
+async def remember(
+    world: World, record: Record, action: Action = Action.APPROVE, **how: Any
+) -> Grant:
+    """Decide a request as ann and have it remembered; return the grant."""
+    await world.approvals.decide(click(record, action, remember=Remember(**how)))
+    return (await world.approvals.remembering.all())[0]
+
+
+def widest(record: Record) -> str:
+    """Return the id of the widest offer."""
+    return offers(record)[-1].id
+
+
+async def test_row_63_an_exact_repeat_needs_nobody_and_cites_the_grant(world: World) -> None:
+    """The same action in the same session is approved at once, by the grant and not by a person."""
+    grant = await remember(world, await world.submit())
+    again = await world.submit()
+    assert again.status is Status.APPROVED
+    assert again.decision is not None
+    assert (again.decision.reason, again.decision.decided_by.kind) == (
+        Reason.GRANT,
+        DeciderKind.GRANT,
+    )
+    assert again.decision.decided_by.name == grant.id
+    assert (await world.submit(arguments={"command": "ls -l"})).status is Status.PENDING
+    assert (await world.submit(session="other")).status is Status.PENDING
+    counted = await world.approvals.remembering.get(grant.id)
+    assert counted.used == 1
+    assert counted.last_used is not None
+    made = [event for event in await world.events() if event.type == "grant_made"]
+    assert made[0].data["grant"]["from_request"]
+
+
+async def test_a_pattern_covers_its_siblings_everywhere(world: World) -> None:
+    """A wider offer, in all sessions of the agent."""
+    first = await world.submit(**GIT_LOG)
+    grant = await remember(world, first, offer=widest(first), everywhere=True, lifetime="1d")
+    assert grant.session is None
+    assert grant.expires_at == grant.made_at + 86_400_000
+    other = {"kind": Kind.COMMAND, "arguments": {"command": "git log --stat main"}}
+    assert (await world.submit(session="s2", **other)).status is Status.APPROVED
+    hostile = {"kind": Kind.COMMAND, "arguments": {"command": "git log --stat main; rm x"}}
+    assert (await world.submit(session="s2", **hostile)).status is Status.PENDING
+
+
+async def test_a_denial_is_remembered_and_outranks_every_approval(world: World) -> None:
+    """The narrow approval stands first in time, the denial wins."""
+    first = await world.submit(**GIT_LOG)
+    await remember(world, first, everywhere=True, lifetime="revoked")
+    rude = await world.submit(kind=Kind.COMMAND, arguments={"command": "git log"})
+    denial = offers(rude, effect=Effect.DENY)[-1].id
+    await remember(world, rude, Action.DENY, offer=denial, everywhere=True)
+    again = await world.submit(**GIT_LOG)
+    assert again.status is Status.DENIED
+    assert again.decision is not None
+    assert again.decision.reason is Reason.GRANT
+
+
+async def test_what_a_denial_may_cover_no_mode_approves(world: World) -> None:
+    """An unreadable command might be the denied one: people decide, though the route approves."""
+    first = await world.submit(kind=Kind.COMMAND, arguments={"command": "touch M"})
+    denial = offers(first, effect=Effect.DENY)[-2].id
+    await remember(world, first, Action.DENY, offer=denial, everywhere=True)
+    await policy(world.store, Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
+    world.approvals.forget_policy()
+    hidden = {"kind": Kind.COMMAND, "arguments": {"command": "touch${IFS}M"}}
+    assert (await world.submit(**hidden)).status is Status.PENDING
+    plain = {"kind": Kind.COMMAND, "arguments": {"command": "ls"}}
+    assert (await world.submit(**plain)).status is Status.APPROVED
+    assert (await world.submit(kind=Kind.COMMAND, arguments={"command": "touch x"})).final
+
+
+async def test_a_revoked_grant_decides_nothing_any_more_on_any_replica(
+    world: World, replica: World
+) -> None:
+    """Another process that has the grant in memory asks all the same."""
+    grant = await remember(world, await world.submit())
+    assert (await replica.submit()).status is Status.APPROVED
+    assert await world.approvals.remembering.revoke([grant], by="ann") == [grant]
+    assert (await replica.submit()).status is Status.PENDING
+    assert (await world.submit()).status is Status.PENDING
+    assert await world.approvals.remembering.all() == []
+    with pytest.raises(NotFound):
+        await world.approvals.remembering.get(grant.id)
+    assert await world.approvals.remembering.revoke([grant], by="ann") == []
+
+
+@dataclass
+class Meanwhile:
+    """Revokes all grants just before the approving ones are asked."""
+
+    world: World | None = None
+    name: str = "meanwhile"
+    priority: int = 600
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Revoke, and have no opinion."""
+        if self.world is not None:
+            world, self.world = self.world, None
+            grants = RedisGrants(world.store)
+            for grant in (await grants.page(after=None, limit=9))[0]:
+                await grants.end(grant, {})
+        return None
+
+
+async def test_row_54_revoking_beats_a_racing_use(server_url: str, namespace: str) -> None:
+    """What Python decided on a grant that ended meanwhile, the script refuses."""
+    meanwhile = Meanwhile()
+    async with assembled(server_url, namespace, (meanwhile,)) as world:
+        await remember(world, await world.submit())
+        assert (await world.submit()).status is Status.APPROVED
+        meanwhile.world = world
+        assert (await world.submit()).status is Status.PENDING
+
+
+async def test_uses_are_counted_exactly(world: World, replica: World) -> None:
+    """Twenty at once on two replicas share five uses; the grant is dropped with its last."""
+    grant = await remember(world, await world.submit(), max_uses=5)
+    worlds = [world, replica] * 10
+    found = await asyncio.gather(*(one.submit() for one in worlds))
+    statuses = [record.status for record in found]
+    assert (statuses.count(Status.APPROVED), statuses.count(Status.PENDING)) == (5, 15)
+    ended = [event for event in await world.events() if event.type == "grant_ended"]
+    assert [event.data["why"] for event in ended] == ["used up"]
+    with pytest.raises(NotFound):
+        await world.approvals.remembering.get(grant.id)
+
+
+class Slow:
+    """A clock that is an hour late."""
+
+    def now_ms(self) -> int:
+        """Return a time long past."""
+        return 1_000
+
+
+async def test_the_servers_clock_ends_a_grant(world: World) -> None:
+    """A gateway whose clock is behind cannot use what is over; the sweep announces it."""
+    grants = RedisGrants(world.store)
+    late = Approvals(
+        world.store, world.feed, [ModeDecider()], Slow(), signer=world.signer, grants=grants
+    )
+    grant = replace(await remember(world, await world.submit()), id=new_id(), expires_at=2_000)
+    await world.approvals.remembering.revoke(await world.approvals.remembering.all(), by="ann")
+    assert await grants.add(grant) == "ok"
+    record, _ = await late.submit(request(), over_http())
+    assert record.status is Status.PENDING
+    await world.sweeper.sweep()
+    whys = [event.data["why"] for event in await world.events() if event.type == "grant_ended"]
+    assert whys == ["revoked", "expired"]
+
+
+async def test_a_grant_settles_what_already_waits(world: World) -> None:
+    """Equal requests end with it, others go on waiting; their processes are told."""
+    twins = [await world.submit() for _ in range(3)]
+    other = await world.submit(arguments={"command": "pwd"})
+    grant = await remember(world, twins[0])
+    for twin in twins[1:]:
+        settled = await world.approvals.get(twin.id)
+        assert settled.status is Status.APPROVED
+        assert settled.decision is not None
+        assert settled.decision.decided_by.name == grant.id
+    assert (await world.approvals.get(other.id)).status is Status.PENDING
+    assert (await world.approvals.remembering.get(grant.id)).used == 2
+
+
+async def test_a_remembered_denial_settles_what_waits_too(world: World) -> None:
+    """All equal requests are denied with the first."""
+    twins = [await world.submit() for _ in range(2)]
+    await remember(world, twins[0], Action.DENY)
+    assert (await world.approvals.get(twins[1].id)).status is Status.DENIED
+
+
+async def test_settling_passes_through_the_whole_policy(server_url: str, namespace: str) -> None:
+    """A denial by another decider is no use of the grant, and asks for people where it does."""
+
+    class Rude:
+        name, priority = "rude", 1000
+
+        async def decide(self, record: Record, route: Route) -> Verdict | None:
+            """Ask for people in session s2."""
+            if record.request.session != "s2":
+                return None
+            verdict = await ModeDecider().decide(record, Route(mode=Mode.AUTO_DENY))
+            assert verdict is not None
+            return replace(verdict, effect="ask")
+
+    async with assembled(server_url, namespace, (Rude(),)) as world:
+        held = await world.submit(session="s2")
+        await remember(world, await world.submit(), everywhere=True)
+        assert (await world.approvals.get(held.id)).status is Status.PENDING
+
+
+async def test_the_end_of_a_session_drops_its_grants(world: World) -> None:
+    """A new session of the same name begins without them."""
+    await remember(world, await world.submit())
+    await world.approvals.end_session("default", Origin(agent="bot"))
+    assert await world.approvals.remembering.all() == []
+    assert (await world.submit()).status is Status.PENDING
+
+
+async def test_only_the_last_of_a_quorum_can_remember(world: World) -> None:
+    """A vote alone remembers nothing, and says so without counting."""
+    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
+    world.approvals.forget_policy()
+    record = await world.submit()
+    with pytest.raises(InvalidRequest, match="others must approve"):
+        await remember(world, record)
+    voted = await world.approvals.decide(click(record))
+    assert len(voted.votes) == 1
+    ended = await world.approvals.decide(
+        click(voted, identity=identity("bob"), remember=Remember())
+    )
+    assert ended.status is Status.APPROVED
+    assert (await world.submit()).status is Status.APPROVED
+
+
+async def test_who_asked_may_not_remember_it_everywhere(world: World) -> None:
+    """An agent's owner may decide on their own route, but not widen it beyond the session."""
+    mine = replace(over_http(), owner="ann")
+    record, _ = await world.approvals.submit(request(), mine)
+    with pytest.raises(Unauthorized, match="for the session only"):
+        await remember(world, record, everywhere=True)
+    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    await remember(world, record)
+    assert (await world.submit()).status is Status.APPROVED
+
+
+async def test_high_risk_is_never_remembered_nor_covered(world: World) -> None:
+    """Neither a click nor an older grant lets it through."""
+    first = await world.submit()
+    await remember(world, first, everywhere=True, lifetime="revoked")
+    current = await world.store.policy()
+    rule = RiskRule(name="all", level=RiskLevel.HIGH, reason="because")
+    await world.store.apply(replace(current, risks=(rule,)), by="test")
+    world.approvals.forget_policy()
+    again = await world.submit()
+    assert again.status is Status.PENDING
+    with pytest.raises(InvalidRequest, match="cannot be remembered"):
+        await world.approvals.decide(click(again, confirmed=True, remember=Remember()))
+    assert (await world.approvals.get(again.id)).status is Status.PENDING
+
+
+@pytest.mark.parametrize(
+    "wish", [{"offer": "0" * 16}, {"lifetime": "2h"}, {"lifetime": "forever"}, {"max_uses": 0}]
+)
+async def test_what_was_not_offered_is_refused_and_nothing_decided(
+    world: World, wish: dict[str, Any]
+) -> None:
+    """A click with a made-up scope does nothing at all."""
+    record = await world.submit()
+    with pytest.raises(InvalidRequest):
+        await remember(world, record, **wish)
+    assert (await world.approvals.get(record.id)).status is Status.PENDING
+
+
+async def test_an_edit_is_remembered_as_edited(world: World) -> None:
+    """What a person made of it is covered, what the agent asked for is asked again."""
+    record = await world.submit()
+    edit = click(record, Action.EDIT, arguments={"command": "pwd"}, remember=Remember())
+    await world.approvals.decide(edit)
+    assert (await world.submit()).status is Status.PENDING
+    assert (await world.submit(arguments={"command": "pwd"})).status is Status.APPROVED
+
+
+class Broken(RuntimeError):
+    """Stands for a gateway that is killed."""
+
+
+async def test_a_click_retried_after_a_crash_still_remembers(world: World) -> None:
+    """The decision was stored, the grant was not: the same click makes up for it, once."""
+    record = await world.submit()
+    tap = click(record, remember=Remember())
+    steps: list[str] = []
+
+    def at(step: str) -> None:
+        steps.append(step)
+        if step == "grant_add:before" and steps.count(step) == 1:
+            raise Broken
+
+    store = RedisStore(world.store.redis, world.store.keys, at=at)
+    crashing = Approvals(
+        store, world.feed, [], SystemClock(), signer=world.signer, grants=RedisGrants(store)
+    )
+    with pytest.raises(Broken):
+        await crashing.decide(tap)
+    assert (await world.approvals.get(record.id)).status is Status.APPROVED
+    await crashing.decide(tap)
+    await world.approvals.decide(tap)
+    (grant,) = await world.approvals.remembering.all()
+    await world.approvals.remembering.revoke([grant], by="ann")
+    await world.approvals.decide(tap)
+    assert await world.approvals.remembering.all() == []
+
+
+async def test_row_62_the_kill_switch_beats_every_grant(world: World) -> None:
+    """With it on, a covered request is denied."""
+    await remember(world, await world.submit())
+    await world.store.set_stopped(True, by="test")
+    stopped = await world.submit()
+    assert stopped.status is Status.DENIED
+    assert stopped.decision is not None
+    assert stopped.decision.reason is Reason.STOPPED
+
+
+async def test_there_is_an_end_to_patterns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patterns are tried one by one, so their number is limited; exact grants are not."""
+    monkeypatch.setattr("gateway.stores.grants.MOST_PATTERNS", 1)
+    first = await world.submit(**GIT_LOG)
+    await remember(world, first, offer=widest(first))
+    second = await world.submit(kind=Kind.COMMAND, arguments={"command": "git status"})
+    with pytest.raises(Conflict, match="too many"):
+        await remember(world, second, offer=widest(second))
+    await remember(world, await world.submit(arguments={"command": "x"}))
+
+
+async def test_only_an_admin_makes_a_grant_without_a_request(world: World) -> None:
+    """Pre-approval is an admin's; the grant then works like any other."""
+    grant = await remember(world, await world.submit())
+    await world.approvals.remembering.revoke([grant], by="ann")
+    fresh = replace(grant, id=new_id(), session=None)
+    with pytest.raises(Unauthorized):
+        await world.approvals.remembering.create(fresh, by=PEOPLE[0])
+    await world.approvals.remembering.create(fresh, by=Person(name="root", admin=True))
+    assert (await world.submit(session="any")).status is Status.APPROVED
+
+
+async def test_the_reach_is_counted_from_history(world: World) -> None:
+    """Before it is confirmed, an approver sees what the grant would have done."""
+    for number in range(3):
+        arguments = {"command": f"git log -n {number}"}
+        record = await world.submit(kind=Kind.COMMAND, arguments=arguments)
+        await world.approvals.decide(click(record, Action.DENY if number == 2 else Action.APPROVE))
+    record = await world.submit(**GIT_LOG)
+    reach = await world.approvals.remembering.reach(record, widest(record))
+    assert (reach.looked_at, reach.covered, reach.approved, reach.denied) == (3, 3, 2, 1)
