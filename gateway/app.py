@@ -34,7 +34,7 @@ from gateway.records import PolicyDocument, Route
 from gateway.registry import adapter_class
 from gateway.retention import Retention
 from gateway.serving import background, desk_of, followed_up, served
-from gateway.settings import Settings
+from gateway.settings import BadSettings, Settings
 from gateway.signatures import SEED_BYTES, Signer
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
@@ -323,7 +323,12 @@ async def _serve(app: web.Application, settings: Settings, stack: AsyncExitStack
     context = None
     if settings.tls_cert is not None:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        try:
+            context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        except OSError as error:
+            raise BadSettings(
+                f"GATEWAY_TLS_CERT and GATEWAY_TLS_KEY are no certificate and its key: {error}"
+            ) from error
     site = web.TCPSite(served, settings.host, settings.port, ssl_context=context)
     try:
         await site.start()
@@ -334,8 +339,7 @@ async def _serve(app: web.Application, settings: Settings, stack: AsyncExitStack
         ) from error
     if settings.public_url:
         return settings.public_url.rstrip("/")
-    port = served.addresses[0][1]
-    return f"{'https' if context else 'http'}://{settings.host}:{port}"
+    return settings.local_url(served.addresses[0][1])
 
 
 async def _follow_policy(approvals: Approvals) -> None:

@@ -1,15 +1,17 @@
 """How agents of the same user find a local gateway: one private file in the shared folder.
 
-Belongs to both sides: the gateway writes the file, agents read it. No `pathlib`, which costs a
-process per tool call 3 ms.
+Belongs to both sides: the gateway writes the file, agents read it. So do the secrets that either
+side is given in files. No `pathlib`, which costs a process per tool call 3 ms.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from gateway.errors import InvalidRequest
 
@@ -33,12 +35,71 @@ def announced(
 ) -> Iterator[None]:
     """Keep `gateway.json` (0600) in the folder: where we are, and the secret to enrol with."""
     path = os.path.join(folder, FILE_NAME)
-    write_private(path, json.dumps({"url": url, "enroll": enroll, "public_key": public_key}))
+    text = json.dumps({"url": url, "enroll": enroll, "public_key": public_key})
+    write_private(path, text)
     try:
         yield
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+        with suppress(OSError), open(path, encoding="utf-8") as file:
+            if file.read() == text:  # not another gateway's by now
+                os.unlink(path)
+
+
+def secret(variable: str) -> str | None:
+    """Return a secret from the environment, or from the file named by `<variable>_FILE`.
+
+    Raises InvalidRequest when that file cannot be read or is empty: a secret that was meant to be
+    there must not turn into none.
+    """
+    if value := os.environ.get(variable):
+        return value
+    path = os.environ.get(f"{variable}_FILE")
+    if not path:
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidRequest(f"{variable}_FILE names {path}, which cannot be read: {why}") from None
+    if not value:
+        raise InvalidRequest(f"{variable}_FILE names {path}, which is empty")
+    return value
+
+
+def read_private(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Return what is kept as JSON in a file of ours, None when there is none.
+
+    Raises InvalidRequest when others could have written or read it: whoever writes it chooses the
+    gateway that is obeyed.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from None
+    with os.fdopen(handle, encoding="utf-8") as file:
+        if problem := _exposed(os.fstat(handle)):
+            raise InvalidRequest(f"{path} {problem}, so it is not trusted: remove it")
+        try:
+            values = json.load(file)
+        except ValueError:
+            values = None
+    if not isinstance(values, dict):
+        raise InvalidRequest(f"{path} holds no JSON object: remove it")
+    return values
+
+
+def _exposed(found: os.stat_result) -> str:
+    """Return why a file is not ours alone; empty when it is."""
+    if not stat.S_ISREG(found.st_mode):
+        return "is no plain file"
+    if found.st_uid != os.geteuid():
+        return "belongs to another user"
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        return "is open to other users"
+    return ""
 
 
 def write_private(path: str | os.PathLike[str], text: str) -> None:

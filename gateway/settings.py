@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import os
+import ipaddress
+import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from gateway.discovery import state_folder
+from gateway.discovery import secret, state_folder
+from gateway.errors import GatewayError
 from gateway.records import Mode
+from gateway.signatures import Signer
 
+_IPV4 = 4
 _SECRETS = {
     "REDIS_URL": "REDIS_URL",
     "signing_key": "GATEWAY_SIGNING_KEY",
     "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
 }
+
+
+class BadSettings(GatewayError):
+    """Settings that cannot be used, a sentence for each."""
+
+    code = "bad_settings"
+    exit_code = 2
 
 
 class Settings(BaseSettings):
@@ -28,7 +40,11 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="GATEWAY_", extra="ignore", frozen=True, env_ignore_empty=True
+        env_prefix="GATEWAY_",
+        extra="ignore",
+        frozen=True,
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
     )
 
     env: Literal["development", "production"] = Field(
@@ -61,7 +77,7 @@ class Settings(BaseSettings):
     signing_key: SecretStr | None = Field(
         None, description="base64 of the 32-byte Ed25519 seed that signs decisions"
     )
-    adapters: tuple[str, ...] = Field(
+    adapters: Annotated[tuple[str, ...], NoDecode] = Field(
         ("web",), description='where people answer, as a JSON list, for example ["web","slack"]'
     )
     policy_file: Path | None = Field(
@@ -80,7 +96,7 @@ class Settings(BaseSettings):
         None, description="where outcomes are posted; empty posts nothing"
     )
     webhook_secret: SecretStr | None = Field(None, description="signs what is posted there")
-    webhook_hosts: tuple[str, ...] = Field(
+    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="JSON list of the host names that may be posted to"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
@@ -92,10 +108,36 @@ class Settings(BaseSettings):
     @classmethod
     def _secrets_from_files(cls, values: dict[str, Any]) -> dict[str, Any]:
         for member, variable in _SECRETS.items():
-            path = os.environ.get(f"{variable}_FILE")
-            if path and member not in values:
-                values[member] = Path(path).read_text(encoding="utf-8").strip()
+            if member not in values and (found := secret(variable)):
+                values[member] = found
         return values
+
+    @field_validator("adapters", "webhook_hosts", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise ValueError('write a JSON list, for example ["web"]') from None
+
+    @field_validator("signing_key")
+    @classmethod
+    def _usable_key(cls, value: SecretStr | None) -> SecretStr | None:
+        try:
+            if value is not None:
+                Signer(value.get_secret_value())
+        except ValueError:
+            raise ValueError("write base64 of a 32-byte seed, see docs/configuration.md") from None
+        return value
+
+    @field_validator("public_url")
+    @classmethod
+    def _usable_url(cls, value: str | None) -> str | None:
+        if value is not None and not _is_http(value):
+            raise ValueError("write an http or https URL, for example https://approvals.example")
+        return value
 
     @property
     def production(self) -> bool:
@@ -106,3 +148,39 @@ class Settings(BaseSettings):
     def secure(self) -> bool:
         """Whether browsers reach us over TLS."""
         return self.trusted_proxy or self.tls_cert is not None
+
+    def local_url(self, port: int) -> str:
+        """Return how this machine reaches a gateway with these settings that listens on `port`."""
+        host = self.host
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            pass
+        else:
+            if address.is_unspecified:
+                host = "127.0.0.1" if address.version == _IPV4 else "::1"
+            if address.version != _IPV4:
+                host = f"[{host}]"
+        return f"{'http' if self.tls_cert is None else 'https'}://{host}:{port}"
+
+
+def sentences(error: ValidationError) -> list[str]:
+    """Return a sentence for each setting that is wrong, by the name of its variable.
+
+    Values are left out: they may be secret.
+    """
+    found = []
+    for problem in error.errors(include_input=False, include_url=False):
+        member = str(problem["loc"][0]) if problem["loc"] else ""
+        known = error.title == Settings.__name__ and member in Settings.model_fields
+        name = f"GATEWAY_{member.upper()}" if known else member
+        found.append(f"{name}: {problem['msg'].removeprefix('Value error, ')}")
+    return found
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -8,12 +8,24 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
 from gateway import __version__
 from gateway.cli import operator, people, policy, serve, trail
+from gateway.embedded import EngineError
 from gateway.errors import GatewayError, Unreachable
+from gateway.settings import BadSettings, sentences
 from gateway.stores.credentials import REDIS_ERRORS
 
 _INTERRUPTED = 130
+_EXPECTED: tuple[type[Exception], ...] = (
+    ValidationError,
+    SettingsError,
+    GatewayError,
+    EngineError,
+    *REDIS_ERRORS,
+)
 
 Command = Callable[[argparse.Namespace], Awaitable[int]]
 Verbs = Any  # argparse names the type of its subparsers as private
@@ -27,19 +39,31 @@ Settings are environment variables, see .env.example."""
 
 def run(words: Sequence[str]) -> int:
     """Parse and run one command; return its exit code."""
-    parser = _parser()
-    options = parser.parse_args(words)
+    options = _parser().parse_args(words)
     try:
         code: int = asyncio.run(options.run(options))
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except GatewayError as error:
-        print(f"gateway: {error}", file=sys.stderr)
-        return error.exit_code
-    except REDIS_ERRORS as error:
-        print(f"gateway: Redis does not answer: {error}", file=sys.stderr)
-        return Unreachable.exit_code
+    except _EXPECTED as error:
+        said, code = _explained(error)
+        for sentence in said:
+            print(f"gateway: {sentence}", file=sys.stderr)
     return code
+
+
+def _explained(error: Exception) -> tuple[list[str], int]:
+    """Return what a person should read instead of a traceback, and the exit code."""
+    if isinstance(error, ValidationError):
+        return sentences(error), BadSettings.exit_code
+    if isinstance(error, SettingsError):
+        return [str(error)], BadSettings.exit_code
+    if isinstance(error, GatewayError):
+        return [str(error)], error.exit_code
+    if isinstance(error, OSError) and error.filename:
+        return [str(error)], BadSettings.exit_code
+    if isinstance(error, OSError | EngineError):
+        return [str(error) or type(error).__name__], Unreachable.exit_code
+    return [f"Redis does not answer: {error}"], Unreachable.exit_code
 
 
 def _parser() -> argparse.ArgumentParser:

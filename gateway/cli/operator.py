@@ -12,7 +12,7 @@ from gateway.app import Backend, opened
 from gateway.approvals import Approvals
 from gateway.canonical import parse
 from gateway.clock import SystemClock
-from gateway.doctor import examine
+from gateway.doctor import FAIL, examine, gateway_url
 from gateway.embedded import engine_url
 from gateway.errors import InvalidRequest, NotFound, Unreachable
 from gateway.models import ApprovalRequest, digest_of, new_id
@@ -95,13 +95,13 @@ async def approver_list(options: argparse.Namespace) -> int:
 async def login(options: argparse.Namespace) -> int:
     """Print a one-time link to the inbox."""
     settings = Settings()
+    url = gateway_url(settings)
     async with backend() as found:
         policy = await found.store.policy()
         if options.name not in {person.name for person in policy.people}:
             raise NotFound(f"there is no approver {options.name}: gateway approver add NAME")
         code = await found.logins.invite(options.name)
-    base = settings.public_url or f"http://{settings.host}:{settings.port}"
-    print(f"{base.rstrip('/')}/inbox/login#code={code}")
+    print(f"{url}/inbox/login#code={code}")
     return 0
 
 
@@ -167,16 +167,14 @@ def approvals_of(found: Backend) -> Approvals:
 
 async def doctor(options: argparse.Namespace) -> int:
     """Check everything."""
-    settings = Settings()
-    async with backend() as found:
-        checks = await examine(settings, found)
+    checks = await examine(Settings(), backend)
     for check in checks:
         if options.json:
             print(json.dumps(asdict(check)))
         else:
             remedy = f"\n     {check.remedy}" if check.remedy else ""
             print(f"{check.result.upper():5}{check.name}: {check.says}{remedy}")
-    return 1 if any(check.result == "fail" for check in checks) else 0
+    return 1 if any(check.result == FAIL for check in checks) else 0
 
 
 def _show_once(new: NewCredential, as_json: bool) -> None:

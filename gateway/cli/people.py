@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.app import OWNER_FILE
 from gateway.client.http import Http
-from gateway.discovery import FILE_NAME, state_folder
+from gateway.discovery import FILE_NAME, read_private, secret, state_folder
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Action, new_id
 
@@ -69,25 +69,15 @@ async def sessions(options: argparse.Namespace) -> int:
 
 def _http() -> Http:
     """Return a connection with the caller's approver token, or the local owner's."""
-    token = os.environ.get("GATEWAY_APPROVER_TOKEN")
-    if path := os.environ.get("GATEWAY_APPROVER_TOKEN_FILE"):
-        token = Path(path).read_text(encoding="utf-8").strip()
-    found = _read(FILE_NAME)
-    url = os.environ.get("GATEWAY_URL") or found.get("url")
-    token = token or _read(OWNER_FILE).get("token")
+    folder = Path(state_folder())
+    url = os.environ.get("GATEWAY_URL") or (read_private(folder / FILE_NAME) or {}).get("url")
+    owner = folder / OWNER_FILE
+    token = secret("GATEWAY_APPROVER_TOKEN") or (read_private(owner) or {}).get("token")
     if not url:
         raise NotFound("no gateway is running here; start one, or set GATEWAY_URL")
     if not token:
         raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
     return Http(url, token)
-
-
-def _read(name: str) -> dict[str, str]:
-    path = Path(state_folder()) / name
-    if not path.exists():
-        return {}
-    values: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    return values
 
 
 def _list(which: str, options: argparse.Namespace) -> int:

@@ -5,15 +5,19 @@ Plain classes and paths: `gateway ask` loads this for every tool call.
 
 from __future__ import annotations
 
+import binascii
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gateway.client.connection import Connection
-from gateway.discovery import FILE_NAME, state_folder, write_private
+from gateway.discovery import FILE_NAME, read_private, secret, state_folder, write_private
 from gateway.errors import InvalidRequest, Unauthorized, Unreachable
 from gateway.names import AGENT_NAME
 
+_KEY_BYTES = 32
 _NOT_FOUND = (
     "no gateway is configured or found; start one with `gateway up`, or set GATEWAY_URL and "
     "GATEWAY_TOKEN (or GATEWAY_REDIS_URL)"
@@ -51,41 +55,42 @@ def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
     name = agent or os.environ.get("GATEWAY_AGENT", "local")
     if not AGENT_NAME.fullmatch(name):
         raise InvalidRequest(f"{name!r} is no agent name: use a-z, 0-9, _ and -")
-    url, redis_url = os.environ.get("GATEWAY_URL"), _secret("GATEWAY_REDIS_URL")
+    url, redis_url = os.environ.get("GATEWAY_URL"), secret("GATEWAY_REDIS_URL")
     if not url and not redis_url:
         return _found(name, check)
     return AgentConfig(
         agent=name,
         url=url,
-        token=_secret("GATEWAY_TOKEN"),
+        token=secret("GATEWAY_TOKEN"),
         redis_url=redis_url,
         namespace=os.environ.get("GATEWAY_NAMESPACE", "gw"),
-        public_key=os.environ.get("GATEWAY_PUBLIC_KEY"),
+        public_key=_pinned(os.environ.get("GATEWAY_PUBLIC_KEY")),
     )
+
+
+def _pinned(key: str | None) -> str | None:
+    """Return the pinned key as it is; a mistyped one would look like a denial much later."""
+    try:
+        if key and len(binascii.a2b_base64(key, strict_mode=True)) != _KEY_BYTES:
+            raise ValueError(key)
+    except ValueError:
+        raise InvalidRequest("GATEWAY_PUBLIC_KEY is not the base64 of 32 bytes") from None
+    return key or None
 
 
 def _found(name: str, check: bool) -> AgentConfig:
     """Use the local gateway, with the credential kept from last time or a new one."""
     folder = state_folder()
-    announced = _read(os.path.join(folder, FILE_NAME))
+    announced = read_private(os.path.join(folder, FILE_NAME))
     if announced is None:
         raise Unreachable(_NOT_FOUND)
     kept = os.path.join(folder, "agents", f"{name}.json")
-    known = _read(kept)
-    if known is not None and known.get("url") != announced["url"]:
-        known = None
-    if known is not None and check:
-        try:
-            with Connection(known["url"], known["token"]) as gateway:
-                gateway.call("GET", "/v1/requests?limit=1")
-        except Unauthorized:
-            known = None
+    known = _usable(kept, announced["url"], check)
     if known is None:
-        with Connection(announced["url"], announced["enroll"]) as gateway:
-            enrolled = gateway.call("POST", "/v1/enroll", {"agent": name})
-        known = {**enrolled, "url": announced["url"]}
         os.makedirs(os.path.dirname(kept), mode=0o700, exist_ok=True)
-        write_private(kept, json.dumps(known))
+        with _alone(f"{kept}.lock"):
+            # Whoever enrolled while we waited would lose their credential to a second one.
+            known = _usable(kept, announced["url"], True) or _enrolled(kept, announced, name)
     return AgentConfig(
         agent=name,
         url=known["url"],
@@ -95,23 +100,33 @@ def _found(name: str, check: bool) -> AgentConfig:
     )
 
 
-def _secret(variable: str) -> str | None:
-    path = os.environ.get(f"{variable}_FILE")
-    if not path:
-        return os.environ.get(variable) or None
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except OSError as error:
-        raise InvalidRequest(f"{variable}_FILE cannot be read: {error}") from error
-
-
-def _read(path: str) -> dict[str, Any] | None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            values: dict[str, Any] = json.load(file)
-    except FileNotFoundError:
+def _usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
+    """Return the kept credential when it is this gateway's, and still good where that is asked."""
+    known = read_private(kept)
+    if known is None or known.get("url") != url:
         return None
-    except (OSError, ValueError) as error:
-        raise Unreachable(f"{path} cannot be read: {error}") from error
-    return values
+    if check:
+        try:
+            with Connection(url, known["token"]) as gateway:
+                gateway.call("GET", "/v1/requests?limit=1")
+        except Unauthorized:
+            return None
+    return known
+
+
+def _enrolled(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]:
+    with Connection(announced["url"], announced["enroll"]) as gateway:
+        enrolled = gateway.call("POST", "/v1/enroll", {"agent": name})
+    known = {**enrolled, "url": announced["url"]}
+    write_private(kept, json.dumps(known))
+    return known
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Hold a lock against other processes of this user."""
+    import fcntl  # noqa: PLC0415 (needed once in an agent's life)
+
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -11,6 +11,8 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import ExponentialBackoff
 
+from gateway.errors import GatewayError
+
 _COMMAND_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
 _RETRIES = 3
@@ -20,6 +22,20 @@ _DEFAULT_PORT = 6379
 _SENTINEL_PORT = 26379
 
 
+_FORMS = (
+    "REDIS_URL cannot be read. Write redis://user:password@host:6379/0, rediss://... for TLS, "
+    "unix:///path, redis+sentinel://host:26379/service or redis+cluster://host:6379, and "
+    "percent-encode what is not a letter or digit in the password (docs/configuration.md)."
+)
+
+
+class UnusableUrl(GatewayError):
+    """The URL of Redis is written wrong."""
+
+    code = "unusable_url"
+    exit_code = 2
+
+
 def connect(url: str, *, blocking: bool = False) -> Any:
     """Return a redis.asyncio client for `url`.
 
@@ -27,8 +43,15 @@ def connect(url: str, *, blocking: bool = False) -> Any:
     host:port[,host:port]/service[/db]` asks Sentinel for the primary on every connect;
     `redis+cluster://[user:password@]host:port[,host:port]`. A `blocking` client has no socket
     timeout:
-    its callers put a watchdog around each read. Raises ValueError for a URL it cannot read.
+    its callers put a watchdog around each read. Raises UnusableUrl, which never tells the URL.
     """
+    try:
+        return _connect(url, blocking)
+    except (ValueError, TypeError):
+        raise UnusableUrl(_FORMS) from None
+
+
+def _connect(url: str, blocking: bool) -> Any:
     options: dict[str, Any] = {
         "decode_responses": True,
         # An agent may write any bytes; they must not break whoever reads them.
@@ -43,11 +66,6 @@ def connect(url: str, *, blocking: bool = False) -> Any:
     if parts.scheme == "redis+cluster":
         nodes = [ClusterNode(host, port) for host, port in _hosts(parts, _DEFAULT_PORT)]
         return redis.asyncio.RedisCluster(startup_nodes=nodes, **_login(parts), **options)
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise ValueError(
-            f"{parts.scheme!r} is no way to reach Redis; use redis, rediss, unix, "
-            "redis+sentinel or redis+cluster"
-        )
     if blocking:
         pool = redis.asyncio.ConnectionPool.from_url(url, max_connections=_READERS, **options)
     else:
@@ -55,6 +73,8 @@ def connect(url: str, *, blocking: bool = False) -> Any:
         pool = redis.asyncio.BlockingConnectionPool.from_url(
             url, max_connections=_CONNECTIONS, timeout=_COMMAND_SECONDS, **options
         )
+    # Opens nothing; refuses options that there are not.
+    pool.make_connection()  # type: ignore[no-untyped-call]
     return redis.asyncio.Redis.from_pool(pool)
 
 
@@ -69,9 +89,7 @@ async def disconnect(client: Any) -> None:
 def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
     service, _, database = parts.path.strip("/").partition("/")
     if not service:
-        raise ValueError(
-            "a redis+sentinel URL names the service: redis+sentinel://host:port/service"
-        )
+        raise ValueError("a redis+sentinel URL names the service")
     sentinel = Sentinel(  # type: ignore[no-untyped-call]
         _hosts(parts, _SENTINEL_PORT),
         sentinel_kwargs={"socket_timeout": _COMMAND_SECONDS, "decode_responses": True},

@@ -3,61 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-
-class Shell:
-    """Runs `gateway` with one state folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.env = {**os.environ, "GATEWAY_DATA_DIR": str(folder / "state"), "GATEWAY_PORT": "0"}
-
-    def run(self, *words: str, code: int = 0, env: dict[str, str] | None = None) -> str:
-        """Run a command; return what it printed. Its exit code must be the one given."""
-        done = self.popen(*words, env=env)
-        out, err = done.communicate(timeout=40)
-        assert done.returncode == code, (words, done.returncode, out, err)
-        return out + err
-
-    def popen(self, *words: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-        """Start a command."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "gateway.cli", *words],
-            env={**self.env, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    """Return a shell without a gateway."""
-    return Shell(tmp_path)
-
-
-@pytest.fixture
-def up(shell: Shell) -> Iterator[Shell]:
-    """Run `gateway up`; yield a shell that finds it."""
-    process = shell.popen("up")
-    assert process.stderr is not None
-    lines: list[str] = []
-    while "works once" not in "".join(lines):
-        line = process.stderr.readline()
-        assert line, lines
-        lines.append(line)
-    yield shell
-    process.terminate()
-    process.communicate(timeout=20)
-    assert process.returncode == 0
+from tests.cli.shell import Shell
 
 
 def first_pending(shell: Shell) -> Any:
@@ -156,14 +105,18 @@ def test_approvers_explain_and_audit(up: Shell, tmp_path: Path) -> None:
     up.run("audit", "verify", str(path), code=1 if sealed else 0)
 
 
-def test_doctor_checks_are_the_documented_ones(up: Shell) -> None:
-    """docs/troubleshooting.md and doctor name the same checks."""
-    found = [json.loads(line) for line in up.run("doctor", "--json", code=1).splitlines()]
-    names = {check["name"] for check in found}
-    assert {check["result"] for check in found if check["name"] != "port"} == {"ok"}
-    text = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-    documented = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
-    assert documented == names
+def test_login_prints_the_address_of_the_gateway_that_runs(up: Shell) -> None:
+    """GATEWAY_PORT is 0 here: only the running gateway knows where it listens."""
+    up.run("approver", "add", "dana")
+    url = json.loads((Path(up.env["GATEWAY_DATA_DIR"]) / "gateway.json").read_text())["url"]
+    assert up.run("login", "dana").startswith(f"{url}/inbox/login#code=")
+
+
+def test_a_second_gateway_on_the_folder_says_what_to_do(up: Shell) -> None:
+    """Not a traceback."""
+    said = up.run("up", code=5)
+    assert "stop it, or choose another data folder" in said
+    assert "Traceback" not in said
 
 
 def test_the_demo_answers_its_own_requests_without_a_terminal(shell: Shell) -> None:

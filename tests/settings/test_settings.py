@@ -20,11 +20,12 @@ from pydantic import ValidationError
 from gateway.app import running
 from gateway.embedded import find_server_binary
 from gateway.errors import GatewayError
-from gateway.settings import Settings
-from gateway.stores.connect import connect, disconnect
+from gateway.settings import BadSettings, Settings
+from gateway.stores.connect import UnusableUrl, connect, disconnect
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from tests.contract.test_store import create, pending
+from tests.world import SEED
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,14 +55,18 @@ def test_the_example_file_is_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_secrets_may_come_from_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each secret, its line end cut; the variable itself wins."""
-    for name in ("REDIS_URL", "GATEWAY_SIGNING_KEY", "GATEWAY_WEBHOOK_SECRET"):
-        (tmp_path / name).write_text(f"from-{name}\n", encoding="utf-8")
+    secrets = {
+        "REDIS_URL": "redis://hidden",
+        "GATEWAY_SIGNING_KEY": SEED,
+        "GATEWAY_WEBHOOK_SECRET": "whsec_hidden",
+    }
+    for name, value in secrets.items():
+        (tmp_path / name).write_text(f"{value}\n", encoding="utf-8")
         monkeypatch.setenv(f"{name}_FILE", str(tmp_path / name))
     found = Settings()
-    for secret in (found.redis_url, found.signing_key, found.webhook_secret):
-        assert secret is not None
-        assert secret.get_secret_value().startswith("from-")
-        assert "from" not in repr(found)
+    read = [found.redis_url, found.signing_key, found.webhook_secret]
+    assert [one and one.get_secret_value() for one in read] == list(secrets.values())
+    assert not any(value in repr(found) for value in secrets.values())
     monkeypatch.setenv("REDIS_URL", "redis://other")
     url = Settings().redis_url
     assert url is not None
@@ -200,7 +205,49 @@ async def test_sentinel(tmp_path: Path) -> None:
             process.wait(timeout=10)
 
 
-def test_unknown_schemes_are_refused() -> None:
-    """With the ones there are."""
-    with pytest.raises(ValueError, match="sentinel"):
-        connect("http://127.0.0.1")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://:hunter2@127.0.0.1",
+        "redis://:hun/ter2@127.0.0.1:6379",
+        "redis://:hunter2@127.0.0.1:port",
+        "redis://:hunter2@127.0.0.1?no_such_option=1",
+        "redis+sentinel://:hunter2@127.0.0.1",
+        "redis+sentinel://:hunter2@127.0.0.1/main/hunter",
+        "redis+cluster://:hunter2@127.0.0.1:port",
+        "hunter2",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_untold(url: str) -> None:
+    """With the forms there are, and without the password that it holds."""
+    with pytest.raises(UnusableUrl, match="redis\\+sentinel") as refused:
+        connect(url)
+    assert "hun" not in str(refused.value)
+
+
+async def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
+    """With the settings that name it."""
+    (tmp_path / "cert").write_text("no certificate", encoding="ascii")
+    files: dict[str, Any] = {"tls_cert": tmp_path / "cert", "tls_key": tmp_path / "cert"}
+    for chosen in (files, {**files, "tls_cert": tmp_path / "none"}):
+        settings = Settings(data_dir=tmp_path / "d", port=0, adapters=(), **chosen)
+        with pytest.raises(BadSettings, match="GATEWAY_TLS_CERT"):
+            async with running(settings):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({}, "http://127.0.0.1:1"),
+        ({"host": "0.0.0.0"}, "http://127.0.0.1:1"),
+        ({"host": "::"}, "http://[::1]:1"),
+        ({"host": "::1"}, "http://[::1]:1"),
+        ({"host": "gateway.example"}, "http://gateway.example:1"),
+        ({"tls_cert": Path("cert.pem")}, "https://127.0.0.1:1"),
+    ],
+    ids=str,
+)
+def test_this_machine_reaches_the_gateway(settings: dict[str, Any], url: str) -> None:
+    """By an address that leads somewhere, and by the protocol that is spoken there."""
+    assert Settings(**settings).local_url(1) == url

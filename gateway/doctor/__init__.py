@@ -1,0 +1,71 @@
+"""Checks a running gateway's surroundings, and says what to do. docs/troubleshooting.md lists the
+checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from gateway.app import Backend
+from gateway.doctor.findings import FAIL, OK, WARN, Finding, failed, fine
+from gateway.doctor.namespace import NAMESPACE_CHECKS
+from gateway.doctor.outside import OUTSIDE_CHECKS, gateway_url
+from gateway.doctor.servers import SERVER_CHECKS, all_facts
+from gateway.errors import Conflict, GatewayError
+from gateway.settings import Settings
+from gateway.stores.credentials import REDIS_ERRORS
+
+__all__ = ["FAIL", "OK", "WARN", "Check", "examine", "gateway_url"]
+
+_ERRORS: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
+_NO_REDIS = "is it running, and is REDIS_URL right? What lies in Redis was not checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One finding: `result` is ok, warn or fail."""
+
+    name: str
+    result: str
+    says: str
+    remedy: str = ""
+
+
+async def examine(
+    settings: Settings, backend: Callable[[], AbstractAsyncContextManager[Backend]]
+) -> list[Check]:
+    """Run every check that can be run, in the order a person would ask."""
+    found = [_named(name, await check(settings)) for name, check in OUTSIDE_CHECKS]
+    try:
+        async with backend() as inside:
+            found.append(_named("redis", fine("answers")))
+            found += await _inside(settings, inside)
+    except Conflict as error:
+        found.append(_named("redis", fine("answers")))
+        found.append(_named("schema", failed(str(error), "update this gateway")))
+    except _ERRORS as error:
+        found.append(_named("redis", failed(str(error), _NO_REDIS)))
+    return found
+
+
+async def _inside(settings: Settings, backend: Backend) -> list[Check]:
+    found = []
+    try:
+        facts = await all_facts(settings, backend)
+    except _ERRORS as error:
+        refused = failed(f"the server does not tell: {error}", "see deploy/users.acl.example")
+        found += [_named(name, refused) for name, _ in SERVER_CHECKS]
+    else:
+        found += [_named(name, check(facts)) for name, check in SERVER_CHECKS]
+    for name, look in NAMESPACE_CHECKS:
+        try:
+            finding = await look(backend)
+        except _ERRORS as error:
+            finding = failed(f"cannot be checked: {error}", "see the gateway's log")
+        found.append(_named(name, finding))
+    return found
+
+
+def _named(name: str, finding: Finding) -> Check:
+    return Check(name=name, result=finding.result, says=finding.says, remedy=finding.remedy)

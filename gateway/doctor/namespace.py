@@ -1,0 +1,98 @@
+"""Checks of what lies in Redis: time, schema, people, agents' messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from gateway.app import Backend
+from gateway.clock import SystemClock
+from gateway.doctor.findings import Finding, doubtful, failed, fine
+from gateway.records import SCHEMA_VERSION, Mode
+from gateway.stores.credentials import AGENT, APPROVER
+
+_LARGEST_CLOCK_GAP_MS = 1000
+
+
+async def _clock(backend: Backend) -> Finding:
+    seconds, micros = await backend.store.redis.time()
+    gap = SystemClock().now_ms() - (seconds * 1000 + micros // 1000)
+    says = f"this host's clock is {gap} ms ahead of Redis"
+    if abs(gap) > _LARGEST_CLOCK_GAP_MS:
+        return doubtful(says, "run a time service on both hosts; deadlines follow Redis")
+    return fine(says)
+
+
+async def _schema(backend: Backend) -> Finding:
+    # Connecting has refused a newer one already.
+    return fine(f"version {SCHEMA_VERSION}")
+
+
+async def _approvers(backend: Backend) -> Finding:
+    policy = await backend.store.policy()
+    empty = [route.name for route in policy.routes if not route.approvers]
+    if empty or not policy.routes:
+        says = f"nobody may approve on: {', '.join(empty) or 'default'}"
+        return failed(says, "gateway approver add NAME")
+    return fine(f"{len(policy.people)} people")
+
+
+async def _tokens(backend: Backend) -> Finding:
+    people = {person.name for person in (await backend.store.policy()).people}
+    approvers = [row.name for row in await backend.credentials.listed(APPROVER)]
+    agents = await backend.credentials.listed(AGENT)
+    strangers = [name for name in approvers if name not in people]
+    if strangers:
+        says = f"tokens of people whom the policy does not know: {', '.join(strangers)}"
+        return doubtful(says, "gateway approver revoke NAME")
+    return fine(f"{len(agents)} agents, {len(approvers)} approvers")
+
+
+async def _mode(backend: Backend) -> Finding:
+    policy = await backend.store.policy()
+    modes = {route.name: route.mode for route in policy.routes if route.mode is not Mode.ASK}
+    if modes:
+        said = ", ".join(f"{name}: {mode}" for name, mode in modes.items())
+        return doubtful(f"these routes ask nobody: {said}", "set the route's mode to ask")
+    return fine("every route asks people")
+
+
+async def _stopped(backend: Backend) -> Finding:
+    if await backend.store.stopped():
+        return failed("on: everything is denied", "gateway resume")
+    return fine("off")
+
+
+async def _unread(backend: Backend) -> Finding:
+    store = backend.store
+    unread = 0
+    for agent in await store.agents():
+        key = store.keys.ingress(agent)
+        if await store.redis.type(key) not in ("stream", "none"):
+            return failed(f"{key} is no stream, so {agent} is not heard", f"delete the key {key}")
+        unread += await store.redis.xlen(key)
+    if unread:
+        says = f"{unread} messages of agents wait to be read"
+        remedy = "is a gateway running on this Redis? see its log for events entry_failed"
+        return doubtful(says, remedy)
+    return fine("nothing waits to be read")
+
+
+async def _dead(backend: Backend) -> Finding:
+    count = await backend.store.redis.xlen(backend.store.keys.dead)
+    if count:
+        return doubtful(
+            f"{count} messages could not be handled", "look at the audit's dead_letter events"
+        )
+    return fine("none")
+
+
+NAMESPACE_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...] = (
+    ("clock", _clock),
+    ("schema", _schema),
+    ("approvers", _approvers),
+    ("tokens", _tokens),
+    ("mode", _mode),
+    ("kill switch", _stopped),
+    ("intake", _unread),
+    ("dead letters", _dead),
+)

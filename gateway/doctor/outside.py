@@ -1,0 +1,125 @@
+"""Checks that need no Redis: the gateway as agents and browsers find it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gateway.app import OWNER_FILE
+from gateway.discovery import FILE_NAME, read_private
+from gateway.doctor.findings import Finding, doubtful, failed, fine
+from gateway.errors import GatewayError, InvalidRequest, NotFound
+from gateway.settings import Settings
+
+_SECONDS = 4.0
+_START = "start `gateway up`, or set GATEWAY_HOST, GATEWAY_PORT or GATEWAY_PUBLIC_URL"
+_PORTS = {"http": 80, "https": 443}
+
+
+def gateway_url(settings: Settings) -> str:
+    """Return where people and agents reach the gateway that runs with these settings.
+
+    Raises NotFound when that is unknown, InvalidRequest when somebody else may have written it.
+    """
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    if not settings.production and (announced := read_private(settings.data_dir / FILE_NAME)):
+        return announced["url"]
+    if not settings.port:
+        raise NotFound(
+            f"no gateway has announced itself in {settings.data_dir}, and GATEWAY_PORT is 0: start "
+            "`gateway up`, or set GATEWAY_PUBLIC_URL"
+        )
+    return settings.local_url(settings.port)
+
+
+async def _port(settings: Settings) -> Finding:
+    try:
+        parts = urlsplit(gateway_url(settings))
+    except GatewayError as error:
+        return failed(str(error), _START)
+    address = (parts.hostname or "", parts.port or _PORTS[parts.scheme])
+    try:
+        connection = await asyncio.to_thread(socket.create_connection, address, _SECONDS)
+    except OSError as error:
+        return failed(f"nothing listens at {parts.netloc}: {error.strerror or error}", _START)
+    connection.close()
+    return fine(f"something listens at {parts.netloc}")
+
+
+async def _ready(settings: Settings) -> Finding:
+    try:
+        url = gateway_url(settings)
+        status, problems = await asyncio.to_thread(_readiness, url)
+    except GatewayError as error:
+        return failed(str(error), _START)
+    except (OSError, http.client.HTTPException) as error:
+        return failed(f"the gateway does not answer: {error or type(error).__name__}", _START)
+    except ValueError:
+        return failed(f"what answers at {url} is not the gateway", _START)
+    if status != http.client.OK:
+        return failed("; ".join(problems), "see the gateway's log")
+    return fine(f"the gateway at {url} takes requests")
+
+
+def _readiness(url: str) -> tuple[int, list[str]]:
+    """Return the status of /readyz and its problems; raises ValueError for any other answer."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=_SECONDS)
+    try:
+        connection.request("GET", f"{parts.path}/readyz")
+        answer = connection.getresponse()
+        body = json.loads(answer.read())
+    finally:
+        connection.close()
+    if not isinstance(body, dict) or body.get("status") not in ("ready", "not ready"):
+        raise ValueError("not the gateway")
+    return answer.status, [str(one) for one in body.get("problems", ())]
+
+
+async def _discovery(settings: Settings) -> Finding:
+    folder = settings.data_dir
+    files = [folder / FILE_NAME, folder / OWNER_FILE, *sorted(folder.glob("agents/*.json"))]
+    problems = [*_open_folders(folder), *filter(None, map(_problem, files))]
+    if problems:
+        return failed("; ".join(problems), "remove them; the gateway and its agents make new ones")
+    if settings.production:
+        return fine("production announces itself in no file")
+    if not files[0].exists():
+        says = f"no gateway has announced itself in {folder}"
+        return doubtful(says, "agents of this user need GATEWAY_URL and GATEWAY_TOKEN")
+    return fine(f"{files[0]} is this user's alone")
+
+
+def _open_folders(folder: Path) -> list[str]:
+    """Return the folders in which others could put files of their own."""
+    found = []
+    for one in (folder, folder / "agents"):
+        if one.exists():
+            seen = one.stat()
+            if seen.st_uid != os.geteuid() or stat.S_IMODE(seen.st_mode) & 0o022:
+                found.append(f"others may write into {one}")
+    return found
+
+
+def _problem(path: Path) -> str:
+    try:
+        read_private(path)
+    except InvalidRequest as error:
+        return str(error)
+    return ""
+
+
+OUTSIDE_CHECKS: tuple[tuple[str, Callable[[Settings], Awaitable[Finding]]], ...] = (
+    ("port", _port),
+    ("ready", _ready),
+    ("discovery", _discovery),
+)

@@ -1,0 +1,108 @@
+"""Checks of the Redis servers themselves. Any replica may be the next primary, so each is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gateway.app import Backend
+from gateway.doctor.findings import Finding, doubtful, failed, fine
+from gateway.production import OPEN_DEFAULT
+from gateway.settings import Settings
+from gateway.stores.credentials import AGENT
+from gateway.stores.nodes import Facts, facts
+from gateway.stores.users import user_name
+
+_BACK = (
+    "bring them back, then `gateway agent rotate NAME` for agents made meanwhile; of one that is "
+    "gone for good, SENTINEL RESET or CLUSTER FORGET"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllFacts:
+    """What all servers say, and which users they should have."""
+
+    servers: Mapping[str, Facts]
+    silent: Mapping[str, str]
+    users: Mapping[str, str]
+    production: bool
+
+    def where(self, holds: Callable[[Facts], bool]) -> str:
+        """Name the servers of which something holds; empty when there is none."""
+        return ", ".join(name for name, one in self.servers.items() if holds(one))
+
+
+async def all_facts(settings: Settings, backend: Backend) -> AllFacts:
+    """Ask every server."""
+    heard = await facts(backend.store.redis)
+    agents = [row.name for row in await backend.credentials.listed(AGENT)]
+    return AllFacts(
+        servers=heard.answers,
+        silent=heard.silent,
+        users={name: user_name(backend.store.keys, name) for name in agents},
+        production=settings.production,
+    )
+
+
+def _servers(found: AllFacts) -> Finding:
+    if found.silent:
+        said = "; ".join(f"{name}: {why}" for name, why in found.silent.items())
+        return doubtful(f"do not answer: {said}", _BACK)
+    return fine(f"{len(found.servers)} of {len(found.servers)} answer")
+
+
+def _persistence(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: one.settings.get("appendonly") != "yes"):
+        says = f"no append-only file ({where}); a restart forgets every request"
+        return failed(says, "set `appendonly yes`")
+    return fine("append-only file")
+
+
+def _fsync(found: AllFacts) -> Finding:
+    remedy = "set `appendfsync always`"
+    if where := found.where(lambda one: one.settings.get("appendfsync") == "no"):
+        return failed(f"fsync no ({where}): a power cut can lose half a minute", remedy)
+    if where := found.where(lambda one: one.settings.get("appendfsync") != "always"):
+        return doubtful(f"fsync everysec ({where}): a power cut can lose the last second", remedy)
+    return fine("fsync always")
+
+
+def _eviction(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: one.settings.get("maxmemory-policy") != "noeviction"):
+        says = f"requests may be thrown away when memory is short ({where})"
+        return failed(says, "set `maxmemory-policy noeviction`")
+    return fine("noeviction")
+
+
+def _default_user(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: bool(one.default)):
+        says = f"clients that name no user have rights ({where})"
+        return failed(says, OPEN_DEFAULT) if found.production else doubtful(says, OPEN_DEFAULT)
+    return fine("off, or without rights")
+
+
+def _acl(found: AllFacts) -> Finding:
+    missing = [
+        f"{agent} ({where})"
+        for agent, user in found.users.items()
+        if (where := found.where(lambda one, user=user: user not in one.users))  # type: ignore[misc]
+    ]
+    if missing:
+        says = f"these agents have no Redis user: {', '.join(missing)}"
+        remedy = "gateway agent rotate NAME; give the server an `aclfile` so that users last"
+        return failed(says, remedy)
+    if where := found.where(lambda one: not one.settings.get("aclfile")):
+        says = f"no ACL file ({where}): agents' users are gone after a restart"
+        return doubtful(says, "set `aclfile`, see deploy/")
+    return fine(f"{len(found.users)} agents, each with a user of its own")
+
+
+SERVER_CHECKS: tuple[tuple[str, Callable[[AllFacts], Finding]], ...] = (
+    ("servers", _servers),
+    ("persistence", _persistence),
+    ("fsync", _fsync),
+    ("eviction", _eviction),
+    ("default user", _default_user),
+    ("acl", _acl),
+)

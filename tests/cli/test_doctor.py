@@ -1,0 +1,223 @@
+"""What doctor finds, with the gateway and Redis there or away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.app import Backend, Gateway, opened, running
+from gateway.discovery import FILE_NAME, write_private
+from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
+from gateway.errors import InvalidRequest, NotFound
+from gateway.settings import Settings
+from gateway.stores.keys import Keys
+from tests.cli.shell import Shell
+from tests.settings.test_settings import free_port
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+
+
+def documented() -> set[str]:
+    """Return the names of the checks in the document's table."""
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    return {line.split("`")[1] for line in lines if line.startswith("| `")}
+
+
+class Site:
+    """A gateway with its engine and settings, and doctor's view of it."""
+
+    def __init__(self, gateway: Gateway, settings: Settings) -> None:
+        self.gateway = gateway
+        self.settings = settings
+
+    @property
+    def redis(self) -> Any:
+        return self.gateway.backend.store.redis
+
+    @property
+    def keys(self) -> Keys:
+        return self.gateway.backend.store.keys
+
+    def opened(self) -> AbstractAsyncContextManager[Backend]:
+        return opened(self.settings, self.gateway.backend.url)
+
+    async def checks(self, **changes: Any) -> dict[str, Check]:
+        """Return what doctor finds, by name."""
+        settings = self.settings.model_copy(update=changes)
+        return {check.name: check for check in await examine(settings, self.opened)}
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    """Run a gateway in which all is well."""
+    settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
+    async with running(settings) as gateway:
+        await gateway.backend.credentials.add_approver("ann")
+        yield Site(gateway, settings)
+
+
+def test_all_is_well_and_documented(up: Shell) -> None:
+    """Beside a gateway that was just started every check of the document is ok."""
+    found = [json.loads(line) for line in up.run("doctor", "--json").splitlines()]
+    assert {check["name"]: check["result"] for check in found} == dict.fromkeys(documented(), OK)
+
+
+def test_without_a_gateway_it_says_what_it_can(shell: Shell) -> None:
+    """Nothing runs: the checks that need no Redis are made, and Redis is one that failed."""
+    found = [json.loads(line) for line in shell.run("doctor", "--json", code=1).splitlines()]
+    results = {check["name"]: check["result"] for check in found}
+    assert results == {"port": FAIL, "ready": FAIL, "discovery": WARN, "redis": FAIL}
+    assert "gateway up" in found[0]["remedy"] + found[3]["says"]
+
+
+async def test_a_redis_that_dies_fails_its_checks_alone(site: Site) -> None:
+    """The gateway's own readiness and Redis are reported; nothing is thrown."""
+    url = f"redis://127.0.0.1:{free_port()}"
+    found = {
+        check.name: check
+        for check in await examine(site.settings, lambda: opened(site.settings, url))
+    }
+    assert {name: check.result for name, check in found.items()} == {
+        "port": OK,
+        "ready": OK,
+        "discovery": OK,
+        "redis": FAIL,
+    }
+
+
+async def test_a_check_that_cannot_be_made_stops_no_other(site: Site) -> None:
+    """Keys of a wrong type, and a user without rights to look, cost their own checks alone."""
+    await site.redis.set(site.keys.dead, "no stream")
+    found = await site.checks()
+    assert found["dead letters"].result == FAIL
+    assert found["intake"].result == OK
+    rules = ["on", ">p", "~*", "&*", "+@all", "-config|get"]
+    await site.redis.execute_command("ACL", "SETUSER", "narrow", *rules)
+    url = site.gateway.backend.url.partition("@")[2]
+    checks = await examine(site.settings, lambda: opened(site.settings, f"unix://narrow:p@{url}"))
+    results = {check.name: check.result for check in checks}
+    assert {results[name] for name in ("persistence", "fsync", "default user", "acl")} == {FAIL}
+    assert results["approvers"] == OK
+    assert set(results) == documented()
+
+
+async def test_a_newer_namespace_is_named(site: Site) -> None:
+    """Redis answers, the schema does not fit."""
+    await site.redis.hset(site.keys.meta, "schema", 1000)
+    found = await site.checks()
+    assert [found[name].result for name in ("redis", "schema")] == [OK, FAIL]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "name", "result"),
+    [
+        ("appendonly", "no", "persistence", FAIL),
+        ("appendfsync", "everysec", "fsync", WARN),
+        ("appendfsync", "no", "fsync", FAIL),
+        ("maxmemory-policy", "allkeys-lru", "eviction", FAIL),
+    ],
+)
+async def test_what_a_server_must_keep(
+    site: Site, setting: str, value: str, name: str, result: str
+) -> None:
+    """Each of the server's settings has a check of its own."""
+    await site.redis.config_set(setting, value)
+    found = await site.checks()
+    assert found.pop(name).result == result
+    assert {check.result for check in found.values()} == {OK}
+
+
+@pytest.mark.parametrize(("env", "result"), [("development", WARN), ("production", FAIL)])
+async def test_an_open_default_user(site: Site, env: str, result: str) -> None:
+    """A surprise in development, refused in production; both are told how to close it."""
+    await site.redis.execute_command("ACL", "SETUSER", "default", "on", "nopass", "+@all")
+    found = (await site.checks(env=env, public_url=site.gateway.url))["default user"]
+    assert found.result == result
+    assert "default off" in found.remedy
+
+
+async def test_agents_without_users_and_tokens_without_people(site: Site) -> None:
+    """Both are found by name."""
+    credentials, store = site.gateway.backend.credentials, site.gateway.backend.store
+    made = await credentials.add_agent("ci")
+    await site.redis.execute_command("ACL", "DELUSER", made.redis_user)
+    await credentials.add_approver("bob")
+    policy = await store.policy()
+    people = tuple(one for one in policy.people if one.name != "bob")
+    await store.apply(replace(policy, people=people), by="test")
+    found = await site.checks()
+    assert found["acl"].result == FAIL
+    assert "ci" in found["acl"].says
+    assert found["tokens"].result == WARN
+    assert "bob" in found["tokens"].says
+
+
+async def test_an_ingress_key_that_is_no_stream(site: Site) -> None:
+    """Is named, so that it can be deleted."""
+    await site.gateway.backend.credentials.add_agent("ci")
+    await site.redis.set(site.keys.ingress("ci"), "a slip")
+    found = (await site.checks())["intake"]
+    assert found.result == FAIL
+    assert site.keys.ingress("ci") in found.remedy
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660])
+async def test_files_that_others_can_reach(site: Site, mode: int) -> None:
+    """The discovery file says where agents ask: nobody else may read or write it."""
+    (site.settings.data_dir / FILE_NAME).chmod(mode)
+    found = await site.checks()
+    assert found["discovery"].result == FAIL
+    assert FILE_NAME in found["discovery"].says
+    (site.settings.data_dir / FILE_NAME).chmod(0o600)
+    site.settings.data_dir.chmod(0o770)
+    assert (await site.checks())["discovery"].result == FAIL
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (503, b'{"status":"not ready","problems":["Redis does not answer"]}', "Redis does not"),
+        (200, b"<html>", "not the gateway"),
+        (200, b"[]", "not the gateway"),
+    ],
+)
+async def test_what_answers_on_the_port(status: int, body: bytes, says: str) -> None:
+    """A gateway that is not ready, and something that is no gateway, are told apart."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(f"HTTP/1.0 {status} Said\r\n\r\n".encode() + body)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as other:
+        url = f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}"
+        settings = Settings(public_url=url)
+        away = f"redis://127.0.0.1:{free_port()}"
+        checks = await examine(settings, lambda: opened(settings, away))
+    found = {check.name: check for check in checks}
+    assert found["ready"].result == FAIL
+    assert says in found["ready"].says
+
+
+def test_the_running_gateways_address_comes_first(tmp_path: Path) -> None:
+    """A public URL, else what is announced by this user's gateway, else the settings."""
+    settings = Settings(data_dir=tmp_path, port=0)
+    with pytest.raises(NotFound, match="GATEWAY_PUBLIC_URL"):
+        gateway_url(settings)
+    fixed = settings.model_copy(update={"port": 8787, "tls_cert": Path("cert.pem")})
+    assert gateway_url(fixed) == "https://127.0.0.1:8787"
+    write_private(tmp_path / FILE_NAME, json.dumps({"url": "https://127.0.0.1:4000"}))
+    assert gateway_url(fixed) == "https://127.0.0.1:4000"
+    assert gateway_url(fixed.model_copy(update={"env": "production"})) == "https://127.0.0.1:8787"
+    (tmp_path / FILE_NAME).chmod(0o666)
+    with pytest.raises(InvalidRequest, match="open to other users"):
+        gateway_url(fixed)
+    public = fixed.model_copy(update={"public_url": "https://ask.example/"})
+    assert gateway_url(public) == "https://ask.example"

@@ -1,0 +1,101 @@
+"""How an agent finds its gateway, and whom it believes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.app import running
+from gateway.client.config import load
+from gateway.discovery import FILE_NAME, announced, read_private, write_private
+from gateway.errors import InvalidRequest
+from gateway.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return the shared folder of the test's own."""
+    monkeypatch.setenv("GATEWAY_DATA_DIR", str(tmp_path / "state"))
+    (tmp_path / "state").mkdir(mode=0o700)
+    return tmp_path / "state"
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o602, 0o620])
+def test_a_file_that_others_can_reach_is_not_believed(folder: Path, mode: int) -> None:
+    """Whoever wrote it would choose the gateway that approves."""
+    path = folder / FILE_NAME
+    write_private(path, json.dumps({"url": "http://127.0.0.1:1", "enroll": "x"}))
+    path.chmod(mode)
+    with pytest.raises(InvalidRequest, match="open to other users"):
+        load()
+
+
+def test_a_file_of_another_user_is_not_believed(folder: Path) -> None:
+    """Also when its mode says that it is private."""
+    path = folder / FILE_NAME
+    write_private(path, "{}")
+    if os.geteuid():
+        path = Path("/etc/passwd")
+    else:
+        os.chown(path, 1, 1)
+    with pytest.raises(InvalidRequest, match="belongs to another user"):
+        read_private(path)
+
+
+def test_links_pipes_and_garbage_are_not_believed(folder: Path) -> None:
+    """Each with a sentence, none with a hang or a traceback."""
+    path, elsewhere = folder / FILE_NAME, folder / "elsewhere"
+    write_private(elsewhere, json.dumps({"url": "http://127.0.0.1:1", "enroll": "x"}))
+    path.symlink_to(elsewhere)
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        load()
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(InvalidRequest, match="no plain file"):
+        load()
+    for text in ("{", "[]"):
+        write_private(path, text)
+        with pytest.raises(InvalidRequest, match="no JSON object"):
+            load()
+
+
+def test_a_kept_credential_that_others_can_reach_is_not_used(folder: Path) -> None:
+    """It names the gateway too."""
+    write_private(folder / FILE_NAME, json.dumps({"url": "http://127.0.0.1:1", "enroll": "x"}))
+    (folder / "agents").mkdir(mode=0o700)
+    kept = folder / "agents" / "local.json"
+    write_private(kept, json.dumps({"url": "http://127.0.0.1:1", "token": "x"}))
+    assert load(check=False).token == "x"
+    kept.chmod(0o666)
+    with pytest.raises(InvalidRequest, match="open to other users"):
+        load(check=False)
+
+
+async def test_processes_that_enrol_at_once_share_one_credential(folder: Path) -> None:
+    """A second enrolment would end the first one's token in the middle of its first request."""
+    async with running(Settings(data_dir=folder, port=0, adapters=())):
+        made = await asyncio.gather(*(asyncio.to_thread(load, "ci") for _ in range(4)))
+    assert len({config.token for config in made}) == 1
+
+
+def test_a_gateway_takes_down_its_own_announcement_alone(folder: Path) -> None:
+    """Another one that started on the folder meanwhile stays announced."""
+    with announced(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
+        write_private(folder / FILE_NAME, json.dumps({"url": "http://127.0.0.1:2"}))
+    assert read_private(folder / FILE_NAME) == {"url": "http://127.0.0.1:2"}
+    with announced(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
+        pass
+    assert read_private(folder / FILE_NAME) is None
+
+
+def test_a_pinned_key_that_is_none_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when the first approval cannot be verified."""
+    monkeypatch.setenv("GATEWAY_URL", "http://127.0.0.1:1")
+    for key in ("short", "c2hvcnQ="):
+        monkeypatch.setenv("GATEWAY_PUBLIC_KEY", key)
+        with pytest.raises(InvalidRequest, match="GATEWAY_PUBLIC_KEY"):
+            load()
