@@ -5,7 +5,6 @@ Plain classes and paths: `gateway ask` loads this for every tool call.
 
 from __future__ import annotations
 
-import binascii
 import json
 import os
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from gateway.discovery import FILE_NAME, read_private, secret, state_folder, wri
 from gateway.errors import InvalidRequest, Unauthorized, Unreachable
 from gateway.names import AGENT_NAME
 
-_KEY_BYTES = 32
 _NOT_FOUND = (
     "no gateway is configured or found; start one with `gateway up`, or set GATEWAY_URL and "
     "GATEWAY_TOKEN (or GATEWAY_REDIS_URL)"
@@ -64,18 +62,8 @@ def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
         token=secret("GATEWAY_TOKEN"),
         redis_url=redis_url,
         namespace=os.environ.get("GATEWAY_NAMESPACE", "gw"),
-        public_key=_pinned(os.environ.get("GATEWAY_PUBLIC_KEY")),
+        public_key=os.environ.get("GATEWAY_PUBLIC_KEY"),
     )
-
-
-def _pinned(key: str | None) -> str | None:
-    """Return the pinned key as it is; a mistyped one would look like a denial much later."""
-    try:
-        if key and len(binascii.a2b_base64(key, strict_mode=True)) != _KEY_BYTES:
-            raise ValueError(key)
-    except ValueError:
-        raise InvalidRequest("GATEWAY_PUBLIC_KEY is not the base64 of 32 bytes") from None
-    return key or None
 
 
 def _found(name: str, check: bool) -> AgentConfig:

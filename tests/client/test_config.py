@@ -90,12 +90,3 @@ def test_a_gateway_takes_down_its_own_announcement_alone(folder: Path) -> None:
     with announced(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
         pass
     assert read_private(folder / FILE_NAME) is None
-
-
-def test_a_pinned_key_that_is_none_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not when the first approval cannot be verified."""
-    monkeypatch.setenv("GATEWAY_URL", "http://127.0.0.1:1")
-    for key in ("short", "c2hvcnQ="):
-        monkeypatch.setenv("GATEWAY_PUBLIC_KEY", key)
-        with pytest.raises(InvalidRequest, match="GATEWAY_PUBLIC_KEY"):
-            load()
