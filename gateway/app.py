@@ -36,7 +36,7 @@ from gateway.retention import Retention
 from gateway.serving import background, desk_of, followed_up, served
 from gateway.settings import BadSettings, Settings
 from gateway.signatures import SEED_BYTES, Signer
-from gateway.stores.connect import connect, disconnect
+from gateway.stores.connect import connect, disconnect, line_to
 from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
 from gateway.stores.cursor import RedisCursor
 from gateway.stores.feed import RedisFeed
@@ -84,15 +84,16 @@ async def opened(
 ) -> AsyncIterator[Backend]:
     """Connect to the namespace; leaving closes the connections."""
     redis = connect(redis_url)
-    store = RedisStore(redis, Keys(settings.namespace), at=at)
     try:
-        await store.check_schema()
-        yield Backend(
-            store=store,
-            credentials=RedisCredentials(store, SystemClock()),
-            logins=RedisLogins(store),
-            url=redis_url,
-        )
+        async with line_to(redis_url) as line:
+            store = RedisStore(redis, Keys(settings.namespace), at=at, line=line)
+            await store.check_schema()
+            yield Backend(
+                store=store,
+                credentials=RedisCredentials(store, SystemClock()),
+                logins=RedisLogins(store),
+                url=redis_url,
+            )
     finally:
         await disconnect(redis)
 

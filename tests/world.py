@@ -18,7 +18,7 @@ from gateway.policy import ModeDecider
 from gateway.ports import Decider, Origin
 from gateway.records import Click, Event, Identity, Person, PolicyDocument, Record, Route
 from gateway.signatures import Signer
-from gateway.stores.connect import connect
+from gateway.stores.connect import connect, line_to
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.feed import RedisFeed
 from gateway.stores.grants import RedisGrants
@@ -160,24 +160,25 @@ async def assembled(
 ) -> AsyncIterator[World]:
     """Assemble a gateway as gateway.app does, without HTTP; ann and bob may approve."""
     redis, blocking = connect(url), connect(url, blocking=True)
-    store = RedisStore(redis, Keys(namespace))
-    feed = RedisFeed(blocking, store.keys)
-    signer = Signer(SEED)
-    approvals = Approvals(
-        store,
-        feed,
-        [*deciders, ModeDecider()],
-        SystemClock(),
-        signer=signer,
-        grants=RedisGrants(store),
-    )
-    credentials = RedisCredentials(store, SystemClock())
-    if not (await store.policy()).routes:
-        await policy(store, Route(approvers=("ann", "bob")))
-        await credentials.add_agent(AGENT)
-    async with feed.running():
-        intake = Intake(approvals, store, credentials)
-        yield World(store, feed, approvals, intake, blocking, signer, credentials)
+    async with line_to(url) as line:
+        store = RedisStore(redis, Keys(namespace), line=line)
+        feed = RedisFeed(blocking, store.keys)
+        signer = Signer(SEED)
+        approvals = Approvals(
+            store,
+            feed,
+            [*deciders, ModeDecider()],
+            SystemClock(),
+            signer=signer,
+            grants=RedisGrants(store),
+        )
+        credentials = RedisCredentials(store, SystemClock())
+        if not (await store.policy()).routes:
+            await policy(store, Route(approvers=("ann", "bob")))
+            await credentials.add_agent(AGENT)
+        async with feed.running():
+            intake = Intake(approvals, store, credentials)
+            yield World(store, feed, approvals, intake, blocking, signer, credentials)
     await redis.aclose()
     await blocking.aclose()
 

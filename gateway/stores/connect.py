@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -12,6 +14,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import ExponentialBackoff
 
 from gateway.errors import GatewayError
+from gateway.stores.line import Line
 
 _COMMAND_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
@@ -58,7 +61,7 @@ def _connect(url: str, blocking: bool) -> Any:
         "encoding_errors": "replace",
         "socket_timeout": None if blocking else _COMMAND_SECONDS,
         "socket_connect_timeout": _CONNECT_SECONDS,
-        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
+        "retry": _retry(),
     }
     parts = urlsplit(url)
     if parts.scheme == "redis+sentinel":
@@ -78,12 +81,31 @@ def _connect(url: str, blocking: bool) -> Any:
     return redis.asyncio.Redis.from_pool(pool)
 
 
+@asynccontextmanager
+async def line_to(url: str) -> AsyncIterator[Line | None]:
+    """Yield a line for scripts, or None where there is more than one server to send them to."""
+    if urlsplit(url).scheme == "redis+cluster":
+        yield None
+        return
+    client = connect(url, blocking=True)
+    line = Line(client.connection_pool, _retry())
+    try:
+        yield line
+    finally:
+        await line.aclose()
+        await disconnect(client)
+
+
 async def disconnect(client: Any) -> None:
     """Close a client of `connect`, and the connections to Sentinels behind it."""
     await client.aclose()
     manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
     for sentinel in manager.sentinels if manager else ():
         await sentinel.aclose()
+
+
+def _retry() -> Retry:
+    return Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES)
 
 
 def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ from gateway.records import SCHEMA_VERSION, Event, Page, PolicyDocument, Query, 
 from gateway.stores import arguments
 from gateway.stores.codec import dumps, event_from, record_from
 from gateway.stores.keys import Keys
+from gateway.stores.line import Line
 from gateway.stores.listing import page_of
 from gateway.stores.remembered import Remembered
 from gateway.stores.scripts import At, Script, unwatched
@@ -26,11 +27,18 @@ class RedisStore:
     """A `gateway.ports.Store` over one namespace of a Redis or Valkey server.
 
     `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses.
-    `at` is called before and after every script.
+    `line` runs its scripts, where there is one. `at` is called before and after every script.
     """
 
-    def __init__(self, redis: Any, keys: Keys | None = None, at: At = unwatched) -> None:
+    def __init__(
+        self,
+        redis: Any,
+        keys: Keys | None = None,
+        at: At = unwatched,
+        line: Line | None = None,
+    ) -> None:
         self.redis, self.keys, self.at = redis, keys or Keys(), at
+        self.line = line or redis
         self._remembered = Remembered()
         self._submit, self._change = Script("submit", at), Script("change", at)
         self._attach, self._answer = Script("attach", at), Script("answer", at)
@@ -83,7 +91,7 @@ class RedisStore:
             data=data,
             timeout_ms=timeout_ms,
         )
-        answer = await self._submit.run(self.redis, call.keys, call.arguments)
+        answer = await self._submit.run(self.line, call.keys, call.arguments)
         if answer[0] != Outcome.OK:
             return answer[0], record
         stored = replace(record, created=int(answer[1]), deadline=int(answer[2]))
@@ -94,14 +102,14 @@ class RedisStore:
         """Apply a transition if its guards hold; push terminal ones. See `gateway.ports.Store`."""
         self._remembered.forget(transition.before.id)
         call = arguments.change(self.keys, transition, origin)
-        answer = await self._change.run(self.redis, call.keys, call.arguments)
+        answer = await self._change.run(self.line, call.keys, call.arguments)
         return str(answer[0])
 
     async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
         """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
         keys, agent, process = self.keys, origin.agent, origin.process or ""
         answers = await self._attach.run(
-            self.redis,
+            self.line,
             [
                 keys.processes,
                 keys.waiting(agent, process),
@@ -140,7 +148,7 @@ class RedisStore:
             return
         kind, body = ("error", error) if state is None else ("state", state)
         await self._answer.run(
-            self.redis,
+            self.line,
             [
                 self.keys.ingress(origin.agent),
                 self.keys.replies(origin.agent, origin.process or ""),
@@ -192,7 +200,7 @@ class RedisStore:
         """Return what has become due by the server's time."""
         keys = self.keys
         expired, lapsed, idle, stopped = await self._due.run(
-            self.redis,
+            self.line,
             [keys.deadlines, keys.processes, keys.sessions, keys.pending, keys.meta],
             [idle_ms, limit],
         )
@@ -206,7 +214,7 @@ class RedisStore:
     async def lapse(self, agent: str, process: str) -> list[str]:
         """Forget a process whose lease ran out; return the ids it waited for."""
         ids: list[str] = await self._lapse.run(
-            self.redis,
+            self.line,
             [self.keys.processes, self.keys.waiting(agent, process)],
             [f"{agent} {process}"],
         )
@@ -225,7 +233,7 @@ class RedisStore:
         """Replace the policy whose generation this one carries; raises Conflict."""
         body = plain(replace(policy, generation=0))
         new = await self._apply.run(
-            self.redis,
+            self.line,
             [self.keys.policy, self.keys.meta, self.keys.events],
             [policy.generation, dumps(body), dumps({"by": by, "policy": body})],
         )
@@ -237,7 +245,7 @@ class RedisStore:
         """Append an event that changes no request; return its id."""
         return str(
             await self._note.run(
-                self.redis, [self.keys.events, self.keys.meta], [event, agent, dumps(data), "", ""]
+                self.line, [self.keys.events, self.keys.meta], [event, agent, dumps(data), "", ""]
             )
         )
 
@@ -245,7 +253,7 @@ class RedisStore:
         """Turn the kill switch on or off."""
         event = "stopped" if stopped else "resumed"
         await self._note.run(
-            self.redis,
+            self.line,
             [self.keys.events, self.keys.meta],
             [event, "", dumps({"by": by}), "stopped", "1" if stopped else ""],
         )
@@ -297,7 +305,7 @@ class RedisStore:
         if not AGENT_NAME.fullmatch(agent):
             raise ValueError(f"{agent!r} is no agent name")
         await self._register.run(
-            self.redis,
+            self.line,
             [self.keys.agents, self.keys.meta],
             [agent, STREAMS_PER_SHARD, self.keys.shard("")],
         )
