@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gateway.client.client import Approval, AsyncClient
     from gateway.client.context import session
-    from gateway.client.decorator import confirm, confirm_async, requires_approval, resume, suspend
+    from gateway.client.decorator import requires_approval
+    from gateway.client.inside import confirm, confirm_async
+    from gateway.client.later import resume, suspend
     from gateway.client.local import CallableTransport, Reply
     from gateway.client.sync import Client, use_client
     from gateway.client.toolset import gated
@@ -27,13 +29,13 @@ _HOMES = {
     "CallableTransport": "local",
     "Client": "sync",
     "Reply": "local",
-    "confirm": "decorator",
-    "confirm_async": "decorator",
+    "confirm": "inside",
+    "confirm_async": "inside",
     "gated": "toolset",
     "requires_approval": "decorator",
-    "resume": "decorator",
+    "resume": "later",
     "session": "context",
-    "suspend": "decorator",
+    "suspend": "later",
     "use_client": "sync",
 }
 

@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.client.sync import Client
 
 DEFAULT_SESSION = "default"
 
@@ -15,6 +19,7 @@ class Running:
     """The gated tool that runs in this context, so that it can ask again from inside."""
 
     tool: str
+    client: Client
 
 
 session_name: ContextVar[str] = ContextVar("gateway_session", default=DEFAULT_SESSION)
@@ -32,9 +37,9 @@ def session(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def running(tool: str) -> Iterator[None]:
-    """Remember which gated tool runs inside the block."""
-    token = running_tool.set(Running(tool))
+def running(tool: str, client: Client) -> Iterator[None]:
+    """Remember which gated tool runs inside the block, and which client asked for it."""
+    token = running_tool.set(Running(tool, client))
     try:
         yield
     finally:

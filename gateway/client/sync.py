@@ -96,6 +96,10 @@ class Client:
 
         return asyncio.run_coroutine_threadsafe(in_context(), self._loop)
 
+    async def there(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine on the client's own loop; cancelling here cancels there."""
+        return await asyncio.wrap_future(self.start(work))
+
     def result_of(self, future: Future[R]) -> R:
         """Block for a result; interrupting the wait (Ctrl-C) withdraws the request."""
         try:

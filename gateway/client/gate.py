@@ -1,0 +1,172 @@
+"""How one function is gated: what a call asks for, and what may run afterwards."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.canonical import canonical
+from gateway.client import shape
+from gateway.client.client import DEFAULT_TIMEOUT, Approval, AsyncClient
+from gateway.client.sync import Client
+from gateway.errors import Denied, InvalidRequest, Unverified
+from gateway.models import Action, ApprovalRequest, Kind, Reason, Risk
+from gateway.wire import JsonObject
+
+Hint = str | Callable[..., str]
+Replan = Callable[[JsonObject, str], JsonObject]
+Serialize = Callable[[JsonObject], JsonObject]
+
+ALLOWED = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """How one function is gated. See `requires_approval`."""
+
+    function: Callable[..., Any]
+    tool: str
+    hint: Hint
+    kind: Kind = Kind.TOOL
+    when: Callable[..., bool] | None = None
+    risk: Risk | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    allowed: tuple[Action, ...] = ALLOWED
+    serialize: Serialize | None = None
+    schema: JsonObject | None = None
+    replan: Replan | None = None
+    max_rounds: int = 3
+    client: Client | None = None
+
+    @property
+    def is_method(self) -> bool:
+        """Whether it is called with an object first, which is no argument to decide about."""
+        return is_method(self.function)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether what it returns must be awaited."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def of(self, instance: Any) -> Gate:
+        """Return the gate of the method of this object."""
+        return replace(self, function=functools.partial(self.function, instance))
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
+        """Return all arguments by name, positional and default ones included."""
+        bound = inspect.signature(self.function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def asks(self, arguments: JsonObject) -> bool:
+        """Whether this call needs leave."""
+        return self.when is None or self.when(**arguments)
+
+    def request(self, client: Client | AsyncClient, arguments: JsonObject) -> ApprovalRequest:
+        """Return the request for a call. Raises InvalidRequest for arguments that are not JSON."""
+        hint = self.hint(**arguments) if callable(self.hint) else self.hint
+        shown = self._shown(arguments)
+        try:
+            return client.request(
+                self.tool,
+                shown,
+                kind=self.kind,
+                hint=hint,
+                risk=self.risk,
+                timeout=self.timeout,
+                allowed=self.allowed,
+                schema=self.schema,
+            )
+        except InvalidRequest as error:
+            raise InvalidRequest(
+                f"{self.tool}: its arguments cannot be shown to a person as JSON ({error}); "
+                "gate a function that takes plain values, or say with `serialize` what to show"
+            ) from error
+
+    def call(self, arguments: JsonObject) -> Any:
+        """Call the function with exactly these arguments."""
+        bound = inspect.signature(self.function).bind_partial()
+        bound.arguments.update(arguments)
+        bound.apply_defaults()
+        return self.function(*bound.args, **bound.kwargs)
+
+    def runnable(self, approval: Approval, arguments: JsonObject | None) -> JsonObject:
+        """Return what may run: exactly what was shown or its edit, or the values it stands for.
+
+        Raises InvalidRequest for an edit that does not fit the function, and Unverified when the
+        values would no longer be shown as they were.
+        """
+        if self.serialize is None:
+            if approval.decision.arguments is not None and self.schema is not None:
+                shape.check(self.schema, approval.arguments)
+            return approval.arguments
+        if approval.decision.arguments is not None or arguments is None:
+            raise Unverified(f"{self.tool}: only the values that were asked for can run")
+        if canonical(self._shown(arguments)) != canonical(approval.request.arguments):
+            raise Unverified(f"{self.tool}: its arguments were changed while it waited")
+        return arguments
+
+    def _shown(self, arguments: JsonObject) -> JsonObject:
+        return arguments if self.serialize is None else self.serialize(dict(arguments))
+
+
+def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
+    """Return the gate of a function. Raises InvalidRequest for what cannot be gated."""
+    given = {name: value for name, value in options.items() if value is not None}
+    tool = given.pop("tool", None) or getattr(function, "__qualname__", "tool")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidRequest(f"{tool} is a generator; gate the function that uses it")
+    hint = given.pop("hint", None)
+    if hint is None:
+        hint = (inspect.getdoc(function) or "").partition("\n")[0]
+    gate = Gate(function=function, tool=tool, hint=hint, **given)
+    if gate.serialize is not None:
+        # What is shown cannot be turned back into values, so nobody may edit it.
+        allowed = tuple(action for action in gate.allowed if action is not Action.EDIT)
+        return replace(gate, allowed=allowed)
+    if Action.EDIT not in gate.allowed:
+        return gate
+    parameters = dict(inspect.signature(function).parameters)
+    if gate.is_method:
+        del parameters[next(iter(parameters))]
+    return replace(gate, schema=shape.schema_of(function, parameters))
+
+
+def gate_of(function: Callable[..., Any]) -> Gate:
+    """Return the gate of a function that `requires_approval` made. Raises InvalidRequest."""
+    gate = getattr(function, "__gate__", None)
+    if not isinstance(gate, Gate):
+        raise InvalidRequest("this function is not gated by requires_approval")
+    if not gate.is_method:
+        return gate
+    owner = getattr(function, "__self__", None)
+    if owner is None:
+        raise InvalidRequest(f"{gate.tool} is a method: give that of an object")
+    return gate.of(owner)
+
+
+def is_method(function: Callable[..., Any]) -> bool:
+    """Whether a function stands in a class and takes the object, or the class, first."""
+    place = getattr(function, "__qualname__", "").rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), "")
+    return first in ("self", "cls") and place != "" and not place.endswith("<locals>")
+
+
+class Asking:
+    """The rounds of one call: a denial with words may lead to another plan."""
+
+    def __init__(self, gate: Gate, arguments: JsonObject) -> None:
+        self._gate = gate
+        self._left = gate.max_rounds - 1
+        self.arguments = arguments
+
+    def again(self, refusal: Denied) -> None:
+        """Take the replanned arguments, or raise the refusal."""
+        feedback = refusal.decision.reason is Reason.FEEDBACK
+        if not feedback or self._gate.replan is None or self._left <= 0:
+            raise refusal
+        self._left -= 1
+        self.arguments = self._gate.replan(self.arguments, refusal.decision.message)
