@@ -94,7 +94,7 @@ class SlackAdapter:
             return Reply(workspace, did, session, hosts)
 
         home = Home(directory, commands)
-        return App(workspaces, acts, Submissions(desk, rights), commands, home, reply)
+        return App(workspaces, acts, Submissions(desk, desk.notes, rights), commands, home, reply)
 
     @asynccontextmanager
     async def _listening(

@@ -15,7 +15,7 @@ from adapters.slack.text import (
     fitted,
     header,
     label,
-    lines,
+    labelled,
     moment,
     one_line,
     option,
@@ -35,7 +35,7 @@ from gateway.models import Action, RiskLevel
 # never cut here, so the rest shares what that leaves.
 MOST_UNITS = 8000
 CARD_CHARS = 2800
-CARD_LINES = 60
+CARD_LINES = 30
 _LEAST_FOR_REST = 1700
 _FACT_UNITS = 120
 _WORDS_UNITS = 500
@@ -124,27 +124,33 @@ def _body(card: Card, budget: Budget) -> Json:
     facts = [
         (fact.label, budget.take(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts
     ]
-    parts = [lines(facts)] if facts else []
+    parts = [labelled(facts)] if facts else []
     for block in card.blocks:
-        parts += [label(budget.take(one_line(block.label), _FACT_UNITS)), exact(block.text.text)]
+        name = budget.take(one_line(block.label), _FACT_UNITS)
+        if block.text.text:
+            parts += [label(name), exact(block.text.text)]
+        else:
+            parts.append(label(f"{name}: not shown here"))
     for field in card.fields:
-        parts += [quote(budget.take(field.text.text, _WORDS_UNITS))]
+        parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
     if card.changed:
-        parts += [label("What the editor changed"), exact(_diff(card, budget))]
-    if card.preview is not None and card.preview.text.text.strip():
-        picture = budget.take(card.preview.text.text, _DIFF_UNITS)
-        parts += [label("The agent's preview, unverified"), exact(picture)]
-    if card.says is not None:
-        said = budget.take(card.says.text, _WORDS_UNITS)
-        parts += [label("The agent's own words, unverified"), quote(said)]
+        changed = budget.take(diff_text(card), _DIFF_UNITS)
+        parts += [label("What the editor changed"), exact(changed)]
+    parts += _unverified(card, budget)
     if card.note is not None:
-        note = budget.take(one_line(card.note.text), _OUTCOME_UNITS)
+        note = budget.take(card.note.text, _OUTCOME_UNITS)
         parts += [label("Note for the record"), quote(note)]
     return rich("body", parts or [label("Nothing but the question itself")])
 
 
-def _diff(card: Card, budget: Budget) -> str:
-    return budget.take(diff_text(card), _DIFF_UNITS)
+def _unverified(card: Card, budget: Budget) -> Iterator[Json]:
+    """Return what the agent says about it, marked as such."""
+    if card.preview is not None and card.preview.text.text.strip():
+        picture = budget.take(card.preview.text.text, _DIFF_UNITS)
+        yield from (label("The agent's preview, unverified"), exact(picture))
+    if card.says is not None:
+        said = budget.take(card.says.text, _WORDS_UNITS)
+        yield from (label("The agent's own words, unverified"), quote(said))
 
 
 def diff_text(card: Card) -> str:

@@ -15,7 +15,7 @@ from adapters.slack.text import (
     exact,
     fitted,
     label,
-    lines,
+    labelled,
     one_line,
     option,
     plain,
@@ -112,14 +112,12 @@ def edit(card: Card, form: Form) -> Json:
     return modal("Edit", blocks, form=form, kind=EDIT, submit="Show the changes")
 
 
-def check_edit(changed: str, arguments: str, form: Form, *, high: bool) -> Json:
-    """Show an edit as a diff, to be confirmed. The edited text travels in an input of its own."""
+def check_edit(changed: str, form: Form, *, high: bool) -> Json:
+    """Show an edit as a diff, to be confirmed. What was typed is kept, and cannot change here."""
     warning = "This is high risk. " if high else ""
-    kept = {**_typed(), "initial_value": arguments}
     blocks = [
-        section(plain(f"{warning}This is what you changed. It runs exactly as below.")),
-        rich("changes", [exact(fitted(changed, INPUT_UNITS) or "nothing")]),
-        _entry(_TEXT, "Arguments, as JSON", kept),
+        section(plain(f"{warning}This is what you changed. It runs exactly so.")),
+        rich("changes", [exact(changed)]),
     ]
     return modal("Approve changed", blocks, form=form, kind=CHECK, submit="Approve")
 
@@ -154,7 +152,7 @@ def details(card: Card, full: FullView, form: Form, *, refusal: str) -> Json:
     if page == 0:
         facts = [(fact.label, fitted(one_line(fact.text.text), 500)) for fact in card.facts]
         facts += [("Why", fitted(one_line(reason.text), 500)) for reason in card.reasons[:10]]
-        parts = [lines(facts)] if facts else []
+        parts = [labelled(facts)] if facts else []
         if card.says is not None:
             parts += [
                 label("The agent's own words, unverified"),

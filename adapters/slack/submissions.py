@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from adapters.slack import modals
@@ -13,47 +14,65 @@ from adapters.slack.text import Json
 from adapters.slack.values import Form, Malformed
 from adapters.slack.workspaces import Workspace
 from gateway.blocks import changes
-from gateway.errors import InvalidRequest
+from gateway.delivery import Notes
+from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
 from gateway.records import Record
 
 DONE: Json = {"response_action": "clear"}
+_EDIT_SECONDS = 3600.0
 
 
 class Submissions:
     """Denies, edits, answers."""
 
-    def __init__(self, desk: Desk, rights: Rights) -> None:
+    def __init__(self, desk: Desk, notes: Notes, rights: Rights) -> None:
         self._desk = desk
+        self._notes = notes
         self._rights = rights
 
     async def submitted(self, workspace: Workspace, did: Interaction) -> Json:
         """Do what a modal asks for; return Slack's answer: close, errors, or the next modal."""
         form, typed = did.form(), Typed(did.view)
         identity, record = await self._rights.known(workspace, did.actor, form.request_id)
-        if did.act == modals.EDIT:
-            return self._shown_edit(record, form, typed)
         try:
-            action, fields = _asked(did.act, typed, record)
+            if did.act == modals.EDIT:
+                return await self._show_edit(did, record, form, typed)
+            action, fields = await self._asked(did.act, form, typed, record)
         except _Wrong as wrong:
             return {"response_action": "errors", "errors": {wrong.block: str(wrong)}}
         await self._desk.decide(click(did, form, identity, action, **fields))
         return DONE
 
-    def _shown_edit(self, record: Record, form: Form, typed: Typed) -> Json:
-        """Show an edit as a diff. It is decided when that is confirmed."""
+    async def _show_edit(self, did: Interaction, record: Record, form: Form, typed: Typed) -> Json:
+        """Show an edit as a diff. It is decided when that is confirmed, and cannot change then."""
         try:
             rows = changes(record.arguments, modals.arguments_of(typed.text()))
         except InvalidRequest as error:
-            return {"response_action": "errors", "errors": {"text": str(error)[:300]}}
+            raise _Wrong("text", str(error)) from error
         if not rows:
-            why = "Nothing is changed: approve it as it is."
-            return {"response_action": "errors", "errors": {"text": why}}
+            raise _Wrong("text", "Nothing is changed: approve it as it is.")
+        await self._notes.put(_kept(did.nonce), typed.text(), seconds=_EDIT_SECONDS)
         shown = "\n".join(f"{row.sign} {row.text.text}" for row in rows)
         high = record.risk.level is RiskLevel.HIGH
-        view = modals.check_edit(shown, typed.text(), form, high=high)
+        view = modals.check_edit(shown, replace(form, kept=did.nonce), high=high)
         return {"response_action": "update", "view": view}
+
+    async def _asked(
+        self, kind: str, form: Form, typed: Typed, record: Record
+    ) -> tuple[Action, dict[str, Any]]:
+        """Return the action of a modal and what belongs to it; raises _Wrong, Malformed."""
+        if kind == modals.CHECK:
+            text = await self._notes.get(_kept(form.kept))
+            if text is None:
+                raise Conflict("this edit was left for too long; edit it again")
+            return Action.EDIT, {"arguments": modals.arguments_of(text), "confirmed": True}
+        return _typed(kind, typed, record)
+
+
+def _kept(name: str) -> str:
+    return f"edit {name}"
 
 
 class _Wrong(Exception):
@@ -64,8 +83,7 @@ class _Wrong(Exception):
         self.block = block
 
 
-def _asked(kind: str, typed: Typed, record: Record) -> tuple[Action, dict[str, Any]]:
-    """Return the action of a modal and what belongs to it; raises _Wrong, Malformed."""
+def _typed(kind: str, typed: Typed, record: Record) -> tuple[Action, dict[str, Any]]:
     if kind == modals.DENY:
         replan = typed.chosen() == modals.REPLAN
         if replan and not typed.reason:
@@ -73,15 +91,12 @@ def _asked(kind: str, typed: Typed, record: Record) -> tuple[Action, dict[str, A
         return Action.DENY, {"message": typed.reason, "feedback": replan}
     if kind == modals.ABORT:
         return Action.ABORT, {"message": typed.reason, "abort": typed.chosen() or "turn"}
-    try:
-        if kind == modals.CHECK:
-            arguments = modals.arguments_of(typed.text())
-            return Action.EDIT, {"arguments": arguments, "confirmed": True}
-        if kind == modals.RESPOND:
-            return Action.RESPOND, {"result": typed.text(), "confirmed": True}
-        if kind == modals.ANSWER:
+    if kind == modals.RESPOND:
+        return Action.RESPOND, {"result": typed.text(), "confirmed": True}
+    if kind == modals.ANSWER:
+        try:
             answers = typed.answers(whole(record).fields)
-            return Action.ANSWER, {"answers": answers, "confirmed": True}
-    except InvalidRequest as error:
-        raise _Wrong("text", str(error)) from error
+        except InvalidRequest as error:
+            raise Conflict(str(error)) from error
+        return Action.ANSWER, {"answers": answers, "confirmed": True}
     raise Malformed("an unknown modal")

@@ -78,12 +78,12 @@ def rich(block_id: str, parts: Iterable[Json]) -> Json:
     return {"type": "rich_text", "block_id": block_id, "elements": list(parts)}
 
 
-def lines(pairs: Iterable[tuple[str, str]]) -> Json:
-    """Return a rich text section of labelled lines."""
+def labelled(pairs: Iterable[tuple[str, str]]) -> Json:
+    """Return a rich text section of short labelled texts, one after the other."""
     elements: list[Json] = []
     for label, text in pairs:
-        lead = "\n" if elements else ""
-        elements += [words(f"{lead}{label}: ", bold=True), words(one_line(text))]
+        gap = "  ·  " if elements else ""
+        elements += [words(f"{gap}{label} "), words(one_line(text), bold=True)]
     return {"type": "rich_text_section", "elements": elements}
 
 
@@ -98,8 +98,8 @@ def exact(text: str) -> Json:
 
 
 def quote(text: str) -> Json:
-    """Return text set apart as somebody else's words."""
-    return {"type": "rich_text_quote", "elements": [words(text)]}
+    """Return text set apart as somebody else's words, which begin no line of their own."""
+    return {"type": "rich_text_quote", "elements": [words(f"“{one_line(text)}”")]}
 
 
 def header(text: str) -> Json:

@@ -42,7 +42,8 @@ def button_of(value: object) -> Button:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a modal carries: its request, the copy it was opened from, and its page."""
+    """What a modal carries: its request, the copy it was opened from, its page, and under which
+    name what was typed before is kept."""
 
     request_id: str
     revision: int
@@ -50,6 +51,7 @@ class Form:
     channel: str = ""
     message: str = ""
     page: int = 0
+    kept: str = ""
 
     @property
     def button(self) -> Button:

@@ -1,0 +1,45 @@
+"""Takes the pictures for the documents: `python -m tests.slack.pictures [folder]`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.slack import render, states
+from tests.web.chromium import Page, chromium
+
+FOLDER = Path(__file__).parents[2] / "docs" / "images"
+CARDS = 720
+PHONE = 390
+
+
+async def main(folder: Path) -> None:
+    """Take every picture: cards by state, modals, and the pending card on a phone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = states.messages()
+    pages = {name: render.page(render.message(*one)) for name, one in made.items()}
+    pages |= {f"modal-{name}": render.page(render.modal(v)) for name, v in states.views().items()}
+    async with chromium() as page:
+        for name, html in pages.items():
+            await shot(page, html, folder / f"slack-{name}.png", CARDS)
+        for name in ("pending", "pending-high-risk", "approved"):
+            await shot(page, pages[name], folder / f"slack-{name}-phone.png", PHONE, dark=True)
+
+
+async def shot(page: Page, html: str, path: Path, width: int, *, dark: bool = False) -> None:
+    """Save a page as high as it is."""
+    with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as file:
+        file.write(html)
+        file.flush()
+        await page.size((width, 100), dark=dark)
+        await page.goto(Path(file.name).as_uri())
+        await page.until("document.readyState === 'complete' && document.title === 'Slack'")
+        height = await page.evaluate("document.documentElement.scrollHeight")
+        await page.size((width, int(height)), dark=dark)
+        await page.screenshot(path, whole=False)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER))

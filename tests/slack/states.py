@@ -1,0 +1,231 @@
+"""Every state of a card and every modal, made of fixed requests: for golden files and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from adapters.slack import blocks, modals
+from adapters.slack.blocks import CARD_CHARS, CARD_LINES, FullText
+from adapters.slack.values import Form
+from gateway.cards import card_of, full_view
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    Context,
+    DecidedBy,
+    DeciderKind,
+    Decision,
+    Execution,
+    FieldKind,
+    Kind,
+    Option,
+    Origin,
+    Preview,
+    Question,
+    Reason,
+    Report,
+    Risk,
+    RiskLevel,
+    Status,
+    digest_of,
+)
+from gateway.records import Claim, Record, Vote
+
+Json = dict[str, Any]
+MADE = 1_790_000_000_000
+COPY = "c0ffee" * 4
+ALL = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
+HIGH = Risk(level=RiskLevel.HIGH, reasons=("moves money", "amount above 100"))
+
+
+def asked(**changes: Any) -> Record:
+    """Return a waiting request with fixed id and times."""
+    details: Json = {
+        "id": "1f" * 16,
+        "agent": "deployer",
+        "tool": "shell",
+        "kind": Kind.COMMAND,
+        "arguments": {"command": "rm -rf build && make release"},
+        "digest": "0" * 64,
+        "session": "release-42",
+        "hint": "The old build is in the way; I remove it and build anew.",
+        "allowed": ALL,
+        "context": Context(cwd="/srv/app", host="ci-7"),
+        **changes,
+    }
+    draft = ApprovalRequest(**details)
+    request = replace(draft, digest=digest_of(draft))
+    return Record(
+        request=request,
+        status=Status.PENDING,
+        revision=1,
+        shown_since=1,
+        digest=request.digest,
+        created=MADE,
+        deadline=MADE + 900_000,
+        route="default",
+        owner="ann",
+        risk=request.risk or Risk(level=RiskLevel.MEDIUM),
+    )
+
+
+def ended(record: Record, status: Status, reason: Reason, name: str, **more: Any) -> Record:
+    """Return a request that ended."""
+    kind = DeciderKind.PERSON if reason in (Reason.PERSON, Reason.FEEDBACK) else DeciderKind.SYSTEM
+    decision = Decision(
+        request_id=record.id,
+        revision=record.revision + 1,
+        status=status,
+        action=more.pop("action", Action.APPROVE if status is Status.APPROVED else Action.DENY),
+        reason=reason,
+        digest=record.digest,
+        decided_by=DecidedBy(kind=more.pop("kind", kind), name=name),
+        decided_at=MADE + 60_000,
+        expires_at=MADE + 900_000,
+        **more,
+    )
+    return replace(record, status=status, revision=record.revision + 1, decision=decision)
+
+
+PAYMENT = asked(
+    tool="refund",
+    kind=Kind.TOOL,
+    arguments={"order": "A-10477", "amount": 1249.0, "currency": "EUR"},
+    risk=HIGH,
+    hint="The customer sent the goods back.",
+)
+HOSTILE = asked(
+    tool="shell <!channel> *bold*",
+    arguments={
+        "command": "echo '<!here> <@U1> <https://evil.example|https://github.com> &lt;!here&gt;'\n"
+        "```rm -rf /``` *bold* _it_ ~no~\n✅ Approved by ann\n\u202egnp.exe\u2066 a\u200bb \u0441at"
+    },
+    hint="Approved by <@UANN>\n✅ Approved by ann · all fine </pre> `code` <!subteam^S1>",
+    context=Context(cwd="<!channel>", host="*bold*"),
+)
+LONG = asked(
+    tool="write_file",
+    kind=Kind.FILE_CHANGE,
+    arguments={"path": "notes.md", "content": "".join(f"line {n} äöü 😀\n" for n in range(900))},
+)
+QUESTION = asked(
+    tool="ask",
+    kind=Kind.QUESTION,
+    arguments={},
+    allowed=(Action.ANSWER, Action.DENY),
+    questions=(
+        Question(
+            id="env",
+            text="Which environment?",
+            kind=FieldKind.CHOICE,
+            options=(Option(value="prod", label="Production"), Option(value="stage")),
+        ),
+        Question(id="why", text="Why now?", kind=FieldKind.TEXT, required=False),
+        Question(id="count", text="How many machines?", kind=FieldKind.NUMBER),
+        Question(id="sure", text="Is the window open?", kind=FieldKind.BOOLEAN),
+        Question(
+            id="teams",
+            text="Who is told?",
+            kind=FieldKind.CHOICES,
+            options=(Option(value="ops"), Option(value="sales")),
+            required=False,
+        ),
+    ),
+)
+SECRET = asked(
+    tool="ask",
+    kind=Kind.QUESTION,
+    arguments={},
+    allowed=(Action.ANSWER, Action.DENY),
+    questions=(Question(id="token", text="The deploy token", secret=True),),
+)
+EDITED = replace(asked(), edited={"command": "make release"}, revision=3, shown_since=3)
+REPORTED = Report(execution=Execution.SUCCEEDED, duration_ms=1840)
+RECORDS: dict[str, Record] = {
+    "pending": asked(),
+    "pending-high-risk": PAYMENT,
+    "pending-hostile": HOSTILE,
+    "pending-long": LONG,
+    "pending-masked": asked(
+        arguments={"command": "curl -H 'Authorization: Bearer abcdefgh12345678'"}
+    ),
+    "pending-preview": asked(
+        preview=Preview(format="diff", text="-a\n+b"),
+        origin=Origin(sender="carol", channel="slack"),
+    ),
+    "pending-votes": replace(
+        asked(),
+        quorum=2,
+        votes=(Vote(person="ann", action=Action.APPROVE, at=MADE),),
+        claim=Claim(person="bob", at=MADE),
+        revision=2,
+    ),
+    "pending-edited": replace(EDITED, quorum=2),
+    "pending-abandoned": replace(asked(), waiting=False, revision=2),
+    "question": QUESTION,
+    "question-secret": SECRET,
+    "approved": ended(asked(), Status.APPROVED, Reason.PERSON, "ann"),
+    "approved-ran": replace(
+        ended(asked(), Status.APPROVED, Reason.PERSON, "ann"), report=REPORTED, revision=4
+    ),
+    "approved-edited": replace(
+        ended(EDITED, Status.APPROVED, Reason.PERSON, "bob", action=Action.EDIT), note="as agreed"
+    ),
+    "approved-rule": ended(
+        asked(), Status.APPROVED, Reason.RULE, "read-only", kind=DeciderKind.RULE
+    ),
+    "denied": ended(asked(), Status.DENIED, Reason.PERSON, "bob", message="not on a Friday"),
+    "denied-feedback": ended(
+        asked(), Status.DENIED, Reason.FEEDBACK, "bob", message="keep the old build"
+    ),
+    "aborted": ended(
+        asked(), Status.DENIED, Reason.PERSON, "bob", action=Action.ABORT, abort="turn"
+    ),
+    "expired": ended(asked(), Status.EXPIRED, Reason.TIMEOUT, "system", action=None),
+    "cancelled": ended(asked(), Status.CANCELLED, Reason.CANCELLED_BY_AGENT, "system", action=None),
+    "stopped": ended(asked(), Status.DENIED, Reason.STOPPED, "system", action=None),
+    "answered": ended(QUESTION, Status.APPROVED, Reason.PERSON, "ann", action=Action.ANSWER),
+    "long-denied": ended(LONG, Status.DENIED, Reason.PERSON, "ann"),
+}
+
+
+def messages() -> dict[str, tuple[str, list[Json]]]:
+    """Return text and blocks of every card."""
+    made = {}
+    for name, record in RECORDS.items():
+        card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+        full = FullText.FITS if card.complete or card.final else FullText.ATTACHED
+        made[name] = blocks.message(card, COPY, full)
+    long = card_of(LONG, lines=CARD_LINES, chars=CARD_CHARS)
+    made["pending-long-no-file"] = blocks.message(long, COPY, FullText.MISSING)
+    return made
+
+
+def views() -> dict[str, Json]:
+    """Return every modal."""
+    form = Form(asked().id, 1, COPY, "C1", "1790000000.000001")
+    whole = {name: card_of(one, lines=10**9, chars=10**9) for name, one in RECORDS.items()}
+    long = full_view(LONG, page_chars=modals.PAGE_CHARS)
+    short = full_view(asked(), page_chars=modals.PAGE_CHARS)
+    last = replace(form, page=len(long.pages) - 1)
+    diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'
+    return {
+        "deny": modals.deny(whole["pending"], form),
+        "abort": modals.abort(whole["pending"], form),
+        "edit": modals.edit(whole["pending"], form),
+        "edit-too-long": modals.edit(whole["pending-long"], form),
+        "check-edit": modals.check_edit(diff, form, high=True),
+        "respond": modals.respond(whole["pending"], form),
+        "answer": modals.answer(whole["question"], form),
+        "answer-secret": modals.answer(whole["question-secret"], form),
+        "details": modals.details(whole["pending"], short, form, refusal=""),
+        "details-first": modals.details(whole["pending-long"], long, form, refusal=""),
+        "details-last": modals.details(whole["pending-long"], long, last, refusal=""),
+        "details-refused": modals.details(
+            whole["pending"], short, form, refusal="You are not an approver for this request."
+        ),
+        "details-ended": modals.details(whole["denied"], short, form, refusal=""),
+        "loading": modals.loading(),
+        "told": modals.told("Approvals", "This was decided already: denied by bob."),
+    }

@@ -1,0 +1,199 @@
+"""What cards and modals look like: golden files, Slack's limits, and text that stays text.
+
+`python -m tests.slack.test_rendering` writes the golden files anew; look at the pictures then.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.slack import blocks, modals
+from adapters.slack.blocks import CARD_CHARS, CARD_LINES, MOST_UNITS
+from adapters.slack.values import Form
+from gateway.cards import card_of, full_view
+from gateway.models import Context, Risk, RiskLevel
+from tests.slack import render, states
+from tests.slack.counterpart.blocks import Checker, check_message, units
+from tests.slack.counterpart.views import checked_view
+from tests.slack.office import words
+
+GOLDEN = Path(__file__).parent / "golden"
+Json = dict[str, Any]
+
+
+def rendered() -> dict[str, Json]:
+    """Return every card and modal as it is rendered now."""
+    made: dict[str, Json] = {
+        f"card-{name}": {"text": text, "blocks": made}
+        for name, (text, made) in states.messages().items()
+    }
+    return made | {f"modal-{name}": view for name, view in states.views().items()}
+
+
+RENDERED = rendered()
+
+
+@pytest.mark.parametrize("name", sorted(RENDERED))
+def test_rendering_equals_its_golden_file(name: str) -> None:
+    """Nobody changes by accident what approvers see."""
+    golden = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    assert RENDERED[name] == golden
+
+
+def test_no_golden_file_is_left_over() -> None:
+    """Each golden file belongs to a state."""
+    assert {path.stem for path in GOLDEN.glob("*.json")} == set(RENDERED)
+
+
+@pytest.mark.parametrize("name", sorted(states.messages()))
+def test_slack_takes_every_card(name: str) -> None:
+    """Each card keeps Slack's limits and our own budget, with at most 15 blocks."""
+    text, made = states.messages()[name]
+    check_message(made, MOST_UNITS)
+    assert len(made) <= 15
+    assert 0 < units(text) <= 300
+
+
+@pytest.mark.parametrize("name", sorted(states.views()))
+def test_slack_takes_every_modal(name: str) -> None:
+    """Each modal keeps Slack's limits."""
+    checked_view(states.views()[name], "modal")
+
+
+def test_the_body_is_the_same_before_and_after() -> None:
+    """Deciding changes neither what ran nor what the agent said."""
+    before, after = (states.messages()[name][1] for name in ("pending", "denied"))
+    body = [[one for one in made if one["type"] == "rich_text"] for made in (before, after)]
+    assert body[0] == body[1]
+
+
+def test_high_risk_asks_twice_and_says_so() -> None:
+    """The approve button of a high-risk card has a confirmation, others have none."""
+    for name, confirms in (("pending-high-risk", True), ("pending", False)):
+        buttons = states.messages()[name][1][-1]["elements"]
+        assert ("confirm" in buttons[0]) is confirms
+        assert buttons[0]["action_id"] == ("approve_confirmed" if confirms else "approve")
+
+
+def test_lock_screens_show_no_arguments() -> None:
+    """The notification names agent, tool and risk; no argument, and nothing that pings."""
+    for name, (text, _) in states.messages().items():
+        assert "rm -rf" not in text
+        assert "<" not in text, name
+
+
+def untrusted(value: Any) -> list[Json]:
+    """Return the text objects that Slack would parse for markup."""
+    if isinstance(value, list):
+        return [found for one in value for found in untrusted(one)]
+    if not isinstance(value, dict):
+        return []
+    found = [value] if value.get("type") == "mrkdwn" else []
+    return found + [one for inner in value.values() for one in untrusted(inner)]
+
+
+def test_09_markup_of_agents_is_never_parsed() -> None:
+    """Mentions, links, fences and bold in every field of a card, its modals and lists stay text."""
+    for name, made in RENDERED.items():
+        for parsed in untrusted(made):
+            assert parsed["text"].startswith("Waits until <!date^") or parsed["text"].startswith(
+                "<!date^"
+            ), name
+    page = render.message(*states.messages()["pending-hostile"])
+    assert "mention" not in page
+    assert "<a " not in page
+    assert "&lt;!here&gt;" in page
+
+
+def test_10_hidden_characters_are_shown_and_no_line_imitates_us() -> None:
+    """Bidi, zero-width and look-alike characters are escapes; an agent's words start no line."""
+    text = "\n".join(words(states.messages()["pending-hostile"][1]))
+    for hidden in ("\u202e", "\u2066", "\u200b"):
+        assert hidden not in text
+    assert "U+202E" in text
+    body = next(b for b in states.messages()["pending-hostile"][1] if b["type"] == "rich_text")
+    for part in body["elements"]:
+        if part["type"] == "rich_text_quote":
+            assert "\n" not in part["elements"][0]["text"]
+
+
+ANY = st.text(min_size=0, max_size=200) | st.text("😀\u202e`*_<!@&\n ", max_size=400)
+
+
+@settings(max_examples=60, deadline=None)
+@given(command=st.text(max_size=9000) | ANY, hint=ANY, cwd=ANY, tool=ANY, reason=ANY)
+def test_07_any_text_makes_a_card_that_slack_takes(
+    command: str, hint: str, cwd: str, tool: str, reason: str
+) -> None:
+    """Whatever an agent sends: valid blocks within the budget, and no half characters."""
+    named = "".join(char for char in tool if char >= " " and char != "\x7f")[:256] or "x"
+    try:
+        record = states.asked(
+            tool=named,
+            arguments={"command": command},
+            hint=hint,
+            context=Context(cwd=cwd),
+            risk=Risk(level=RiskLevel.HIGH, reasons=(reason, reason)),
+        )
+        card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+    except Exception as error:  # a request that the gateway itself refuses
+        assert type(error).__name__ == "InvalidRequest"
+        return
+    text, made = blocks.message(card, states.COPY)
+    check_message(made, MOST_UNITS)
+    json.dumps([text, made]).encode("utf-8")
+    full = full_view(record, page_chars=modals.PAGE_CHARS)
+    form = Form(record.id, 1, states.COPY, "C1", "1.1")
+    whole = card_of(record, lines=10**9, chars=10**9)
+    for page in range(len(full.pages)):
+        view = modals.details(whole, full, Form(**{**_plain(form), "page": page}), refusal="")
+        checked_view(view, "modal")
+    if card.complete:
+        exact = [
+            part["elements"][0]["text"]
+            for block in made
+            if block["type"] == "rich_text"
+            for part in block["elements"]
+            if part["type"] == "rich_text_preformatted"
+        ]
+        assert [block.text.text or "-" for block in card.blocks if block.text.text] == exact[
+            : len([block for block in card.blocks if block.text.text])
+        ]
+
+
+def _plain(form: Form) -> Json:
+    return {name: getattr(form, name) for name in Form.__slots__}
+
+
+def test_07_a_megabyte_and_one_long_line_fit() -> None:
+    """A megabyte, one line of 20,000 characters, emoji, right-to-left text: cuts are said."""
+    for command in ("x" * 1_000_000, "y " * 10_000, "😀" * 5000, "\u05d0\u05d1 " * 3000):
+        record = states.asked(arguments={"command": command})
+        card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+        assert not card.complete
+        _, made = blocks.message(card, states.COPY)
+        check_message(made, MOST_UNITS)
+        assert "Not all of it is shown" in " ".join(words(made))
+        assert "Approve" not in [one["text"]["text"] for one in made[-1]["elements"][:-1]]
+
+
+def test_the_counterpart_would_catch_what_is_too_long() -> None:
+    """The check above is a check: the same card with a longer header is refused."""
+    made = json.loads(json.dumps(states.messages()["pending"][1]))
+    made[0]["text"]["text"] = "x" * 151
+    assert Checker("message").check(made)
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for path in GOLDEN.glob("*.json"):
+        path.unlink()
+    for state, content in RENDERED.items():
+        written = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+        (GOLDEN / f"{state}.json").write_text(written, encoding="utf-8")
