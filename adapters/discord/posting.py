@@ -13,6 +13,7 @@ from discord.abc import Messageable
 
 from adapters.discord.ids import PLATFORM, Place, read_target
 from adapters.discord.markup import inert, named
+from adapters.discord.turns import Turns
 from adapters.discord.views import Shown, card_view
 from gateway.cards import Card
 from gateway.delivery import (
@@ -58,12 +59,17 @@ class Posting:
     def __init__(self, client: Clients, notes: Notes) -> None:
         self._client = client
         self._notes = notes
+        self._turns = Turns()
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card; the same nonce within minutes is the same message."""
         place = read_target(target)
         if place is None:
             raise DeliveryFailed(f"{target!r} is no place in Discord")
+        async with self._turns.turn(target, card.created):
+            return await self._deliver(place, card, nonce)
+
+    async def _deliver(self, place: Place, card: Card, nonce: str) -> MessageRef:
         await self._pace(place)
         async with _understood(sending=True):
             channel = await self._channel(place)

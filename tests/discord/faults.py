@@ -28,6 +28,7 @@ class Fault:
     drop: bool = False  # do the work, then cut the line before the answer
     refuse: bool = False  # cut the line before doing anything
     held: asyncio.Event | None = None  # do the work when this is set
+    silent: asyncio.Event | None = None  # do the work, and answer when this is set
     reached: asyncio.Event = field(default_factory=asyncio.Event)
 
     def fits(self, method: str, path: str) -> bool:

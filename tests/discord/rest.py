@@ -114,6 +114,8 @@ class Rest:
                 body, headers = too_many(early, overall, headers)
                 return self._answer(429, body, headers)
             status, answer = await self._worked(work, call, fault)
+            if fault is not None and fault.silent is not None:
+                await fault.silent.wait()
             if fault is not None and fault.drop:
                 return self._cut(request)
             return self._answer(status, answer, headers | VIA)

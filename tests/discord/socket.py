@@ -81,13 +81,15 @@ class Gateway:
         wire = Wire(socket, request.query.get("compress"))
         await wire.send({"op": 10, "d": {"heartbeat_interval": self.heartbeat_ms}, "s": None})
         session: Session | None = None
-        async for message in socket:
-            if message.type is not WSMsgType.TEXT:
-                break
-            session = await self._received(wire, json.loads(message.data), session)
-        if session is not None and session.wire is wire:
-            session.wire = None
-            self._note()
+        try:
+            async for message in socket:
+                if message.type is not WSMsgType.TEXT:
+                    break
+                session = await self._received(wire, json.loads(message.data), session)
+        finally:
+            if session is not None and session.wire is wire:
+                session.wire = None
+                self._note()
         return socket
 
     async def _received(self, wire: Wire, frame: Json, session: Session | None) -> Session | None:

@@ -66,7 +66,7 @@ class Stage:
     async def card(self, record: Record, channel: Channel | None = None) -> Json:
         """Return the posted message of a request, once it is there."""
         place = channel or self.server.channel
-        return await self.seen(lambda: self._posted(record, place))  # type: ignore[no-any-return]
+        return await self.seen(lambda: self._posted(record, place), 40)  # type: ignore[no-any-return]
 
     def _posted(self, record: Record, place: Channel) -> Json | None:
         found = (m for m in place.messages.values() if record.id[:8] in shown_text(m))
@@ -147,7 +147,8 @@ async def staged(
     lines = server.discord.gateway.connected
     async with running(settings(url, namespace, folder, **changes)) as gateway:
         stage = Stage(server, gateway)
-        if not (await gateway.backend.store.policy()).people:
+        known = {person.name for person in (await gateway.backend.store.policy()).people}
+        if server.ann.user.name not in known:
             await gateway.backend.store.register_agent(AGENT)
             await stage.policy(stage.route())
         if server.app.endpoint is None and "adapters" not in changes:

@@ -1,0 +1,185 @@
+"""Scenarios 1 to 8: cards arrive once, somewhere, or the agent hears that they did not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway.models import Reason, Status
+from gateway.records import Escalation
+from gateway.stores.outbox import RedisOutbox
+from tests.discord.faults import VIA
+from tests.discord.furnished import Server
+from tests.discord.messages import shown_text
+from tests.discord.processes import Replica
+from tests.discord.stage import Stage, environment, labels, staged
+from tests.discord.town import FORUM
+from tests.world import over_http
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def test_01_a_card_is_posted_once_though_the_process_dies_before_it_knows(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """kill -9 after Discord has the message and before we have its id: the nonce finds it again."""
+    fault = server.discord.rest.stage("POST", "/messages", silent=asyncio.Event())
+    environment(monkeypatch, server)
+    first = await Replica(server, server_url, namespace, tmp_path / "a").start()
+    adapters: dict[str, tuple[str, ...]] = {"adapters": ()}
+    async with staged(server, server_url, namespace, tmp_path, **adapters) as stage:
+        record = await stage.ask()
+        await fault.reached.wait()
+        card = await stage.card(record)
+        await first.kill()
+        second = await Replica(server, server_url, namespace, tmp_path / "b").start()
+        try:
+            store = stage.gateway.backend.store
+            # The dead one's lease on the copy runs out, and the other posts it again.
+            await RedisOutbox(store).mark("discord", record.id)
+            await stage.seen(lambda: len(server.discord.rest.made("POST", _POSTS)) > 1)
+            await server.discord.gateway.until(lambda: server.discord.gateway.connected > 0, 30)
+            assert len(server.channel.messages) == 1
+            await stage.click(server.ann, card, "Approve")
+            assert (await stage.ended(record)).status is Status.APPROVED
+        finally:
+            await second.stop()
+
+
+_POSTS = "/channels/#/messages"
+
+
+async def test_02_a_line_cut_in_the_middle_makes_one_message(stage: Stage) -> None:
+    """The answer to the POST never comes; it is sent again with the same nonce."""
+    fault = stage.server.discord.rest.stage("POST", "/messages", drop=True)
+    record = await stage.ask()
+    await fault.reached.wait()
+    await stage.seen(lambda: len(stage.server.discord.rest.made("POST", _POSTS)) == 2, 30)
+    card = await stage.card(record)
+    assert len(stage.server.channel.messages) == 1
+    await stage.click(stage.server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+
+
+@pytest.mark.parametrize("trouble", ["unknown", "hidden", "mute"])
+async def test_03_a_refusing_channel_fails_over_or_is_said(stage: Stage, trouble: str) -> None:
+    """10003, 50001 and 50013: the next target gets the card; without one the agent hears at once
+    that nobody was reached, and nothing is approved."""
+    town = stage.server.discord.town
+    bad = town.channel(stage.server.guild, "bad")
+    target = f"discord:{stage.server.guild.id}/{bad.id}"
+    if trouble == "unknown":
+        del town.channels[bad.id]
+    else:
+        bad.overwrites[stage.server.guild.id] = (0, 1 << (10 if trouble == "hidden" else 11))
+    await stage.policy(
+        stage.route(
+            targets=(target,), escalations=(Escalation(after=900, targets=(stage.target,)),)
+        )
+    )
+    await stage.card(await stage.ask())
+    assert (await stage.events("undelivered"))[0].data["target"] == target
+    await stage.policy(stage.route(targets=(target,)))
+    ended = await stage.ended(await stage.ask())
+    assert ended.status is Status.DENIED
+    assert ended.decision is not None and ended.decision.reason is Reason.UNDELIVERABLE
+
+
+async def test_04_closed_direct_messages_go_to_the_next_target(stage: Stage) -> None:
+    """50007 fails over."""
+    stage.server.ann.user.takes_direct = False
+    step = Escalation(after=900, targets=(stage.target,))
+    await stage.policy(
+        stage.route(targets=(f"discord:@{stage.server.ann.id}",), escalations=(step,))
+    )
+    await stage.card(await stage.ask())
+    assert "direct messages" in (await stage.events("undelivered"))[0].data["why"]
+
+
+async def test_05_text_that_moderation_blocks_still_reaches_people(stage: Stage) -> None:
+    """200000: the card comes without the agent's text, and is approved from the full view only."""
+    stage.server.channel.blocked_words = ("frobnicate",)
+    record, card = await stage.asked(arguments={"command": "frobnicate --all"})
+    assert "moderation" in shown_text(card)
+    assert "Approve" not in labels(card)
+    view = await stage.click(stage.server.ann, card, "Read it all")
+    await stage.click(stage.server.ann, view.private[0], "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved")
+
+
+async def test_06_a_burst_arrives_whole_in_order_and_within_the_limits(stage: Stage) -> None:
+    """A dozen at once, with Discord's limits on: all come, in order, and none is refused."""
+    rest = stage.server.discord.rest
+    rest.limits.rule("POST", r"/channels/\d+/messages$", 5, 0.5)
+    records = [await stage.ask() for _ in range(12)]
+    cards = [await stage.card(one) for one in records]
+    assert [int(card["id"]) for card in cards] == sorted(int(card["id"]) for card in cards)
+    assert rest.invalid == 0
+
+
+@pytest.mark.parametrize("kind", ["global", "bucket", "503", "502"])
+async def test_07_passing_refusals_are_waited_out(stage: Stage, kind: str) -> None:
+    """429 of every kind and failures of Discord's own: one card in the end."""
+    rest = stage.server.discord.rest
+    if kind in ("502", "503"):
+        rest.stage("POST", "/messages", status=int(kind), body={"message": "x"}, headers=JSON)
+    else:
+        body = {"message": "slow", "retry_after": 0.05, "global": kind == "global"}
+        headers = {**VIA, **JSON, "X-RateLimit-Remaining": "1"}
+        rest.stage("POST", "/messages", status=429, body=body, headers=headers)
+    record = await stage.ask()
+    await stage.card(record)
+    assert len(stage.server.channel.messages) == 1
+
+
+async def test_07_a_ban_by_the_proxy_is_not_hammered(stage: Stage) -> None:
+    """A 429 without Via: one try, then a long pause; the request stays pending."""
+    rest = stage.server.discord.rest
+    fault = rest.stage("POST", "/messages", times=100, status=429, body="<html>no</html>")
+    record = await stage.ask()
+    await fault.reached.wait()
+    other = await stage.ask()
+    await stage.seen(lambda: len(rest.made("POST", _POSTS)) == 2)
+    assert [one.final for one in (record, other)] == [False, False]
+    assert rest.invalid == 2
+
+
+async def test_07_edits_of_old_messages_are_limited_and_the_card_follows_later(
+    stage: Stage,
+) -> None:
+    """30046: the click's own answer changes the card all the same; the decision stands."""
+    record, card = await stage.asked(timeout=0)
+    stage.server.discord.calendar.advance(3700)
+    stage.server.discord.board.old_edits = 0
+    await stage.click(stage.server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved")
+
+
+async def test_08_threads_are_answered_in_archived_ones_woken_locked_ones_refused(
+    stage: Stage,
+) -> None:
+    """A card in a thread; its edit after archiving; a locked thread and a forum fail over."""
+    town = stage.server.discord.town
+    thread = town.thread(stage.server.channel, "deploys")
+    target = f"discord:{stage.server.guild.id}/{thread.id}"
+    await stage.policy(stage.route(targets=(target,)))
+    record = await stage.ask()
+    card = await stage.card(record, thread)
+    thread.archived = True
+    await stage.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
+    await stage.shows(card, "Cancelled")
+    thread.archived = thread.locked = True
+    forum = town.channel(stage.server.guild, "forum", FORUM)
+    step = Escalation(after=900, targets=(stage.target,))
+    for bad in (thread, forum):
+        bad_target = f"discord:{stage.server.guild.id}/{bad.id}"
+        await stage.policy(stage.route(targets=(bad_target,), escalations=(step,)))
+        await stage.card(await stage.ask())
