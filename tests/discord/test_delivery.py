@@ -9,7 +9,6 @@ import pytest
 
 from gateway.models import Reason, Status
 from gateway.records import Escalation
-from gateway.stores.outbox import RedisOutbox
 from tests.discord.faults import VIA
 from tests.discord.furnished import Server
 from tests.discord.messages import shown_text
@@ -40,9 +39,8 @@ async def test_01_a_card_is_posted_once_though_the_process_dies_before_it_knows(
         await first.kill()
         second = await Replica(server, server_url, namespace, tmp_path / "b").start()
         try:
-            store = stage.gateway.backend.store
             # The dead one's lease on the copy runs out, and the other posts it again.
-            await RedisOutbox(store).mark("discord", record.id)
+            await stage.outbox.mark("discord", record.id)
             await stage.seen(lambda: len(server.discord.rest.made("POST", _POSTS)) > 1)
             await server.discord.gateway.until(lambda: server.discord.gateway.connected > 0, 30)
             assert len(server.channel.messages) == 1

@@ -1,0 +1,263 @@
+"""Scenarios 9 to 21: every click is answered in time and truly, and decides at most once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.models import Reason, Status
+from gateway.records import MessageRef
+from tests.discord.furnished import Server
+from tests.discord.interactions import DEFERRED_UPDATE, UPDATE, Interaction
+from tests.discord.messages import buttons
+from tests.discord.processes import Replica
+from tests.discord.stage import Stage, environment, labels, private_text, staged
+from tests.discord.town import Json
+from tests.world import over_http
+
+NOTHING: dict[str, tuple[str, ...]] = {"adapters": ()}
+
+
+async def test_09_a_stalled_store_is_acknowledged_in_time(stage: Stage) -> None:
+    """Redis stands still for four seconds: the click is deferred within three, then decided."""
+    record, card = await stage.asked()
+    redis = stage.gateway.backend.store.redis
+    await redis.execute_command("CLIENT", "PAUSE", "4000", "ALL")
+    done = await stage.click(stage.server.ann, card, "Approve")
+    assert done.answer == DEFERRED_UPDATE
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved")
+
+
+async def test_09_a_denial_opens_its_modal_though_the_store_stalls(stage: Stage) -> None:
+    """A modal must come first and at once; what it says is checked and decided at submission."""
+    record, card = await stage.asked()
+    redis = stage.gateway.backend.store.redis
+    await redis.execute_command("CLIENT", "PAUSE", "3000", "ALL")
+    opened = await stage.click(stage.server.ann, card, "Deny")
+    done = await stage.server.ann.submit(opened, reason="no")
+    assert not done.failed
+    assert (await stage.ended(record)).status is Status.DENIED
+
+
+async def test_10_a_late_acknowledgement_decides_all_the_same(stage: Stage) -> None:
+    """10062: the person sees a failure, but the decision counts once and the card is repaired."""
+    record, card = await stage.asked()
+    stage.server.discord.releasing.clear()
+    task = asyncio.create_task(stage.click(stage.server.ann, card, "Approve", wait=False))
+    await asyncio.sleep(0)
+    stage.server.discord.calendar.advance(4)
+    stage.server.discord.releasing.set()
+    clicked = await task
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved", "ann")
+    assert clicked.failed
+    assert len(await stage.events("approved")) == 1
+
+
+async def test_11_of_two_opposite_clicks_one_wins_and_the_other_hears_who(stage: Stage) -> None:
+    """Ann approves and bob denies at one instant: one decision; the loser is told by whom."""
+    record, card = await stage.asked()
+    opened = await stage.click(stage.server.bob, card, "Deny")
+    approved, denied = await asyncio.gather(
+        stage.click(stage.server.ann, card, "Approve"), stage.server.bob.submit(opened)
+    )
+    ended = await stage.ended(record)
+    winner = "ann" if ended.status is Status.APPROVED else "bob"
+    told = private_text(denied if winner == "ann" else approved)
+    assert "decided already" in told and winner in told
+    await stage.shows(card, winner)
+
+
+async def test_12_a_double_click_is_one_decision(stage: Stage) -> None:
+    """The same person presses twice before anything changes: both are answered, one event."""
+    record, card = await stage.asked()
+    first, second = await asyncio.gather(
+        stage.click(stage.server.ann, card, "Approve"),
+        stage.click(stage.server.ann, card, "Approve"),
+    )
+    assert not first.failed and not second.failed
+    assert (await stage.ended(record)).status is Status.APPROVED
+    assert len(await stage.events("approved")) == 1
+
+
+async def test_13_two_processes_on_one_token_make_one_decision(
+    stage: Stage, server_url: str, namespace: str, tmp_path: Path
+) -> None:
+    """Both get the click and both handle it: one decision, one audit row, one truth shown."""
+    server = stage.server
+    record, card = await stage.asked()
+    async with staged(server, server_url, namespace, tmp_path / "two"):
+        store = stage.gateway.backend.store
+        await store.redis.delete(store.keys.note("discord", "gateway connection"))
+        await server.discord.gateway.until(lambda: server.discord.gateway.connected == 2)
+        done = await stage.click(server.ann, card, "Approve")
+        assert not done.failed
+        assert (await stage.ended(record)).status is Status.APPROVED
+        assert len(await stage.events("approved")) == 1
+        assert not await stage.events("refused")
+        await stage.shows(card, "Approved", "ann")
+
+
+async def test_14_clicks_on_what_has_ended_are_told_the_truth(stage: Stage) -> None:
+    """Expired, cancelled, decided and purged: nothing changes, and each says what happened."""
+    record, card = await stage.asked()
+    before = {**card, "components": card["components"]}
+    await stage.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
+    await stage.shows(card, "Cancelled")
+    done = await _pressed_late(stage, before, card)
+    assert "decided already" in private_text(done)
+    await stage.gateway.backend.store.redis.delete(
+        stage.gateway.backend.store.keys.record(record.id)
+    )
+    done = await _pressed_late(stage, before, card)
+    assert "not known any more" in private_text(done)
+
+
+async def _pressed_late(stage: Stage, before: Json, card: Json) -> Interaction:
+    """Press a button that stood there until a moment ago."""
+    data = {"custom_id": buttons(before)["Approve"]["custom_id"], "component_type": 2, "id": 1}
+    made = await stage.server.discord.raw(
+        stage.server.app, stage.server.ann.user, stage.server.channel, data, message=card
+    )
+    return await stage.server.ann.outcome(made)
+
+
+async def test_14_an_expired_request_cannot_be_approved(stage: Stage) -> None:
+    """The deadline passes between the look and the tap: expired, and the card says so."""
+    record, card = await stage.asked(timeout=0.3)
+    before = {**card}
+    assert (await stage.ended(record)).status is Status.EXPIRED
+    await stage.shows(card, "Expired")
+    done = await _pressed_late(stage, before, card)
+    assert "expired" in private_text(done)
+    assert labels(card) == set()
+
+
+async def test_15_a_card_elsewhere_or_another_id_decides_nothing(stage: Stage) -> None:
+    """A button is good only on the message that we posted it to; a guessed copy is refused."""
+    record, card = await stage.asked()
+    other = stage.server.discord.town.channel(stage.server.guild, "elsewhere")
+    forged = {**card, "id": stage.server.discord.calendar.snowflake(), "channel_id": other.id}
+    custom_id = buttons(card)["Approve"]["custom_id"]
+    parts = custom_id.split(":")
+    guessed = ":".join([*parts[:4], "0" * 22, *parts[5:]])
+    for place, message, wanted in (
+        (other, forged, custom_id),
+        (stage.server.channel, forged, custom_id),
+        (stage.server.channel, card, guessed),
+    ):
+        data = {"custom_id": wanted, "component_type": 2, "id": 1}
+        made = await stage.server.discord.raw(
+            stage.server.app, stage.server.ann.user, place, data, message=message
+        )
+        assert "not a card" in private_text(await stage.server.ann.outcome(made))
+    assert not (await stage.approvals.get(record.id)).final
+    assert len(await stage.events("refused")) == 3
+
+
+async def test_16_a_button_of_another_version_is_answered(stage: Stage) -> None:
+    """After an upgrade an old card says what to do instead of failing."""
+    record, card = await stage.asked()
+    for old in ("ag0:approve:x", "ag9:approve:1:2:3:4:5", "ag1:approve:!!:1:::"):
+        data = {"custom_id": old, "component_type": 2, "id": 1}
+        made = await stage.server.discord.raw(
+            stage.server.app, stage.server.ann.user, stage.server.channel, data, message=card
+        )
+        assert "/pending" in private_text(await stage.server.ann.outcome(made))
+    assert not (await stage.approvals.get(record.id)).final
+
+
+async def test_17_a_deleted_card_leaves_the_command(stage: Stage) -> None:
+    """A moderator deletes the message: the request still waits, and /approve decides it."""
+    record, card = await stage.asked()
+    stage.server.discord.board.delete(stage.server.channel, card["id"])
+    server = stage.server
+    view = await server.ann.command(server.app, server.channel, "approve", request=record.id)
+    await stage.click(server.ann, view.private[0], "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.seen(lambda: server.discord.rest.made("PATCH", "/channels/#/messages/#"))
+    assert card["id"] not in server.channel.messages
+
+
+async def test_18_buttons_that_go_away_under_the_finger_decide_nothing(stage: Stage) -> None:
+    """Bob decides while ann's click is on its way: she is told, nothing is decided twice."""
+    record, card = await stage.asked()
+    before = {**card}
+    opened = await stage.click(stage.server.bob, card, "Deny")
+    await stage.server.bob.submit(opened, reason="mine")
+    await stage.shows(card, "Denied")
+    done = await _pressed_late(stage, before, card)
+    assert "decided already" in private_text(done) and "bob" in private_text(done)
+    assert (await stage.ended(record)).status is Status.DENIED
+
+
+async def test_19_a_process_killed_between_decision_and_edit_leaves_a_true_card(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """kill -9 while the answer is on its way: another replica edits the card."""
+    environment(monkeypatch, server)
+    first = await Replica(server, server_url, namespace, tmp_path / "a").start()
+    async with staged(server, server_url, namespace, tmp_path, **NOTHING) as stage:
+        await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
+        record, card = await stage.asked()
+        for method, path in (("POST", "/callback"), ("PATCH", "/messages/")):
+            server.discord.rest.stage(method, path, held=asyncio.Event())
+        await stage.click(server.ann, card, "Approve", wait=False)
+        assert (await stage.ended(record)).status is Status.APPROVED
+        assert "Approve" in labels(card)
+        await first.kill()
+        second = await Replica(server, server_url, namespace, tmp_path / "b").start()
+        try:
+            # The dead one's lease on the copy runs out, and the other looks at it.
+            await stage.outbox.mark("discord", record.id)
+            await stage.shows(card, "Approved", "ann")
+            assert labels(card) == set()
+        finally:
+            await second.stop()
+
+
+async def test_20_and_21_cards_of_a_replaced_process_stay_alive(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rolling deploy with cards out: the new process takes clicks and modals opened before it,
+    without posting or registering anything anew."""
+    environment(monkeypatch, server)
+    async with staged(server, server_url, namespace, tmp_path / "old") as old:
+        pairs = [await old.asked() for _ in range(10)]
+        opened = await old.click(server.bob, pairs[0][1], "Deny")
+    posts = len(server.discord.rest.made("POST", "/channels/#/messages"))
+    async with staged(server, server_url, namespace, tmp_path / "new") as new:
+        await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
+        assert not (await server.bob.submit(opened, reason="from before")).failed
+        for record, card in pairs[1:]:
+            assert not (await new.click(server.ann, card, "Approve")).failed
+            assert (await new.ended(record)).status is Status.APPROVED
+        assert (await new.ended(pairs[0][0])).status is Status.DENIED
+        assert len(server.discord.rest.made("POST", "/channels/#/messages")) == posts
+
+
+async def test_a_copy_is_adopted_by_its_first_click(stage: Stage) -> None:
+    """What is not known to be posted is, once somebody presses its button; it is then kept true."""
+    record, card = await stage.asked()
+    copies = await stage.copies(record)
+    (copy,) = copies.values()
+    assert copy.ref == MessageRef(
+        adapter="discord", channel=stage.server.channel.id, message=card["id"]
+    )
+    await stage.outbox.keep(record.id, replace(copy, ref=None), before=copy)
+    done = await stage.click(stage.server.ann, card, "Approve")
+    assert done.answer == UPDATE
+    (copy,) = (await stage.copies(record)).values()
+    assert copy.ref is not None
