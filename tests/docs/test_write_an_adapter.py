@@ -1,0 +1,173 @@
+"""The page for authors of adapters: its toy is installed as it stands, and answers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "write-an-adapter.md").read_text(encoding="utf-8")
+MOST_LINES = 60
+POLICY = """
+[[people]]
+name = "ana"
+identities = ["folder:{user}"]
+[[routes]]
+approvers = ["ana"]
+targets = ["folder:team"]
+notify = ["folder:log"]
+"""
+
+
+def part(kind: str) -> str:
+    """Return a code block of the page."""
+    found = re.search(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+@dataclass
+class Site:
+    """A gateway with the toy installed, its folder, and commands against it."""
+
+    env: dict[str, str]
+    root: Path
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the gateway; return when it is ready."""
+        process = self.run("up")
+        assert process.stderr is not None
+        seen = ""
+        while "gateway ready" not in seen:
+            line = process.stderr.readline()
+            assert line, seen
+            seen += line
+        return process
+
+    def run(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command of the gateway."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli", *words],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def card(self, holds: str) -> Path:
+        """Return the one card, once it says what a test waits for."""
+
+        def found() -> Path | None:
+            cards = list((self.root / "team").glob("*.txt"))
+            assert len(cards) < 2, "one request, one card"
+            return cards[0] if cards and holds in cards[0].read_text() else None
+
+        return until(found)
+
+
+def until(found: Callable[[], Path | None]) -> Path:
+    """Return what another process makes, once it is there."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        if (path := found()) is not None:
+            return path
+    raise AssertionError("it did not come")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the toy, as the page has it, into a folder of its own."""
+    source = tmp_path_factory.mktemp("folder_chat")
+    (source / "folder_chat.py").write_text(part("python"), encoding="utf-8")
+    build = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+    chosen = '[tool.hatch.build.targets.wheel]\ninclude = ["folder_chat.py"]\n'
+    (source / "pyproject.toml").write_text(build + part("toml") + chosen, encoding="utf-8")
+    place = tmp_path_factory.mktemp("site")
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    alone = ("--no-deps", "--no-build-isolation", "--no-index", "--target", str(place))
+    subprocess.run([*pip, *alone, str(source)], check=True)
+    return place
+
+
+@pytest.fixture
+def site(installed: Path, tmp_path: Path) -> Iterator[Site]:
+    """Yield a site whose gateway is not started yet; what a test leaves running is ended."""
+    root = tmp_path / "chat"
+    for name in ("team", "log"):
+        (root / name).mkdir(parents=True)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY.format(user=root.owner()), encoding="utf-8")
+    yield Site(
+        env={
+            **os.environ,
+            "PYTHONPATH": str(installed),
+            "FOLDER_ROOT": str(root),
+            "GATEWAY_ADAPTERS": '["folder"]',
+            "GATEWAY_DATA_DIR": str(tmp_path / "state"),
+            "GATEWAY_POLICY_FILE": str(policy),
+            "GATEWAY_PORT": "0",
+        },
+        root=root,
+    )
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """End a gateway in order."""
+    process.terminate()
+    process.communicate(timeout=20)
+
+
+def test_the_toy_is_small() -> None:
+    """One page, and an adapter that is read in one go."""
+    lines = [line for line in part("python").splitlines() if line.strip()]
+    assert len(lines) < MOST_LINES + 10  # blank lines apart
+    code = [line for line in lines if not line.startswith(("import", "from", '"""'))]
+    assert len(code) < MOST_LINES
+
+
+def test_the_toy_carries_a_decision_to_the_agent(site: Site) -> None:
+    """A card is posted as a file; an answer beside it lets the command go on."""
+    gateway = site.start()
+    asking = site.run("ask", "shell", "--", "make", "deploy")
+    card = site.card("Approve")
+    assert "make deploy" in card.read_text()
+    card.with_suffix(".answer").write_text("approve")
+    asking.communicate(timeout=30)
+    assert asking.returncode == 0
+    assert "approved by ana" in site.card("Approved").read_text()
+    until(lambda: path if (path := site.root / "notices.txt").exists() else None)
+    stop(gateway)
+
+
+def test_the_toy_denies_with_a_reason(site: Site) -> None:
+    """Words for the agent travel with the click."""
+    gateway = site.start()
+    asking = site.run("ask", "shell", "--", "rm", "-rf", "build")
+    site.card("Deny").with_suffix(".answer").write_text("deny keep the build")
+    _, err = asking.communicate(timeout=30)
+    assert asking.returncode == 1
+    assert "keep the build" in err
+    stop(gateway)
+
+
+def test_cards_are_true_after_the_gateway_was_killed(site: Site) -> None:
+    """Killed after the post, started again: one card, still answerable, and true at the end."""
+    gateway = site.start()
+    asked = site.run("ask", "shell", "--no-wait", "--", "make")
+    asked.communicate(timeout=30)
+    card = site.card("Approve")
+    gateway.send_signal(signal.SIGKILL)
+    gateway.communicate(timeout=20)
+    card.with_suffix(".answer").write_text("approve")
+    again = site.start()
+    assert site.card("approved by ana") == card
+    stop(again)
