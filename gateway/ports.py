@@ -370,3 +370,15 @@ class HasRoutes(Protocol):
 
     def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[Any]:
         """Return aiohttp route definitions. `secure` tells whether browsers reach us over TLS."""
+
+
+@runtime_checkable
+class HasCommands(Protocol):
+    """An adapter with commands of its own, called as `gateway NAME COMMAND`."""
+
+    def commands(self, verbs: Any) -> None:
+        """Add a parser for each command to `verbs`, which argparse's `add_subparsers` returned.
+
+        Each sets the default `run`: an async function of the parsed options that returns the exit
+        code. The adapter is not running then, and may not be configured yet.
+        """

@@ -17,13 +17,26 @@ class UnknownAdapter(GatewayError):
     exit_code = 2
 
 
+class BrokenAdapter(GatewayError):
+    """An installed adapter cannot be loaded, or fails before it is run."""
+
+    code = "broken_adapter"
+    exit_code = 2
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(f"the adapter {name} cannot be used: {type(error).__name__}: {error}")
+
+
 def adapter_class(name: str) -> type[Adapter]:
     """Return the adapter class that an installed distribution offers under `name`."""
     found = entry_points(group=GROUP, name=name)
     if not found:
         known = ", ".join(adapter_names()) or "none"
         raise UnknownAdapter(f"there is no adapter {name!r}; installed: {known}")
-    loaded: type[Adapter] = next(iter(found)).load()
+    try:
+        loaded: type[Adapter] = next(iter(found)).load()
+    except Exception as error:  # whatever somebody else's module does when it is imported
+        raise BrokenAdapter(name, error) from error
     return loaded
 
 

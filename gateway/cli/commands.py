@@ -14,7 +14,9 @@ from pydantic_settings import SettingsError
 from gateway import __version__
 from gateway.cli import operator, people, policy, serve, trail
 from gateway.embedded import EngineError
-from gateway.errors import GatewayError, Unreachable
+from gateway.errors import GatewayError, NotFound, Unreachable
+from gateway.ports import HasCommands
+from gateway.registry import BrokenAdapter, adapter_class, adapter_names
 from gateway.settings import BadSettings, sentences
 from gateway.stores.credentials import REDIS_ERRORS
 
@@ -34,13 +36,17 @@ _EPILOG = """Begin with:
   gateway demo                 try it: a real agent asks, you answer in the browser
   gateway up                   run the gateway with its own server and the inbox
   gateway ask shell -- rm x    ask from a shell; the exit code is the answer
+An adapter may add commands: gateway NAME --help lists those of the adapter NAME.
 Settings are environment variables, see .env.example."""
 
 
 def run(words: Sequence[str]) -> int:
     """Parse and run one command; return its exit code."""
-    options = _parser().parse_args(words)
+    parser, verbs = _parser()
     try:
+        if words and words[0] not in verbs.choices and words[0] in adapter_names():
+            _adapters_own(verbs, words[0])
+        options = parser.parse_args(words)
         code: int = asyncio.run(options.run(options))
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -49,6 +55,25 @@ def run(words: Sequence[str]) -> int:
         for sentence in said:
             print(f"gateway: {sentence}", file=sys.stderr)
     return code
+
+
+def _adapters_own(verbs: Verbs, name: str) -> None:
+    """Add the commands of one adapter; no other is loaded, so that a broken one costs only its own.
+
+    Ours come first: an adapter cannot stand in for `gateway approve`.
+    """
+    kind = adapter_class(name)
+    try:
+        adapter = kind()
+        if isinstance(adapter, HasCommands):
+            words = verbs.add_parser(name, help=f"commands of the adapter {name}")
+            adapter.commands(words.add_subparsers(metavar="COMMAND", required=True))
+            return
+    except Exception as error:  # whatever somebody else's code does
+        raise BrokenAdapter(name, error) from error
+    raise NotFound(
+        f"the adapter {name} has no commands of its own; to run it: gateway adapter {name}"
+    )
 
 
 def _explained(error: Exception) -> tuple[list[str], int]:
@@ -66,7 +91,7 @@ def _explained(error: Exception) -> tuple[list[str], int]:
     return [f"Redis does not answer: {error}"], Unreachable.exit_code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     parser = argparse.ArgumentParser(
         prog="gateway",
         description="AI agents ask before they act; a person answers.",
@@ -78,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     _serving(verbs)
     _answering(verbs)
     _operating(verbs)
-    return parser
+    return parser, verbs
 
 
 def _command(verbs: Verbs, name: str, run: Command, help: str) -> argparse.ArgumentParser:
@@ -166,7 +191,7 @@ def _operating(verbs: Verbs) -> None:
     erasing.add_argument("id", help="the request's id")
     erasing.add_argument("--by", default="operator", help="who does it, for the audit")
     doctor = _command(verbs, "doctor", operator.doctor, "check everything, and say what to do")
-    for one in (add, rotate, listed, people_listed, explain, doctor, join):
+    for one in (add, rotate, revoke, listed, join, leave, people_listed, explain, tail, doctor):
         one.add_argument("--json", action="store_true", help="print JSON")
     for one in (stop, resume):
         one.add_argument("--by", default="operator", help="who does it, for the audit")

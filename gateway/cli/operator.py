@@ -58,7 +58,7 @@ async def agent_revoke(options: argparse.Namespace) -> int:
     """Remove an agent."""
     async with backend() as found:
         await found.credentials.revoke_agent(options.name)
-    print(f"{options.name} is revoked; its connections are cut")
+    _gone(options, f"{options.name} is revoked; its connections are cut")
     return 0
 
 
@@ -81,7 +81,7 @@ async def approver_revoke(options: argparse.Namespace) -> int:
     """Remove an approver."""
     async with backend() as found:
         await found.credentials.revoke_approver(options.name)
-    print(f"{options.name} may not decide any more")
+    _gone(options, f"{options.name} may not decide any more")
     return 0
 
 
@@ -192,6 +192,10 @@ def _show_once(new: NewCredential, as_json: bool) -> None:
     if new.silent:
         print(f"when it is back: gateway agent rotate {new.name}")
     print("These are not shown again.")
+
+
+def _gone(options: argparse.Namespace, sentence: str) -> None:
+    print(json.dumps({"name": options.name, "revoked": True}) if options.json else sentence)
 
 
 def _show(rows: list[Listed], as_json: bool) -> None:

@@ -6,11 +6,13 @@ import argparse
 import json
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
 from gateway.audit import Verification, verify
 from gateway.cli.operator import approvals_of, backend
+from gateway.records import Event
 from gateway.stores.codec import event_from
 from gateway.stores.seals import export
 from gateway.wire import plain
@@ -23,8 +25,16 @@ async def tail(options: argparse.Namespace) -> int:
     async with backend() as found:
         rows = await found.store.redis.xrevrange(found.store.keys.events, count=options.lines)
     for row in reversed(rows):
-        print(json.dumps(plain(event_from(row[0], row[1])), ensure_ascii=False))
+        event = event_from(row[0], row[1])
+        print(json.dumps(plain(event)) if options.json else _line(event))
     return 0
+
+
+def _line(event: Event) -> str:
+    """Return an event as one line for a terminal: what agents wrote stays inert in it."""
+    moment = datetime.fromtimestamp(event.at / 1000, UTC).isoformat(timespec="seconds")
+    data = json.dumps(event.data)
+    return f"{moment}  {event.type:16} {event.agent:16} {event.request_id[:8]:8}  {data}"
 
 
 async def export_all(options: argparse.Namespace) -> int:

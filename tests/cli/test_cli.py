@@ -74,7 +74,7 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=2)
     env["GATEWAY_TOKEN"] = rotated["token"]
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
-    up.run("agent", "revoke", "ci")
+    assert json.loads(up.run("agent", "revoke", "ci", "--json"))["revoked"]
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=2)
     up.run("agent", "add", "Not:Good", code=2)
 
@@ -93,10 +93,13 @@ def test_approvers_explain_and_audit(up: Shell, tmp_path: Path) -> None:
     up.run("approver", "add", "dana")
     assert "dana" in up.run("explain", "ci", "shell")
     assert "/inbox/login#code=" in up.run("login", "dana")
-    up.run("approver", "revoke", "dana")
+    gone = up.run("approver", "revoke", "dana", "--json")
+    assert json.loads(gone) == {"name": "dana", "revoked": True}
     assert "dana" not in up.run("explain", "ci", "shell")
     up.run("login", "dana", code=2)
     assert "policy_applied" in up.run("audit", "tail")
+    events = [json.loads(line) for line in up.run("audit", "tail", "--json").splitlines()]
+    assert "policy_applied" in {event["type"] for event in events}
     path = tmp_path / "audit.jsonl"
     up.run("audit", "export", str(path))
     assert "nothing is wrong" in up.run("audit", "verify", str(path))
@@ -117,6 +120,21 @@ def test_a_second_gateway_on_the_folder_says_what_to_do(up: Shell) -> None:
     said = up.run("up", code=5)
     assert "stop it, or choose another data folder" in said
     assert "Traceback" not in said
+
+
+def test_the_demo_reaches_nothing_that_is_in_use(shell: Shell, tmp_path: Path) -> None:
+    """Whatever the environment says of a gateway or a Redis, it is not the demo's."""
+    inherited = {
+        "REDIS_URL": "redis://127.0.0.1:1",
+        "REDIS_URL_FILE": str(tmp_path / "none"),
+        "GATEWAY_ENV": "production",
+        "GATEWAY_URL": "http://127.0.0.1:1",
+        "GATEWAY_TOKEN": "agw_of_somebody",
+        "GATEWAY_REDIS_URL": "redis://127.0.0.1:1",
+        "GATEWAY_SIGNING_KEY": "no key",
+    }
+    assert "Exactly what was approved ran." in shell.run("demo", env=inherited)
+    assert not (tmp_path / "state").exists()
 
 
 def test_the_demo_answers_its_own_requests_without_a_terminal(shell: Shell) -> None:

@@ -19,7 +19,7 @@ def blocks(name: str) -> list[tuple[int, str]]:
     return [(text[: found.start()].count("\n") + 2, found[1]) for found in BLOCK.finditer(text)]
 
 
-@pytest.mark.parametrize("name", ["docs/python-sdk.md", "README.md"])
+@pytest.mark.parametrize("name", ["docs/python-sdk.md", "docs/cli.md", "README.md"])
 def test_the_examples_run(name: str, approvals: ScriptedApprovals) -> None:
     """Each block, with the fixture as the people, as a reader would paste it."""
     found = blocks(name)

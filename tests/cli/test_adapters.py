@@ -1,0 +1,86 @@
+"""Commands that adapters add, each from a distribution of its own that a test installs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+
+TOY = """
+class ToyAdapter:
+    name = "toy"
+
+    def run(self, desk):
+        raise NotImplementedError
+
+    def commands(self, verbs):
+        greet = verbs.add_parser("greet", help="say hello")
+        greet.add_argument("name")
+        greet.set_defaults(run=self._greet)
+
+    async def _greet(self, options):
+        print(f"hello {options.name}")
+        return 7
+"""
+BROKEN = "import a_library_that_is_not_installed\n"
+# Fails when its commands are asked for, and wears the name of a command of ours.
+RUDE = TOY.replace("greet = ", 'raise RuntimeError("no"); greet = ').replace("ToyAdapter", "Rude")
+
+
+@pytest.fixture
+def toys(shell: Shell, tmp_path: Path) -> Shell:
+    """Install three distributions beside the gateway, as an installer lays them out."""
+    site = tmp_path / "site"
+    install(site, "toy", TOY, {"toy": "toy:ToyAdapter", "approve": "toy:ToyAdapter"})
+    install(site, "broken", BROKEN, {"broken": "broken:Any"})
+    install(site, "rude", RUDE, {"rude": "rude:Rude"})
+    shell.env["PYTHONPATH"] = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+    return shell
+
+
+def install(site: Path, name: str, module: str, adapters: dict[str, str]) -> None:
+    """Write a module and the records of its distribution."""
+    records = site / f"{name}-1.0.dist-info"
+    records.mkdir(parents=True)
+    (site / f"{name}.py").write_text(module, encoding="utf-8")
+    (records / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8"
+    )
+    lines = "\n".join(f"{entry} = {target}" for entry, target in adapters.items())
+    (records / "entry_points.txt").write_text(
+        f"[approval_gateway.adapters]\n{lines}\n", encoding="utf-8"
+    )
+
+
+def test_an_adapter_adds_commands(toys: Shell) -> None:
+    """They parse, help, run and end with an exit code as ours do."""
+    assert toys.run("toy", "greet", "you", code=7) == "hello you\n"
+    assert "say hello" in toys.run("toy", "--help")
+    assert "usage" in toys.run("toy", code=2)
+
+
+@pytest.mark.parametrize("name", ["broken", "rude"])
+def test_a_broken_adapter_costs_its_own_commands_alone(toys: Shell, name: str) -> None:
+    """It is named in a sentence; every other command works beside it."""
+    said = toys.run(name, "greet", "you", code=2)
+    assert f"the adapter {name} cannot be used" in said
+    assert "Traceback" not in said
+    assert toys.run("toy", "greet", "you", code=7)
+    assert "usage" in toys.run("--help")
+    assert "gateway up" in toys.run("agent", "list", code=5)
+
+
+def test_a_broken_adapter_is_named_when_it_should_run(toys: Shell) -> None:
+    """The gateway does not start without a place where people were to answer."""
+    said = toys.run("up", env={"GATEWAY_ADAPTERS": '["broken"]'}, code=2)
+    assert "the adapter broken cannot be used: ModuleNotFoundError" in said
+
+
+def test_our_commands_come_first(toys: Shell) -> None:
+    """An adapter cannot stand in for the command that approves."""
+    assert "approve a request as yourself" in toys.run("approve", "--help")
+    assert "no commands of its own" in toys.run("web", "greet", code=2)
+    assert "invalid choice" in toys.run("nobody", code=2)
