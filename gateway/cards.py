@@ -15,6 +15,7 @@ from gateway.blocks import Block, Change, blocks_of, changes, cut, headline, pre
 from gateway.masking import holds_secrets, shown
 from gateway.models import Action, Execution, FieldKind, Kind, RiskLevel, Status
 from gateway.records import Record
+from gateway.scopes import Scope, scopes_of
 from gateway.visible import Visible, ascii_escaped
 
 HEADLINE_CHARS = 240
@@ -115,6 +116,8 @@ class Card:
     result: Visible | None
     editable: str | None
     controls: tuple[Control, ...]
+    approve_scopes: tuple[Scope, ...] = ()
+    deny_scopes: tuple[Scope, ...] = ()
 
     @property
     def title(self) -> str:
@@ -208,6 +211,8 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
         result=_result(record),
         editable=_editable(record, reveal=reveal),
         controls=_controls(record, complete=complete),
+        approve_scopes=scopes_of(record, Action.APPROVE) if complete else (),
+        deny_scopes=scopes_of(record, Action.DENY),
     )
 
 

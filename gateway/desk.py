@@ -10,6 +10,7 @@ from gateway.approvals import Approvals
 from gateway.clock import Clock
 from gateway.delivery import Copy, CopyState, Notes, Outbox
 from gateway.errors import Conflict, Unauthorized, Unreachable
+from gateway.grants.grant import Grant
 from gateway.models import Reason, Status
 from gateway.ports import Origin, Outcome, Store, Transition
 from gateway.records import (
@@ -104,6 +105,20 @@ class FrontDesk:
         return await self._approvals.end_session(
             session, Origin(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
         )
+
+    async def grants(self) -> list[Grant]:
+        """Return all remembered decisions with their uses, the newest first."""
+        return await self._approvals.remembering.all()
+
+    async def revoke(self, grant_id: str, identity: Identity) -> Grant:
+        """Take a remembered decision back. Raises NotFound, Unauthorized."""
+        return await self._approvals.remembering.revoke(grant_id, identity)
+
+    async def reach(self, request_id: str, offer: str) -> str:
+        """Say how many recent requests an offer would have covered, and what people said to
+        those."""
+        record = await self.get(request_id)
+        return (await self._approvals.remembering.reach(record, offer)).words()
 
     async def get(self, request_id: str) -> Record:
         """Return a request; raises NotFound."""

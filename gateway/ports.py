@@ -302,6 +302,19 @@ class Desk(Protocol):
         Raises Unauthorized unless the person is an admin, or an approver of the agent.
         """
 
+    async def grants(self) -> list[Grant]:
+        """Return all remembered decisions with their uses, the newest first."""
+
+    async def revoke(self, grant_id: str, identity: Identity) -> Grant:
+        """Take a remembered decision back: from then on it decides nothing.
+
+        Raises NotFound, and Unauthorized unless they are an admin, made it, or may approve there.
+        """
+
+    async def reach(self, request_id: str, offer: str) -> str:
+        """Say how many recent requests an offer would have covered, and what people said to
+        those. Raises NotFound, InvalidRequest."""
+
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""
 

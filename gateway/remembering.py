@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from gateway.authority import Approver, requesters
@@ -11,13 +12,13 @@ from gateway.canonical import sha256_hex
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.grants.blast import Blast, blast
-from gateway.grants.grant import Effect, Grant
+from gateway.grants.grant import Effect, Grant, Match
 from gateway.grants.offers import LIFETIMES, Offer, narrowest, offered
-from gateway.models import Action, DeciderKind, Status
+from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.names import REQUEST_ID
 from gateway.policy import Chain
 from gateway.ports import Outcome, Store, Transition
-from gateway.records import Click, Identity, Person, PolicyDocument, Query, Record
+from gateway.records import Click, Identity, PolicyDocument, Query, Record
 from gateway.transitions import summary
 from gateway.writer import Writer, by_policy
 
@@ -63,12 +64,9 @@ class Remembering:
         if not after.final:
             raise InvalidRequest("others must approve too: only the last of them can remember it")
         offer = _chosen(after, wish.offer, effect)
-        lifetimes = {name: length for name, _, length in LIFETIMES}
-        if wish.lifetime not in lifetimes:
-            raise InvalidRequest(f"a grant lasts one of {', '.join(lifetimes)}")
         if wish.everywhere and effect is Effect.ALLOW and who.name in requesters(policy, after):
             raise Unauthorized("who asked may remember it for the session only")
-        length, now = lifetimes[wish.lifetime], self._clock.now_ms()
+        now = self._clock.now_ms()
         return Grant(
             id=sha256_hex(f"{after.id} {nonce}".encode())[:_ID_LENGTH],
             effect=effect,
@@ -77,7 +75,7 @@ class Remembering:
             match=offer.match,
             made_by=who.name,
             made_at=now,
-            expires_at=None if length is None else now + length,
+            expires_at=_expiry(wish.lifetime, now),
             max_uses=wish.max_uses,
             from_request=after.id,
             words=offer.words,
@@ -124,10 +122,35 @@ class Remembering:
 
     # ---------------------------------------------------------------- seen and taken back
 
-    async def create(self, grant: Grant, *, by: Person) -> Grant:
+    async def create(
+        self,
+        identity: Identity,
+        *,
+        agent: str,
+        effect: Effect,
+        match: Match,
+        words: str,
+        session: str | None = None,
+        lifetime: str = "1h",
+        max_uses: int | None = None,
+    ) -> Grant:
         """Write a grant that no request asked for; raises Unauthorized unless an admin does it."""
-        if not by.admin:
+        person = (await self._fresh()).person_of(identity)
+        if person is None or not person.admin:
             raise Unauthorized("only an admin may make a grant without a request")
+        now = self._clock.now_ms()
+        grant = Grant(
+            id=new_id(),
+            effect=effect,
+            agent=agent,
+            session=session,
+            match=match,
+            made_by=person.name,
+            made_at=now,
+            expires_at=_expiry(lifetime, now),
+            max_uses=max_uses,
+            words=words,
+        )
         return await self.keep(grant)
 
     async def get(self, grant_id: str) -> Grant:
@@ -154,18 +177,39 @@ class Remembering:
             one for one in found if agent in (None, one.agent) and session in (None, one.session)
         ]
 
-    async def revoke(self, grants: Iterable[Grant], *, by: str) -> list[Grant]:
-        """Take grants back; return those that were there. From then on none decides anything."""
-        gone = [
-            one for one in grants if await self._book.store.end(one, _ended(one, "revoked", by))
-        ]
+    async def revoke(self, grant_id: str, identity: Identity) -> Grant:
+        """Take a grant back: from then on it decides nothing. Raises NotFound, Unauthorized."""
+        grant = await self.get(grant_id)
+        by = may_end(await self._fresh(), grant, identity)
+        await self._end([grant], "revoked", by)
+        return grant
+
+    async def revoke_all(
+        self, identity: Identity, *, agent: str | None = None, session: str | None = None
+    ) -> list[Grant]:
+        """Take back all grants, or those of an agent or a session, that this person may end."""
+        policy, mine = await self._fresh(), []
+        for grant in await self.all(agent, session):
+            with suppress(Unauthorized):
+                may_end(policy, grant, identity)
+                mine.append(grant)
+        return await self._end(mine, "revoked", identity.written)
+
+    async def _end(self, grants: Iterable[Grant], why: str, by: str) -> list[Grant]:
+        end = self._book.store.end
+        gone = [grant for grant in grants if await end(grant, _ended(grant, why, by))]
         self._writer.forget_policy()
         return gone
 
+    async def _fresh(self) -> PolicyDocument:
+        self._writer.forget_policy()
+        return await self._writer.policy()
+
     async def end_session(self, agent: str, session: str) -> None:
         """Drop the grants of a session that ended."""
-        for grant in await self._book.store.of_session(agent, session):
-            await self._book.store.end(grant, _ended(grant, "session ended", "gateway"))
+        grants = await self._book.store.of_session(agent, session)
+        if grants:
+            await self._end(grants, "session ended", "gateway")
 
     async def sweep(self, limit: int) -> None:
         """Announce and drop the grants whose time is over."""
@@ -210,6 +254,14 @@ def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
     if not admitted and not (person is not None and person.admin) and name != grant.made_by:
         raise Unauthorized("only an admin or an approver of this agent may end its grants")
     return name
+
+
+def _expiry(lifetime: str, now: int) -> int | None:
+    lengths = {name: length for name, _, length in LIFETIMES}
+    if lifetime not in lengths:
+        raise InvalidRequest(f"a grant lasts one of {', '.join(lengths)}")
+    length = lengths[lifetime]
+    return None if length is None else now + length
 
 
 def _chosen(record: Record, offer_id: str, effect: Effect) -> Offer:

@@ -11,7 +11,7 @@ from pydantic import Field
 from gateway.errors import InvalidRequest
 from gateway.models import Action, ApprovalRequest, Decision, Reason, Report, Risk, State, Status
 from gateway.names import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
-from gateway.records import Record, Session, Vote
+from gateway.records import Record, Remember, Session, Vote
 from gateway.validation import check_digest
 from gateway.wire import JsonObject, Wire
 
@@ -89,7 +89,8 @@ class Decide(Wire):
     """What an approver wants done with the revision that was seen.
 
     `nonce` makes a repeated call the same call; one is made when it is left out. High risk is only
-    approved with `confirmed`, which says that the person was asked again.
+    approved with `confirmed`, which says that the person was asked again. `remember` names one of
+    the request's offers.
     """
 
     revision: int
@@ -102,6 +103,7 @@ class Decide(Wire):
     abort: str | None = None
     feedback: bool = False
     confirmed: bool = False
+    remember: Remember | None = None
     nonce: str | None = None
 
     def __post_init__(self) -> None:

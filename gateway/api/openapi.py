@@ -18,7 +18,11 @@ from gateway.names import REQUEST_ID, SESSION_NAME
 from gateway.wire import JsonObject
 
 _REF = "#/components/schemas/{model}"
-_PATH_PATTERNS = {"id": REQUEST_ID.pattern, "session": SESSION_NAME.pattern}
+_PATH_PATTERNS = {
+    "grant": REQUEST_ID.pattern,
+    "id": REQUEST_ID.pattern,
+    "session": SESSION_NAME.pattern,
+}
 _REASONS = {
     400: "The call is not one that HTTP allows.",
     401: "The credential is missing, unknown or revoked.",

@@ -65,6 +65,7 @@ async def decide(call: Call) -> web.Response:
         abort=body.abort,
         feedback=body.feedback,
         confirmed=body.confirmed,
+        remember=body.remember,
     )
     with call.services.metrics.decide_seconds.time():
         record = await call.services.approvals.decide(click)

@@ -7,8 +7,18 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api import events, operations, requests, verbs
+from gateway.api import events, grants, operations, requests, verbs
 from gateway.api.calls import AGENT, APPROVER, Call
+from gateway.api.grants import (
+    GrantPage,
+    Grants,
+    NewGrant,
+    Offers,
+    Reach,
+    Revoked,
+    WhichOffer,
+    Whose,
+)
 from gateway.api.messages import (
     Cancel,
     Consume,
@@ -28,6 +38,7 @@ from gateway.api.messages import (
     Sync,
     WhichAgent,
 )
+from gateway.grants.grant import Grant
 from gateway.models import State
 from gateway.wire import Wire
 
@@ -130,6 +141,65 @@ ROUTES: tuple[Endpoint, ...] = (
         body=Decide,
         answers={200: RequestView},
         refusals=(404, 409),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/offers",
+        handle=grants.offered,
+        who=APPROVERS,
+        answers={200: Offers},
+        refusals=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_ONE}/reach",
+        handle=grants.reach,
+        who=APPROVERS,
+        query=WhichOffer,
+        answers={200: Reach},
+        refusals=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/grants",
+        handle=grants.listing,
+        who=APPROVERS,
+        query=GrantPage,
+        answers={200: Grants},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/grants",
+        handle=grants.create,
+        who=APPROVERS,
+        body=NewGrant,
+        answers={201: Grant},
+        refusals=(409,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/grants/revoke",
+        handle=grants.revoke_all,
+        who=APPROVERS,
+        body=Whose,
+        answers={200: Revoked},
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/grants/{grant}",
+        handle=grants.look,
+        who=APPROVERS,
+        answers={200: Grant},
+        refusals=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/grants/{grant}/revoke",
+        handle=grants.revoke,
+        who=APPROVERS,
+        body=Nothing,
+        answers={200: Grant},
+        refusals=(404,),
     ),
     Endpoint(
         method="POST",

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from gateway import __version__
-from gateway.cli import operator, people, policy, serve, trail
+from gateway.cli import operator, people, policy, remembered, serve, trail
 from gateway.embedded import EngineError
 from gateway.errors import GatewayError, NotFound, Unreachable
 from gateway.ports import HasCommands
@@ -102,6 +102,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     verbs = parser.add_subparsers(metavar="COMMAND", required=True)
     _serving(verbs)
     _answering(verbs)
+    _granting(verbs)
     _operating(verbs)
     return parser, verbs
 
@@ -137,9 +138,44 @@ def _answering(verbs: Verbs) -> None:
     approve.add_argument("--yes", action="store_true", help="confirm that it is high risk")
     deny.add_argument("--reason", default="", help="words for the agent")
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
+    for one in (approve, deny):
+        _remembering(one)
     for one in (show, approve, deny):
         one.add_argument("id", help="the request's id, or enough of its beginning")
     for one in (pending, history, show, sessions):
+        one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _remembering(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--remember",
+        nargs="?",
+        const="",
+        metavar="OFFER",
+        help="remember it: as one of `gateway grant offers ID`, or the narrowest",
+    )
+    parser.add_argument("--for", dest="lifetime", default="1h", help="1h, 1d, 1w or revoked")
+    parser.add_argument("--uses", type=int, metavar="N", help="at most so many times")
+    parser.add_argument(
+        "--everywhere", action="store_true", help="in all sessions of the agent, not only this one"
+    )
+
+
+def _granting(verbs: Verbs) -> None:
+    grant = verbs.add_parser("grant", help="remembered decisions")
+    kinds = grant.add_subparsers(metavar="ACTION", required=True)
+    offers = _command(kinds, "offers", remembered.offers, "what may be remembered about a request")
+    offers.add_argument("id", help="the request's id, or enough of its beginning")
+    listed = _command(kinds, "list", remembered.listing, "list what is remembered")
+    show = _command(kinds, "show", remembered.show, "show one grant whole")
+    show.add_argument("id", help="the grant's id, or enough of its beginning")
+    revoke = _command(kinds, "revoke", remembered.revoke, "take grants back")
+    revoke.add_argument("id", nargs="?", help="the grant's id, or enough of its beginning")
+    revoke.add_argument("--session", help="all of this session")
+    revoke.add_argument("--all", action="store_true", help="all that there are")
+    for one in (listed, revoke):
+        one.add_argument("--agent", help="of this agent")
+    for one in (offers, listed, show):
         one.add_argument("--json", action="store_true", help="print JSON")
 
 

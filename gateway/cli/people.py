@@ -30,15 +30,15 @@ async def history(options: argparse.Namespace) -> int:
 
 async def show(options: argparse.Namespace) -> int:
     """Show one request."""
-    http = _http()
-    record = await asyncio.to_thread(_get, http, options.id)
+    http = connection()
+    record = await asyncio.to_thread(find_request, http, options.id)
     print(json.dumps(record, indent=None if options.json else 2, ensure_ascii=options.json))
     return 0
 
 
 async def approve(options: argparse.Namespace) -> int:
     """Approve one request."""
-    body = {"action": Action.APPROVE.value, "confirmed": options.yes}
+    body = {"action": Action.APPROVE.value, "confirmed": options.yes, **_remember(options)}
     return await asyncio.to_thread(_decide, options.id, body)
 
 
@@ -48,13 +48,14 @@ async def deny(options: argparse.Namespace) -> int:
         "action": Action.DENY.value,
         "message": options.reason,
         "feedback": options.feedback,
+        **_remember(options),
     }
     return await asyncio.to_thread(_decide, options.id, body)
 
 
 async def sessions(options: argparse.Namespace) -> int:
     """List sessions, or end one."""
-    http = _http()
+    http = connection()
     if options.end:
         path = f"/v1/sessions/{options.end}/end?agent={options.agent or ''}"
         ended = await asyncio.to_thread(http.call, "POST", path, {})
@@ -67,7 +68,17 @@ async def sessions(options: argparse.Namespace) -> int:
     return 0
 
 
-def _http() -> Http:
+def _remember(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the member that asks to remember the decision; nothing when it is not to be."""
+    if options.remember is None:
+        return {}
+    wish = {"offer": options.remember, "lifetime": options.lifetime}
+    if options.uses is not None:
+        wish["max_uses"] = options.uses
+    return {"remember": {**wish, "everywhere": options.everywhere}}
+
+
+def connection() -> Http:
     """Return a connection with the caller's approver token, or the local owner's."""
     folder = Path(state_folder())
     url = os.environ.get("GATEWAY_URL") or (read_private(folder / FILE_NAME) or {}).get("url")
@@ -81,7 +92,7 @@ def _http() -> Http:
 
 
 def _list(which: str, options: argparse.Namespace) -> int:
-    http = _http()
+    http = connection()
     after = ""
     while True:
         page = http.call("GET", f"/v1/requests?{which}&limit=100{after}")
@@ -101,7 +112,8 @@ def _line(record: dict[str, Any]) -> str:
     )
 
 
-def _get(http: Http, wanted: str) -> dict[str, Any]:
+def find_request(http: Http, wanted: str) -> dict[str, Any]:
+    """Return the request with this id, or the waiting one whose id begins so."""
     if len(wanted) == _ID_LENGTH:
         found: dict[str, Any] = http.call("GET", f"/v1/requests/{wanted}")
         return found
@@ -116,8 +128,8 @@ def _get(http: Http, wanted: str) -> dict[str, Any]:
 
 
 def _decide(wanted: str, body: dict[str, Any]) -> int:
-    http = _http()
-    record = _get(http, wanted)
+    http = connection()
+    record = find_request(http, wanted)
     request_id = record["request"]["id"]
     click = {**body, "revision": record["revision"], "nonce": new_id()}
     after = http.call("POST", f"/v1/requests/{request_id}/decide", click)

@@ -201,3 +201,25 @@ def test_a_policy_file_is_applied_at_the_start(shell: Shell, tmp_path: Path) -> 
     assert "deletes files" in shell.run("policy")
     process.terminate()
     process.communicate(timeout=20)
+
+
+def test_a_decision_is_remembered_listed_and_taken_back(up: Shell) -> None:
+    """From a terminal: offers with their reach, an answer that is remembered, and the way back."""
+    asking = up.popen("ask", "shell", "--", "git", "log", "-n", "3")
+    record = first_pending(up)
+    offers = json.loads(up.run("grant", "offers", record["request"]["id"][:8], "--json"))
+    assert "of the last 0 requests" in up.run("grant", "offers", record["request"]["id"])
+    wide = offers["approve"][-1]["id"]
+    wish = ("--remember", wide, "--for", "1d", "--uses", "2", "--everywhere")
+    up.run("approve", record["request"]["id"], *wish)
+    asking.communicate(timeout=30)
+    up.run("ask", "shell", "--", "git", "log", "--stat")
+    listed = up.run("grant", "list")
+    assert "used 1 of 2" in listed
+    grant = listed[:8]
+    assert json.loads(up.run("grant", "show", grant, "--json"))["used"] == 1
+    assert up.run("grant", "list", "--agent", "nobody") == ""
+    up.run("grant", "revoke", code=2)
+    up.run("grant", "revoke", grant)
+    up.run("grant", "show", grant, code=1)
+    assert "0 revoked" in up.run("grant", "revoke", "--all")

@@ -20,7 +20,7 @@ from gateway.ports import Origin, Verdict
 from gateway.records import Mode, Person, Record, Remember, RiskRule, Route
 from gateway.stores.grants import RedisGrants
 from gateway.stores.store import RedisStore
-from tests.world import PEOPLE, World, assembled, click, identity, over_http, policy, request
+from tests.world import World, assembled, click, identity, over_http, policy, request
 
 GIT_LOG: dict[str, Any] = {"kind": Kind.COMMAND, "arguments": {"command": "git log -n 5"}}
 
@@ -110,13 +110,12 @@ async def test_a_revoked_grant_decides_nothing_any_more_on_any_replica(
     """Another process that has the grant in memory asks all the same."""
     grant = await remember(world, await world.submit())
     assert (await replica.submit()).status is Status.APPROVED
-    assert await world.approvals.remembering.revoke([grant], by="ann") == [grant]
+    assert (await world.approvals.remembering.revoke(grant.id, identity("bob"))).id == grant.id
     assert (await replica.submit()).status is Status.PENDING
     assert (await world.submit()).status is Status.PENDING
     assert await world.approvals.remembering.all() == []
     with pytest.raises(NotFound):
-        await world.approvals.remembering.get(grant.id)
-    assert await world.approvals.remembering.revoke([grant], by="ann") == []
+        await world.approvals.remembering.revoke(grant.id, identity("bob"))
 
 
 @dataclass
@@ -175,7 +174,7 @@ async def test_the_servers_clock_ends_a_grant(world: World) -> None:
         world.store, world.feed, [ModeDecider()], Slow(), signer=world.signer, grants=grants
     )
     grant = replace(await remember(world, await world.submit()), id=new_id(), expires_at=2_000)
-    await world.approvals.remembering.revoke(await world.approvals.remembering.all(), by="ann")
+    await world.approvals.remembering.revoke_all(identity("ann"))
     assert await grants.add(grant) == "ok"
     record, _ = await late.submit(request(), over_http())
     assert record.status is Status.PENDING
@@ -322,7 +321,7 @@ async def test_a_click_retried_after_a_crash_still_remembers(world: World) -> No
     await crashing.decide(tap)
     await world.approvals.decide(tap)
     (grant,) = await world.approvals.remembering.all()
-    await world.approvals.remembering.revoke([grant], by="ann")
+    await world.approvals.remembering.revoke(grant.id, identity("ann"))
     await world.approvals.decide(tap)
     assert await world.approvals.remembering.all() == []
 
@@ -350,13 +349,29 @@ async def test_there_is_an_end_to_patterns(world: World, monkeypatch: pytest.Mon
 
 async def test_only_an_admin_makes_a_grant_without_a_request(world: World) -> None:
     """Pre-approval is an admin's; the grant then works like any other."""
-    grant = await remember(world, await world.submit())
-    await world.approvals.remembering.revoke([grant], by="ann")
-    fresh = replace(grant, id=new_id(), session=None)
-    with pytest.raises(Unauthorized):
-        await world.approvals.remembering.create(fresh, by=PEOPLE[0])
-    await world.approvals.remembering.create(fresh, by=Person(name="root", admin=True))
+    match = (await remember(world, await world.submit())).match
+    await world.approvals.remembering.revoke_all(identity("ann"))
+    wish: dict[str, Any] = {"agent": "bot", "effect": Effect.ALLOW, "match": match, "words": "ls"}
+    for nobody in ("ann", "stranger"):
+        with pytest.raises(Unauthorized):
+            await world.approvals.remembering.create(identity(nobody), **wish)
+    current = await world.store.policy()
+    root = Person(name="root", identities=("token:root",), admin=True)
+    await world.store.apply(replace(current, people=(*current.people, root)), by="test")
+    made = await world.approvals.remembering.create(identity("root"), lifetime="1w", **wish)
+    assert made.made_by == "root"
     assert (await world.submit(session="any")).status is Status.APPROVED
+
+
+async def test_only_those_concerned_end_a_grant(world: World) -> None:
+    """Strangers, and people of other routes, cannot; its maker can, even when removed since."""
+    grant = await remember(world, await world.submit())
+    for nobody in ("eve", "stranger"):
+        with pytest.raises(Unauthorized):
+            await world.approvals.remembering.revoke(grant.id, identity(nobody))
+        assert await world.approvals.remembering.revoke_all(identity(nobody)) == []
+    await policy(world.store, Route(approvers=("bob",)))
+    await world.approvals.remembering.revoke(grant.id, identity("ann"))
 
 
 async def test_the_reach_is_counted_from_history(world: World) -> None:

@@ -1,0 +1,172 @@
+"""What people remember, over HTTP. Agents' tokens are refused on every route of this file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import Field
+
+from gateway.api.calls import Call, reply
+from gateway.api.messages import MAX_PAGE
+from gateway.errors import InvalidRequest, NotFound
+from gateway.grants.blast import Blast
+from gateway.grants.grant import Effect, Grant, Match
+from gateway.grants.offers import LIFETIMES, Offer, offers
+from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME
+from gateway.records import Identity
+from gateway.wire import Wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers(Wire):
+    """What may be remembered about a request, narrow first, and the lifetimes to choose from."""
+
+    approve: tuple[Offer, ...]
+    deny: tuple[Offer, ...]
+    lifetimes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhichOffer(Wire):
+    """The id of an offer; left out, the narrowest."""
+
+    offer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach(Wire):
+    """What a grant of this offer would have covered, as figures and in words."""
+
+    reach: Blast
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantPage(Wire):
+    """Which page of grants, the newest first."""
+
+    after: str | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
+
+    def __post_init__(self) -> None:
+        if self.after is not None and not REQUEST_ID.fullmatch(self.after):
+            raise InvalidRequest("after is no grant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grants(Wire):
+    """One page of grants with their uses."""
+
+    items: tuple[Grant, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewGrant(Wire):
+    """A grant that no request asked for. Without `session` it holds everywhere."""
+
+    agent: str
+    effect: Effect
+    match: Match
+    words: str
+    session: str | None = None
+    lifetime: str = "1h"
+    max_uses: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose(Wire):
+    """Whose grants to end: an agent's, or those of one of its sessions; neither means all."""
+
+    agent: str | None = None
+    session: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.agent is not None and not AGENT_NAME.fullmatch(self.agent):
+            raise InvalidRequest("the agent's name does not fit")
+        if self.session is not None and not SESSION_NAME.fullmatch(self.session):
+            raise InvalidRequest("the session's name does not fit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoked(Wire):
+    """The ids of the grants that were ended."""
+
+    ids: tuple[str, ...]
+
+
+async def offered(call: Call) -> web.Response:
+    """Return what may be remembered about a request."""
+    record = await call.services.approvals.get(call.id)
+    waits = not record.final
+    return reply(
+        Offers(
+            approve=offers(record) if waits else (),
+            deny=offers(record, Effect.DENY) if waits else (),
+            lifetimes=tuple(name for name, _, _ in LIFETIMES),
+        )
+    )
+
+
+async def reach(call: Call) -> web.Response:
+    """Return how far remembering an approval would have reached."""
+    approvals = call.services.approvals
+    found = await approvals.remembering.reach(await approvals.get(call.id), call.query.offer)
+    return reply(Reach(reach=found, words=found.words()))
+
+
+async def listing(call: Call) -> web.Response:
+    """Return a page of grants."""
+    query: GrantPage = call.query
+    found, cursor = await call.services.approvals.remembering.page(
+        after=query.after, limit=query.limit
+    )
+    return reply(Grants(items=tuple(found), next=cursor))
+
+
+async def look(call: Call) -> web.Response:
+    """Return one grant with its uses."""
+    return reply(await call.services.approvals.remembering.get(_grant_id(call)))
+
+
+async def create(call: Call) -> web.Response:
+    """Write a grant as an admin."""
+    body: NewGrant = call.body
+    made = await call.services.approvals.remembering.create(
+        _who(call),
+        agent=body.agent,
+        effect=body.effect,
+        match=body.match,
+        words=body.words,
+        session=body.session,
+        lifetime=body.lifetime,
+        max_uses=body.max_uses,
+    )
+    return reply(made, 201)
+
+
+async def revoke(call: Call) -> web.Response:
+    """End one grant."""
+    return reply(await call.services.approvals.remembering.revoke(_grant_id(call), _who(call)))
+
+
+async def revoke_all(call: Call) -> web.Response:
+    """End all grants, or an agent's, or those of a session."""
+    body: Whose = call.body
+    ended = await call.services.approvals.remembering.revoke_all(
+        _who(call), agent=body.agent, session=body.session
+    )
+    return reply(Revoked(ids=tuple(grant.id for grant in ended)))
+
+
+def _who(call: Call) -> Identity:
+    return Identity(platform="token", id=call.caller.name)
+
+
+def _grant_id(call: Call) -> str:
+    text = call.request.match_info["grant"]
+    if not REQUEST_ID.fullmatch(text):
+        raise NotFound("no such grant")
+    return text

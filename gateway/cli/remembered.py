@@ -1,0 +1,104 @@
+"""Commands about remembered decisions, over HTTP, with an approver's own token."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from typing import Any
+
+from gateway.cli.people import connection, find_request
+from gateway.client.http import Http
+from gateway.errors import Conflict, InvalidRequest, NotFound
+
+_ID_LENGTH = 32
+
+
+async def offers(options: argparse.Namespace) -> int:
+    """Show what may be remembered about a request, and how far it would reach."""
+    return await asyncio.to_thread(_offers, options)
+
+
+async def listing(options: argparse.Namespace) -> int:
+    """List grants."""
+    for grant in await asyncio.to_thread(_all, connection()):
+        if options.agent in (None, grant["agent"]):
+            print(json.dumps(grant) if options.json else _line(grant))
+    return 0
+
+
+async def show(options: argparse.Namespace) -> int:
+    """Show one grant."""
+    grant = await asyncio.to_thread(_one, connection(), options.id)
+    print(json.dumps(grant, indent=None if options.json else 2, ensure_ascii=options.json))
+    return 0
+
+
+async def revoke(options: argparse.Namespace) -> int:
+    """Take grants back: one, a session's, an agent's, or all."""
+    return await asyncio.to_thread(_revoke, options)
+
+
+def _offers(options: argparse.Namespace) -> int:
+    http = connection()
+    request_id = find_request(http, options.id)["request"]["id"]
+    found = http.call("GET", f"/v1/requests/{request_id}/offers")
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    for action in ("approve", "deny"):
+        for offer in found.get(action, ()):
+            print(f"{action:8} {offer['id']}  {offer['words']}")
+    for offer in found.get("approve", ()):
+        reach = http.call("GET", f"/v1/requests/{request_id}/reach?offer={offer['id']}")
+        print(f"{offer['id']}: {reach['words']}")
+    return 0
+
+
+def _revoke(options: argparse.Namespace) -> int:
+    http = connection()
+    if options.id is not None:
+        grant = _one(http, options.id)
+        http.call("POST", f"/v1/grants/{grant['id']}/revoke", {})
+        print(f"{grant['id'][:8]} is revoked")
+        return 0
+    whose = {"agent": options.agent, "session": options.session}
+    named = {name: value for name, value in whose.items() if value is not None}
+    if not named and not options.all:
+        raise InvalidRequest("name a grant, --agent, --session or --all")
+    ended = http.call("POST", "/v1/grants/revoke", named)
+    print(f"{len(ended['ids'])} revoked")
+    return 0
+
+
+def _all(http: Http) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    after = ""
+    while True:
+        page = http.call("GET", f"/v1/grants?limit=200{after}")
+        found += page["items"]
+        if not page.get("next"):
+            return found
+        after = f"&after={page['next']}"
+
+
+def _one(http: Http, wanted: str) -> dict[str, Any]:
+    if len(wanted) == _ID_LENGTH:
+        grant: dict[str, Any] = http.call("GET", f"/v1/grants/{wanted}")
+        return grant
+    matches = [grant for grant in _all(http) if grant["id"].startswith(wanted)]
+    if len(matches) > 1:
+        raise Conflict(f"{len(matches)} grants begin with {wanted}; write more of the id")
+    if not matches:
+        raise NotFound(f"no grant begins with {wanted}")
+    return matches[0]
+
+
+def _line(grant: dict[str, Any]) -> str:
+    most = f" of {grant['max_uses']}" if "max_uses" in grant else ""
+    uses = f"{grant.get('used', 0)}{most}"
+    where = grant.get("session", "everywhere")
+    return (
+        f"{grant['id'][:8]}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
+        f"used {uses}  by {grant['made_by']}  {grant.get('words', '')}"
+    )

@@ -1,0 +1,102 @@
+"""Remembered decisions over HTTP: agents have no way in, approvers see and end what is theirs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gateway.models import new_id
+from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, EVE_TOKEN, Replica, made
+
+LOG: dict[str, Any] = {"kind": "command", "arguments": {"command": "git log -n 5"}}
+
+
+async def remembered(gate: Replica, **how: object) -> str:
+    """Approve a request and have it remembered; return the grant's id."""
+    request = made(**LOG)
+    await gate.submitted(request)
+    answer = await gate.decided(request.id, remember=how)
+    assert answer.status == 200, answer.text
+    found = await gate.call("GET", "/v1/grants", token=ANN_TOKEN)
+    return str(found.json["items"][0]["id"])
+
+
+async def test_offers_reach_and_a_covered_request(gate: Replica) -> None:
+    """An approver is told what may be remembered, how far it reaches, and then it works."""
+    request = made(**LOG)
+    await gate.submitted(request)
+    offers = await gate.call("GET", f"/v1/requests/{request.id}/offers", token=ANN_TOKEN)
+    assert offers.json["lifetimes"] == ["1h", "1d", "1w", "revoked"]
+    words = [offer["words"] for offer in offers.json["approve"]]
+    assert words[0] == "exactly this, and nothing else"
+    wide = offers.json["approve"][-1]["id"]
+    path = f"/v1/requests/{request.id}/reach?offer={wide}"
+    reach = await gate.call("GET", path, token=ANN_TOKEN)
+    assert reach.json["words"].startswith("It would have covered 0 of the last 0 requests")
+    decided = await gate.decided(request.id, remember={"offer": wide, "everywhere": True})
+    assert decided.status == 200
+    sibling = made(kind="command", arguments={"command": "git log --stat"})
+    assert (await gate.submitted(sibling)).json["status"] == "approved"
+    listed = (await gate.call("GET", "/v1/grants", token=EVE_TOKEN)).json["items"]
+    assert [(one["made_by"], one["used"]) for one in listed] == [("ann", 1)]
+    offers = await gate.call("GET", f"/v1/requests/{request.id}/offers", token=ANN_TOKEN)
+    assert (offers.json.get("approve"), offers.json.get("deny")) == ([], [])
+
+
+async def test_row_37_agents_can_neither_make_see_nor_end_grants(gate: Replica) -> None:
+    """Every route about grants refuses an agent's token."""
+    grant = await remembered(gate)
+    request = made()
+    await gate.submitted(request)
+    for method, path, body in (
+        ("GET", "/v1/grants", None),
+        ("GET", f"/v1/grants/{grant}", None),
+        ("POST", "/v1/grants", {}),
+        ("POST", f"/v1/grants/{grant}/revoke", {}),
+        ("POST", "/v1/grants/revoke", {}),
+        ("GET", f"/v1/requests/{request.id}/offers", None),
+        ("GET", f"/v1/requests/{request.id}/reach", None),
+    ):
+        assert (await gate.call(method, path, body, token=AGENT_TOKEN)).status == 403, path
+        assert (await gate.call(method, path, body, token=None)).status == 401, path
+
+
+async def test_a_grant_is_revoked_at_once_and_only_by_those_concerned(gate: Replica) -> None:
+    """After the answer nothing is covered any more; who may not is told so."""
+    grant = await remembered(gate)
+    path = f"/v1/grants/{grant}"
+    assert (await gate.call("POST", f"{path}/revoke", {}, token=EVE_TOKEN)).status == 403
+    assert (await gate.call("GET", path, token=ANN_TOKEN)).json["words"]
+    revoked = await gate.call("POST", f"{path}/revoke", {}, token=ANN_TOKEN)
+    assert revoked.json["id"] == grant
+    assert (await gate.submitted(made(**LOG))).json["status"] == "pending"
+    for gone in (grant, new_id(), "x", "0" * 31):
+        call = gate.call("POST", f"/v1/grants/{gone}/revoke", {}, token=ANN_TOKEN)
+        assert (await call).problem == (404, "not_found")
+
+
+async def test_all_grants_of_an_agent_or_session_are_revoked(gate: Replica) -> None:
+    """Only those that are meant, and that the caller may end."""
+    grant = await remembered(gate)
+    for body, ids in (({"agent": "agent2"}, []), ({"session": "s9"}, []), ({}, [grant])):
+        found = await gate.call("POST", "/v1/grants/revoke", body, token=ANN_TOKEN)
+        assert found.json["ids"] == ids
+
+
+async def test_only_an_admin_makes_a_grant_without_a_request(gate: Replica) -> None:
+    """What Ann may not, an admin may; a made-up match is refused with a sentence."""
+    match = {"shape": "tool", "tool": "weather"}
+    body = {"agent": "agent1", "effect": "allow", "match": match, "words": "the weather"}
+    assert (await gate.call("POST", "/v1/grants", body, token=ANN_TOKEN)).status == 403
+    policy = await gate.store.policy()
+    people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
+    await gate.store.apply(replace(policy, people=people), by="test")
+    assert (await gate.call("POST", "/v1/grants", body, token=ANN_TOKEN)).status == 201
+    asked = made(tool="weather", arguments={"city": "Oslo"})
+    assert (await gate.submitted(asked)).json["status"] == "approved"
+    for broken in ({**match, "shape": "exact"}, {**match, "shape": "pattern"}, {"shape": "tool"}):
+        answer = await gate.call("POST", "/v1/grants", {**body, "match": broken}, token=ANN_TOKEN)
+        assert answer.status == 422
+    shell = {**body, "match": {"shape": "tool", "tool": "shell", "kind": "command"}}
+    assert (await gate.call("POST", "/v1/grants", shell, token=ANN_TOKEN)).status == 201
+    assert (await gate.submitted(made(**LOG))).json["status"] == "pending"
