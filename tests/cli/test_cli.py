@@ -221,5 +221,5 @@ def test_a_decision_is_remembered_listed_and_taken_back(up: Shell) -> None:
     assert up.run("grant", "list", "--agent", "nobody") == ""
     up.run("grant", "revoke", code=2)
     up.run("grant", "revoke", grant)
-    up.run("grant", "show", grant, code=1)
+    up.run("grant", "show", grant, code=2)
     assert "0 revoked" in up.run("grant", "revoke", "--all")
