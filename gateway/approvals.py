@@ -294,12 +294,7 @@ class Approvals:
 
     async def lapse(self, agent: str, process: str) -> None:
         """Say on its requests that a process no longer waits. They may still be decided."""
-        records = await self._store.load_many(await self._store.lapse(agent, process))
-        for record in records:
-            if record is not None and not record.final and record.process == process:
-                after = replace(record, waiting=False, revision=record.revision + 1)
-                change = Transition(before=record, after=after, event="waiter_lost")
-                await self._store.change(change)
+        await self._store.lapse(agent, process)
 
     def forget_policy(self) -> None:
         """Have the policy read again: it was replaced."""

@@ -165,7 +165,7 @@ class Store(Protocol):
         """Return what has become due by the server's time."""
 
     async def lapse(self, agent: str, process: str) -> list[str]:
-        """Forget a process whose lease ran out; return the ids it waited for."""
+        """Say on its requests that a process is gone, once its lease ran out; return their ids."""
 
     async def policy(self) -> PolicyDocument:
         """Return the policy in force."""

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 from collections import Counter
+from collections.abc import Awaitable
 from typing import Any
 
 import redis.asyncio
@@ -181,7 +182,7 @@ class RedisTransport:
         }
         for attempt in range(_SEND_TRIES):
             try:
-                await self._commands.xadd(self._ingress, entry)  # type: ignore[arg-type]
+                await _uncancelled(self._commands.xadd(self._ingress, entry))  # type: ignore[arg-type]
             except (AuthenticationError, NoPermissionError) as error:
                 raise Unauthorized(f"Redis refuses {self.agent}'s user: {error}") from error
             except (RedisError, OSError) as error:
@@ -272,3 +273,14 @@ class RedisTransport:
                 await self._ask("sync", {}, tries=1)
             except GatewayError as error:
                 log.warning("no heartbeat: %s", error, extra={"event": "heartbeat_failed"})
+
+
+async def _uncancelled(command: Awaitable[Any]) -> None:
+    """Wait for a command. redis-py may swallow a cancellation while it connects; we must not."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        await command
+    finally:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError

@@ -77,7 +77,7 @@ class RedisCredentials:
         self._named: dict[tuple[str, str], JsonObject] = {}
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
-        self._claim = Script("claim")
+        self._claim = Script("claim", store.at)
 
     async def authenticate(self, token: str) -> Credential | None:
         """Return whom the token belongs to; None for anything unknown, malformed or revoked."""

@@ -173,11 +173,18 @@ class Ingress:
     async def _handle_all(
         self, stream: str, entries: list[tuple[str, dict[str, str]]], *, counted: bool
     ) -> tuple[str, bool]:
-        """Handle a batch of one stream at once; return whether any of it failed."""
+        """Handle a batch of one stream; return whether any of it failed.
+
+        All at once, but submits first: what is said about a request must find it.
+        """
         agent = stream.rpartition(":")[2]
-        done = await asyncio.gather(
-            *(self._handle_one(agent, entry, fields, counted) for entry, fields in entries)
-        )
+        submits = [entry for entry in entries if entry[1].get("verb") == "submit"]
+        others = [entry for entry in entries if entry[1].get("verb") != "submit"]
+        done: list[bool] = []
+        for part in (submits, others):
+            done += await asyncio.gather(
+                *(self._handle_one(agent, entry, fields, counted) for entry, fields in part)
+            )
         failed = not all(done)
         if failed:
             await asyncio.sleep(_RETRY_SECONDS)

@@ -58,8 +58,8 @@ class RedisNotes:
 
     def __init__(self, store: RedisStore, adapter: str) -> None:
         self._redis, self._keys, self._adapter = store.redis, store.keys, adapter
-        self._spend = Script("spend")
-        self._extend = Script("extend")
+        self._spend = Script("spend", store.at)
+        self._extend = Script("extend", store.at)
 
     async def get(self, name: str) -> str | None:
         """Return a note."""

@@ -21,6 +21,7 @@ from gateway.stores.scripts import At, Script, unwatched
 from gateway.wire import JsonObject, build, plain
 
 STREAMS_PER_SHARD = 50
+_AT_ONCE = 500
 
 
 class RedisStore:
@@ -107,8 +108,18 @@ class RedisStore:
 
     async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
         """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
+        answers = await self._attached(request_ids, origin, known=not request_ids)
+        if answers == ["lapsed"]:
+            # It has been told off as gone, and does not know: it takes back what it waited for.
+            request_ids = await self._forsaken(origin)
+            answers = await self._attached(request_ids, origin)
+        return [found for found, seen in zip(request_ids, answers, strict=True) if seen]
+
+    async def _attached(
+        self, request_ids: Sequence[str], origin: Origin, *, known: bool = False
+    ) -> list[str]:
         keys, agent, process = self.keys, origin.agent, origin.process or ""
-        answers = await self._attach.run(
+        answers: list[str] = await self._attach.run(
             self.line,
             [
                 keys.processes,
@@ -130,10 +141,24 @@ class RedisStore:
                 origin.nonce,
                 origin.entry or "",
                 arguments.lease_of(origin),
+                "1" if known else "",
                 *request_ids,
             ],
         )
-        return [found for found, seen in zip(request_ids, answers, strict=True) if seen]
+        return answers
+
+    async def _forsaken(self, origin: Origin) -> list[str]:
+        """Return the pending requests of a process that are said to be waited for by nobody."""
+        ids = await self.pending_of(origin.agent)
+        pipeline = self.redis.pipeline(transaction=False)
+        for request_id in ids:
+            pipeline.hmget(self.keys.record(request_id), "process", "gone")
+        found = await pipeline.execute() if ids else []
+        return [
+            request_id
+            for request_id, (process, gone) in zip(ids, found, strict=True)
+            if gone and process == origin.process
+        ]
 
     async def answer(
         self,
@@ -212,13 +237,21 @@ class RedisStore:
         )
 
     async def lapse(self, agent: str, process: str) -> list[str]:
-        """Forget a process whose lease ran out; return the ids it waited for."""
-        ids: list[str] = await self._lapse.run(
-            self.line,
-            [self.keys.processes, self.keys.waiting(agent, process)],
-            [f"{agent} {process}"],
-        )
-        return ids
+        """Say on its requests that a process is gone. See `gateway.ports.Store`."""
+        keys, lost = self.keys, list[str]()
+        waiting, left = keys.waiting(agent, process), True
+        while left:
+            ids = await self.redis.srandmember(waiting, _AT_ONCE)
+            records = map(keys.record, ids)
+            left, *told = await self._lapse.run(
+                self.line,
+                [keys.processes, waiting, keys.events, keys.dirty(""), *records],
+                [agent, process, *ids],
+            )
+            lost += told
+        for request_id in lost:
+            self._remembered.forget(request_id)
+        return lost
 
     async def policy(self) -> PolicyDocument:
         """Return the policy in force."""

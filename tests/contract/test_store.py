@@ -190,6 +190,22 @@ async def test_a_lapsed_process_names_what_it_waited_for_once(store: RedisStore)
     assert await store.lapse(AGENT, PROCESS) == []
 
 
+async def test_a_process_that_waits_for_many_lapses_whole(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told in bounded steps; the ended ones are left as they are."""
+    monkeypatch.setattr("gateway.stores.store._AT_ONCE", 2)
+    made = [await create(store, pending()) for _ in range(5)]
+    assert await store.change(denied(made[0])) == Outcome.OK
+    await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})
+    assert sorted(await store.lapse(AGENT, PROCESS)) == sorted(one.id for one in made[1:])
+    assert [one and one.waiting for one in await store.load_many([m.id for m in made])] == [
+        True,
+        *[False] * 4,
+    ]
+    assert (await store.due(idle_ms=10**9, limit=9)).lapsed == ()
+
+
 async def test_pages_cover_everything_once_while_requests_end(store: RedisStore) -> None:
     """Paging neither skips nor repeats a request that waits, though others end meanwhile."""
     made = [await create(store, pending()) for _ in range(25)]

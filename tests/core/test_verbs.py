@@ -170,21 +170,6 @@ async def test_sync_without_ids_is_answered(world: World) -> None:
     assert lease > 0
 
 
-async def test_a_lapsed_waiter_is_said_and_may_come_back(world: World) -> None:
-    """The card says that nobody waits; the request can still be decided; sync takes it back."""
-    record = await world.submit()
-    await world.store.redis.zadd(world.store.keys.processes, {f"{AGENT} {PROCESS}": 1})
-    await world.sweeper.sweep()
-    assert not (await world.approvals.get(record.id)).waiting
-    await world.send("sync", {"ids": [record.id]})
-    await world.handled()
-    back = await world.approvals.get(record.id)
-    assert back.waiting
-    assert back.revision > record.revision
-    kinds = [event.type for event in await world.events(record.id)]
-    assert kinds == ["submitted", "waiter_lost", "attached"]
-
-
 async def test_a_report_is_kept_and_cannot_go_back(world: World) -> None:
     """Started, then an ending; late and doubled reports change nothing."""
     record = await world.submit()

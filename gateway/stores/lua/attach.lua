@@ -3,12 +3,18 @@
 --
 -- KEYS 1 processes, 2 what the process waits for, 3 ingress, 4 reply stream, 5 events, 6 the outboxes'
 --      keys without their names, then for each request its record and its secret answers
--- ARGV 1 agent, 2 process, 3 verb, 4 nonce, 5 entry or '', 6 lease in ms, 7... request ids
--- Returns, for each id: '' unknown or another agent's, '1' attached before, '2' attached now.
+-- ARGV 1 agent, 2 process, 3 verb, 4 nonce, 5 entry or '', 6 lease in ms, 7 '1' when nothing is to be
+--      done unless the process has a lease, 8... request ids
+-- Returns, for each id: '' unknown or another agent's, '1' attached before, '2' attached now; and
+-- 'lapsed' alone when nothing was done.
 
 local now = now_ms()
 local over_redis = ARGV[5] ~= ''
 local answers = {}
+if ARGV[7] == '1' then
+  local lease = redis.call('ZSCORE', KEYS[1], ARGV[1] .. ' ' .. ARGV[2])
+  if not lease or tonumber(lease) <= now then return {'lapsed'} end
+end
 redis.call('ZADD', KEYS[1], now + tonumber(ARGV[6]), ARGV[1] .. ' ' .. ARGV[2])
 
 local function attach(key, id, found)
@@ -33,7 +39,7 @@ local function attach(key, id, found)
 end
 
 for i = 1, (#KEYS - 6) / 2 do
-  local id, key = ARGV[6 + i], KEYS[5 + 2 * i]
+  local id, key = ARGV[7 + i], KEYS[5 + 2 * i]
   local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'gone',
     'process', 'deadline', 'decision', 'consumer', 'queues')
   local answer, revision = '', found[3]

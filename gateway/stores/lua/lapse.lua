@@ -1,9 +1,29 @@
--- Forgets a process whose lease has run out, and tells what it waited for.
--- KEYS 1 processes, 2 what it waits for. ARGV 1 agent and process as in KEYS[1].
+-- Says on requests that the process which asked does not wait any more, and forgets it, unless its
+-- lease was renewed meanwhile. All in one step: a gateway that dies here leaves it to the next one.
+--
+-- KEYS 1 processes, 2 what the process waits for, 3 events, 4 the outboxes' keys without their names,
+--      then the records
+-- ARGV 1 agent, 2 process, then the requests' ids
+-- Returns how many it still waits for, and the ids that were told of.
 
-local lease = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if lease and tonumber(lease) > now_ms() then return {} end
-local ids = redis.call('SMEMBERS', KEYS[2])
-redis.call('ZREM', KEYS[1], ARGV[1])
-redis.call('DEL', KEYS[2])
-return ids
+local now, name = now_ms(), ARGV[1] .. ' ' .. ARGV[2]
+local lease = redis.call('ZSCORE', KEYS[1], name)
+if lease and tonumber(lease) > now then return {0} end
+local told = {}
+for i = 3, #ARGV do
+  local key, id = KEYS[2 + i], ARGV[i]
+  local found = redis.call('HMGET', key, 'agent', 'status', 'process', 'gone', 'rev', 'queues')
+  if found[1] == ARGV[1] and found[2] == 'pending' and found[3] == ARGV[2] and not found[4] then
+    local revision = digits(tonumber(found[5]) + 1)
+    redis.call('HSET', key, 'gone', '1', 'rev', revision)
+    event(KEYS[3], 'waiter_lost', now, ARGV[1], id, revision, '{}')
+    for queue in string.gmatch(found[6] or '', '%S+') do
+      redis.call('ZADD', KEYS[4] .. queue, now, id)
+    end
+    told[#told + 1] = id
+  end
+  redis.call('SREM', KEYS[2], id)
+end
+local left = redis.call('SCARD', KEYS[2])
+if left == 0 then redis.call('ZREM', KEYS[1], name) end
+return {left, unpack(told)}

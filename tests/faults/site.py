@@ -1,0 +1,210 @@
+"""One namespace with its gateways, its approver and its agent: what faults are tried on.
+
+Settings are the gateway's own environment variables (`Site.env`), so that a test of an adapter adds
+the adapter and its settings there and has the rest as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from gateway.client.http import Http
+from gateway.clock import SystemClock
+from gateway.errors import GatewayError
+from gateway.models import ApprovalRequest, digest_of, new_id
+from gateway.stores.connect import connect
+from gateway.stores.credentials import RedisCredentials
+from gateway.stores.ingress import MOST_ATTEMPTS
+from gateway.stores.keys import Keys
+from gateway.stores.store import RedisStore
+from gateway.tasks import ended
+from gateway.wire import JsonObject, plain
+from tests.faults import roles
+from tests.faults.processes import Child, child
+
+DECISIONS: dict[str, JsonObject] = {
+    "write": {"action": "approve"},
+    "later": {"action": "approve"},
+    "edit": {"action": "edit", "arguments": {"n": 99}},
+    "refuse": {"action": "deny"},
+}
+"""How the approver answers, by tool. What is not here waits until the end."""
+
+
+class Site:
+    """One namespace of a Redis server, and everything that runs on it."""
+
+    def __init__(self, redis_url: str, namespace: str, folder: Path) -> None:
+        self.agent = f"agent-{namespace}"
+        self.folder = folder
+        self.env = {
+            "REDIS_URL": redis_url,
+            "GATEWAY_NAMESPACE": namespace,
+            "GATEWAY_DATA_DIR": str(folder),
+            "GATEWAY_PORT": "0",
+            "GATEWAY_AGENT": self.agent,
+            # Nobody listens there; it is enough that webhooks run.
+            "GATEWAY_WEBHOOK_URL": "http://localhost:9/",
+            "GATEWAY_WEBHOOK_HOSTS": '["localhost:9"]',
+            "GATEWAY_WEBHOOK_SECRET": "whsec_" + 32 * "A",
+        }
+        self.store = RedisStore(connect(redis_url), Keys(namespace))
+        self.url = ""
+        self._blocking = connect(redis_url, blocking=True)
+        self._token = ""
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Site:
+        """Be ready to start processes."""
+        self._stack.push_async_callback(self.store.redis.aclose)
+        self._stack.push_async_callback(self._blocking.aclose)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End every process that is left."""
+        await self._stack.aclose()
+
+    # ---------------------------------------------------------------- processes
+
+    async def gateway(self, step: str = roles.ANY, nth: int = roles.NEVER) -> Child:
+        """Start a gateway; return it when it is ready, or dead at its step."""
+        gateway = await self._stack.enter_async_context(child(roles.gateway, self.env, step, nth))
+        if url := await gateway.heard():
+            self.url = url
+            self.env["GATEWAY_PORT"] = url.rpartition(":")[2]
+        else:
+            assert await gateway.ended() == -signal.SIGKILL
+        return gateway
+
+    @asynccontextmanager
+    async def succession(self, step: str, nth: int) -> AsyncIterator[asyncio.Task[Child]]:
+        """Have a gateway that dies at a step; the task is done when the next one is ready."""
+        first = await self.gateway(step, nth)
+        second = asyncio.create_task(self._successor(first))
+        try:
+            yield second
+        finally:
+            await ended(second)
+
+    async def _successor(self, first: Child) -> Child:
+        assert await first.ended() == -signal.SIGKILL
+        # Nobody else lives here, so no lease of the dead need run out first.
+        await self.store.forget_replicas()
+        await self.store.redis.delete(self.store.keys.of("changing", "agent", self.agent))
+        return await self.gateway()
+
+    @asynccontextmanager
+    async def agent_at_work(self) -> AsyncIterator[Child]:
+        """Run an agent process that asks for everything there is; it ends by itself."""
+        async with child(roles.agent, self.env, self.folder) as agent:
+            assert await agent.heard() == self.agent
+            yield agent
+
+    async def stopped(self, gateway: Child) -> list[str]:
+        """End a gateway in order; return the steps that it passed."""
+        gateway.let_go()
+        steps: list[str] = await gateway.heard()
+        assert await gateway.ended() == 0
+        return steps
+
+    # ---------------------------------------------------------------- what may come in
+
+    async def add_approver(self) -> None:
+        """Let ann decide."""
+        new = await RedisCredentials(self.store, SystemClock()).add_approver("ann", admin=True)
+        self._token = new.token
+
+    async def leave_poison(self) -> None:
+        """Leave an entry on which the gateway has died before, as often as it is tried."""
+        keys, agent = self.store.keys, f"poison-{self.agent}"[:64]
+        await self.store.register_agent(agent)
+        await self.store.redis.hset(keys.attempts, f"{agent} 1-1", MOST_ATTEMPTS)
+        await self.store.redis.xadd(keys.ingress(agent), {"v": "1"}, id="1-1")
+
+    async def send_nonsense(self) -> None:
+        """Write an entry that no gateway can read."""
+        await self.store.redis.xadd(self.store.keys.ingress(self.agent), {"v": "0"})
+
+    async def lose_a_waiter(self) -> str:
+        """Submit as a process that then is gone, lease and all; return the request's id."""
+        keys, process = self.store.keys, new_id()
+        draft = ApprovalRequest(
+            id=new_id(), agent=self.agent, tool="orphan", arguments={}, digest="0" * 64
+        )
+        body = json.dumps(plain(draft) | {"digest": digest_of(draft)})
+        entry = {"v": "1", "verb": "submit", "process": process, "nonce": new_id(), "body": body}
+        await self.store.redis.xadd(keys.ingress(self.agent), entry)
+        await self.until("submitted", draft.id)
+        await self.store.redis.zadd(keys.processes, {f"{self.agent} {process}": 0})
+        return draft.id
+
+    # ---------------------------------------------------------------- the approver
+
+    async def approve(self) -> None:
+        """Answer what comes, as `DECISIONS` says, until cancelled."""
+        cursor = "0"
+        while True:
+            found = await self._blocking.xread({self.store.keys.events: cursor}, block=1000)
+            cursor = found[0][1][-1][0] if found else cursor
+            for item in await self.pending():
+                if decision := DECISIONS.get(item["request"]["tool"]):
+                    await self.decide(item, decision)
+
+    async def deny_the_rest(self) -> None:
+        """Deny whatever is left."""
+        while left := await self.pending():
+            for item in left:
+                await self.decide(item, {"action": "deny"})
+
+    async def pending(self) -> list[Any]:
+        """Return what waits, as an approver sees it."""
+        page = await self._call("GET", "/v1/requests?status=pending")
+        items: list[Any] = page["items"]
+        return items
+
+    async def decide(self, item: Any, decision: JsonObject) -> None:
+        """Decide as ann, by one and the same click however often it is sent."""
+        request_id = item["request"]["id"]
+        body = {"revision": item["revision"], "nonce": request_id, **decision}
+        try:
+            await self._call("POST", f"/v1/requests/{request_id}/decide", body)
+        except GatewayError as error:
+            # Someone was faster, or it has changed: it is looked at again.
+            assert error.code == "conflict", error
+
+    async def _call(self, method: str, path: str, body: Any = None) -> Any:
+        async def call() -> Any:
+            with Http(self.url, self._token) as http:
+                return await asyncio.to_thread(http.call, method, path, body)
+
+        return await roles.persisted(call)
+
+    # ---------------------------------------------------------------- what is left to read
+
+    async def until(self, kind: str, request_id: str | None = None) -> None:
+        """Wait for an event, of one request or of any."""
+        cursor = "0"
+        while True:
+            found = await self._blocking.xread({self.store.keys.events: cursor}, block=1000)
+            for event_id, fields in found[0][1] if found else ():
+                if fields["t"] == kind and request_id in (None, fields["id"]):
+                    return
+                cursor = event_id
+
+    async def export(self) -> list[str]:
+        """Return the lines of `gateway audit export`."""
+        path = self.folder / "audit.jsonl"
+        async with child(roles.export, self.env, path) as exporting:
+            assert await exporting.ended() == 0
+        return path.read_text(encoding="utf-8").splitlines()
+
+    def logs(self) -> Sequence[list[str]]:
+        """Return the lines that each agent process wrote."""
+        paths = sorted(self.folder.glob("*.log"))
+        return [path.read_text(encoding="utf-8").splitlines() for path in paths]
