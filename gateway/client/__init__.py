@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway.client.client import Approval, AsyncClient
+    from gateway.client.approval import Approval, Event
+    from gateway.client.client import AsyncClient
     from gateway.client.context import session
     from gateway.client.decorator import requires_approval
     from gateway.client.inside import confirm, confirm_async
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from gateway.client.toolset import gated
 
 _HOMES = {
-    "Approval": "client",
+    "Approval": "approval",
     "AsyncClient": "client",
     "CallableTransport": "local",
     "Client": "sync",
+    "Event": "approval",
     "Reply": "local",
     "confirm": "inside",
     "confirm_async": "inside",
@@ -44,6 +46,7 @@ __all__ = [
     "AsyncClient",
     "CallableTransport",
     "Client",
+    "Event",
     "Reply",
     "confirm",
     "confirm_async",

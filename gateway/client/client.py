@@ -6,21 +6,18 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gateway.client import config
+from gateway.client.approval import Approval, Event, refusal, unanswered
 from gateway.client.context import session_name
 from gateway.client.transport import Transport
 from gateway.errors import (
-    Aborted,
     AlreadyUsed,
-    Cancelled,
-    Denied,
     Expired,
     GatewayError,
-    NotApproved,
     Pending,
     Unverified,
 )
@@ -28,8 +25,6 @@ from gateway.models import (
     Action,
     ApprovalRequest,
     Context,
-    DecidedBy,
-    DeciderKind,
     Decision,
     Execution,
     Kind,
@@ -60,26 +55,6 @@ _GOODBYE_SECONDS = 1.0
 _NO_DIGEST = "0" * 64
 
 OnEvent = Callable[[str, ApprovalRequest, Decision | None], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
-    """Leave to run, checked: `arguments` are exactly what may run, edited or not."""
-
-    request: ApprovalRequest
-    decision: Decision
-    secrets: JsonObject | None = None
-
-    @property
-    def arguments(self) -> JsonObject:
-        """What may run."""
-        edited = self.decision.arguments
-        return self.request.arguments if edited is None else edited
-
-    @property
-    def answers(self) -> JsonObject:
-        """The answers to a question, secret ones included."""
-        return {**(self.decision.answers or {}), **(self.secrets or {})}
 
 
 class AsyncClient:
@@ -139,10 +114,14 @@ class AsyncClient:
         timeout: float = DEFAULT_TIMEOUT,
         session: str | None = None,
         turn: str | None = None,
+        id: str | None = None,
     ) -> ApprovalRequest:
-        """Return a request with a new id and its digest. Raises InvalidRequest."""
+        """Return a request with its digest and a new id, or that of one asked before.
+
+        Raises InvalidRequest.
+        """
         draft = ApprovalRequest(
-            id=new_id(),
+            id=id or new_id(),
             agent=self.agent,
             tool=tool,
             arguments=dict(arguments),
@@ -192,18 +171,29 @@ class AsyncClient:
 
     async def send(self, request: ApprovalRequest) -> Approval:
         """Submit a request and wait for it. See `ask`."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + (request.timeout or _NO_DEADLINE) + MARGIN_SECONDS
+        until = _until(request)
         try:
-            await self._transport.submit(request, detached=False)
-            self._tell("confirmation_required", request, None)
-            state = await self._transport.wait(request.id, until=until)
-        except TimeoutError:
-            raise Expired(_unanswered(request)) from None
+            await self._begin(request)
+            return await self._end(request, until)
         except asyncio.CancelledError:
             await self._abandon(request)
             raise
-        return await self._settle(request, state, until=until, rerun=False)
+
+    async def stream(self, request: ApprovalRequest) -> AsyncGenerator[Event, None]:
+        """Submit a request, and yield what happens: once before the wait, once with the leave.
+
+        Raises as `ask` does. Leaving the loop before the end withdraws the request when the
+        generator is closed: use `contextlib.aclosing` to have that at once.
+        """
+        until = _until(request)
+        try:
+            await self._begin(request)
+            yield Event(name="confirmation_required", request=request)
+            approval = await self._end(request, until)
+        except (asyncio.CancelledError, GeneratorExit):
+            await self._abandon(request)
+            raise
+        yield Event(name="decided", request=request, approval=approval)
 
     async def wait(
         self,
@@ -259,6 +249,17 @@ class AsyncClient:
         """End a session, the context's by default, and cancel what waits in it."""
         await self._transport.end_session(session or session_name.get())
 
+    async def _begin(self, request: ApprovalRequest) -> None:
+        await self._transport.submit(request, detached=False)
+        self._tell("confirmation_required", request, None)
+
+    async def _end(self, request: ApprovalRequest, until: float) -> Approval:
+        try:
+            state = await self._transport.wait(request.id, until=until)
+        except TimeoutError:
+            raise Expired(unanswered(request)) from None
+        return await self._settle(request, state, until=until, rerun=False)
+
     async def _settle(
         self, request: ApprovalRequest, state: State, *, until: float, rerun: bool
     ) -> Approval:
@@ -269,11 +270,11 @@ class AsyncClient:
             raise Unverified("the gateway answered something else than was asked")
         self._tell("decided", request, decision)
         if decision.status is not Status.APPROVED:
-            raise _refusal(decision)
+            raise refusal(decision)
         self._verify(request, decision)
         if asyncio.get_running_loop().time() > until:
             await self.report(request, Execution.REFUSED_LATE)
-            raise Expired(_unanswered(request))
+            raise Expired(unanswered(request))
         if state.may_have_run and not rerun:
             raise AlreadyUsed(decision)
         if request.questions:
@@ -289,6 +290,8 @@ class AsyncClient:
         if request.digest != digest_of(request):
             raise Unverified("the request was changed after it was asked")
         edited = decision.arguments
+        if edited is not None and decision.action is not Action.EDIT:
+            raise Unverified("the arguments were changed by a decision that is no edit")
         expected = request.digest if edited is None else digest_of(request, edited)
         if decision.digest != expected:
             raise Unverified("the decision is about other arguments than those that would run")
@@ -309,6 +312,12 @@ class AsyncClient:
             self._on_event(event, request, decision)
 
 
+def _until(request: ApprovalRequest) -> float:
+    """Return when we stop waiting, by the loop's clock."""
+    now = asyncio.get_running_loop().time()
+    return now + (request.timeout or _NO_DEADLINE) + MARGIN_SECONDS
+
+
 def _here() -> Context:
     return Context(cwd=os.getcwd(), host=socket.gethostname())  # noqa: PTH109 (`pathlib` costs 4 ms)
 
@@ -323,24 +332,3 @@ def transport_for(found: config.AgentConfig) -> Transport:
     from gateway.client.http_transport import HttpTransport  # noqa: PLC0415 (only when used)
 
     return HttpTransport(found.url or "", found.token or "", found.agent)
-
-
-def _refusal(decision: Decision) -> NotApproved:
-    if decision.status is Status.DENIED:
-        return Aborted(decision) if decision.abort else Denied(decision)
-    return Expired(decision) if decision.status is Status.EXPIRED else Cancelled(decision)
-
-
-def _unanswered(request: ApprovalRequest) -> Decision:
-    """Return what our own clock decided when no answer came."""
-    return Decision(
-        request_id=request.id,
-        revision=0,
-        status=Status.EXPIRED,
-        action=None,
-        reason=Reason.TIMEOUT,
-        digest=request.digest,
-        decided_by=DecidedBy(kind=DeciderKind.SYSTEM, name="client"),
-        decided_at=0,
-        expires_at=0,
-    )

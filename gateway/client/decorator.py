@@ -7,7 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
-from gateway.client.client import DEFAULT_TIMEOUT, Approval
+from gateway.client.approval import Approval
+from gateway.client.client import DEFAULT_TIMEOUT
 from gateway.client.context import running
 from gateway.client.gate import ALLOWED, Asking, Gate, Hint, Replan, Serialize, gate_for
 from gateway.client.sync import Client, current_client

@@ -10,7 +10,8 @@ from typing import Any
 
 from gateway.canonical import canonical
 from gateway.client import shape
-from gateway.client.client import DEFAULT_TIMEOUT, Approval, AsyncClient
+from gateway.client.approval import Approval
+from gateway.client.client import DEFAULT_TIMEOUT, AsyncClient
 from gateway.client.sync import Client
 from gateway.errors import Denied, InvalidRequest, Unverified
 from gateway.models import Action, ApprovalRequest, Kind, Reason, Risk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.client.client import Approval
+from gateway.client.approval import Approval
 from gateway.client.context import running_tool
 from gateway.client.sync import Client, current_client
 from gateway.wire import JsonObject

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ import pytest_asyncio
 from gateway.api.calls import Limits
 from gateway.client import AsyncClient, http_waits
 from gateway.client.http_transport import HttpTransport
-from gateway.errors import NotFound, Pending, Unauthorized
+from gateway.errors import Denied, NotFound, Pending, Unauthorized
 from gateway.models import Status
 from gateway.records import Mode, Query, Route
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, made, replica, until
@@ -108,6 +109,41 @@ async def test_who_stops_waiting_frees_the_place_at_once(
     with pytest.raises(Pending):
         await client.wait(pending, timeout=0.05)
     await until(lambda: gate.hanging == 0)
+
+
+async def test_a_stream_tells_before_it_waits_and_when_it_may_run(
+    gate: Replica, client: AsyncClient
+) -> None:
+    """First the request, which waits by then; after the decision the leave, or the refusal."""
+    seen: list[tuple[str, str]] = []
+    for action in ("approve", "deny"):
+        request = client.request("shell", {"command": "ls"})
+        try:
+            async for event in client.stream(request):
+                seen.append((action, event.name))
+                if event.approval is None:
+                    assert (await gate.approvals.get(request.id)).status is Status.PENDING
+                    assert (await gate.decided(request.id, action)).status == 200
+                else:
+                    assert event.approval.arguments == {"command": "ls"}
+        except Denied:
+            seen.append((action, "Denied"))
+    assert seen == [
+        ("approve", "confirmation_required"),
+        ("approve", "decided"),
+        ("deny", "confirmation_required"),
+        ("deny", "Denied"),
+    ]
+
+
+async def test_leaving_a_stream_withdraws_its_request(gate: Replica, client: AsyncClient) -> None:
+    """Nobody is left with a card that nothing waits for."""
+    async with aclosing(client.stream(client.request("shell", {}))) as events:
+        async for event in events:
+            assert event.name == "confirmation_required"
+            break
+    ended = await gate.approvals.page(Query(final=True))
+    assert [record.decision.reason for record in ended.items if record.decision] == ["abandoned"]
 
 
 async def test_errors_reach_every_waiter(

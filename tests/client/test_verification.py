@@ -29,7 +29,7 @@ from gateway.errors import (
     Unreachable,
     Unverified,
 )
-from gateway.models import ApprovalRequest, Execution, State
+from gateway.models import Action, ApprovalRequest, Execution, State
 from gateway.signatures import Signer
 from tests.world import SEED
 
@@ -73,11 +73,13 @@ def _decided(**changes: Any) -> Any:
         _decided(digest="0" * 64),
         _decided(request_id="0" * 32),
         _decided(arguments={"a": 2}),
+        _decided(arguments={"a": 1}),
+        _decided(action=Action.EDIT),
         lambda state: replace(state, id="0" * 32),
     ],
 )
 async def test_an_answer_about_anything_else_is_not_believed(change: Any) -> None:
-    """Wrong id, digest or arguments: Unverified, and nothing runs."""
+    """Wrong id, digest, arguments or action, or arguments without an edit: Unverified."""
     with pytest.raises(Unverified):
         await _settled(change)
 

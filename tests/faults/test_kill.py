@@ -15,7 +15,7 @@ import pytest
 
 from gateway.audit import verify
 from gateway.client import AsyncClient
-from gateway.client.client import Approval
+from gateway.client.approval import Approval
 from gateway.client.config import AgentConfig, load
 from gateway.client.http import Http
 from gateway.client.http_transport import HttpTransport

@@ -1,0 +1,63 @@
+"""How a request ends for the agent: leave to run, or an exception that tells the outcomes apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
+from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Decision, Reason, Status
+from gateway.wire import JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """Leave to run, checked: `arguments` are exactly what may run, edited or not."""
+
+    request: ApprovalRequest
+    decision: Decision
+    secrets: JsonObject | None = None
+
+    @property
+    def arguments(self) -> JsonObject:
+        """What may run."""
+        edited = self.decision.arguments
+        return self.request.arguments if edited is None else edited
+
+    @property
+    def answers(self) -> JsonObject:
+        """The answers to a question, secret ones included."""
+        return {**(self.decision.answers or {}), **(self.secrets or {})}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What happened to a request: `confirmation_required` before the wait, `decided` after it.
+
+    With the latter comes the `approval`: what may run.
+    """
+
+    name: str
+    request: ApprovalRequest
+    approval: Approval | None = None
+
+
+def refusal(decision: Decision) -> NotApproved:
+    """Return the exception that tells how a request ended without leave."""
+    if decision.status is Status.DENIED:
+        return Aborted(decision) if decision.abort else Denied(decision)
+    return Expired(decision) if decision.status is Status.EXPIRED else Cancelled(decision)
+
+
+def unanswered(request: ApprovalRequest) -> Decision:
+    """Return what our own clock decided when no answer came."""
+    return Decision(
+        request_id=request.id,
+        revision=0,
+        status=Status.EXPIRED,
+        action=None,
+        reason=Reason.TIMEOUT,
+        digest=request.digest,
+        decided_by=DecidedBy(kind=DeciderKind.SYSTEM, name="client"),
+        decided_at=0,
+        expires_at=0,
+    )

@@ -1,0 +1,142 @@
+"""Every way a request can end is told apart: in the SDK, over HTTP and on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest_asyncio
+
+from gateway.client import Approval, AsyncClient
+from gateway.client.http_transport import HttpTransport
+from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
+from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
+from gateway.records import Query, Record
+from gateway.transitions import SYSTEM, Ending
+from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
+
+ANN = DecidedBy(kind=DeciderKind.PERSON, name="ann")
+GRANT = DecidedBy(kind=DeciderKind.GRANT, name="g-7")
+RULE = DecidedBy(kind=DeciderKind.RULE, name="no-force")
+HOOK = DecidedBy(kind=DeciderKind.RULE, name="scanner")
+NEVER = "the user"
+
+
+class Outcome(NamedTuple):
+    """One row: how it ends, what the SDK gives, the exit code, and what is said."""
+
+    status: Status
+    reason: Reason
+    by: DecidedBy
+    gives: type[Approval | NotApproved]
+    code: int
+    said: str
+    abort: str | None = None
+
+
+OUTCOMES = (
+    Outcome(Status.APPROVED, Reason.PERSON, ANN, Approval, 0, "approved by ann"),
+    Outcome(Status.APPROVED, Reason.GRANT, GRANT, Approval, 0, "remembered decision g-7"),
+    Outcome(Status.APPROVED, Reason.RULE, RULE, Approval, 0, "no-force; no person was asked"),
+    Outcome(Status.APPROVED, Reason.HOOK, HOOK, Approval, 0, "scanner; no person was asked"),
+    Outcome(Status.DENIED, Reason.PERSON, ANN, Denied, 1, "denied by ann"),
+    Outcome(Status.DENIED, Reason.PERSON, ANN, Aborted, 1, "denied by ann", "turn"),
+    Outcome(Status.DENIED, Reason.PERSON, ANN, Aborted, 1, "denied by ann", "agent"),
+    Outcome(Status.DENIED, Reason.FEEDBACK, ANN, Denied, 1, "ann asks for another plan"),
+    Outcome(Status.DENIED, Reason.GRANT, GRANT, Denied, 1, "remembered decision g-7"),
+    Outcome(Status.DENIED, Reason.RULE, RULE, Denied, 1, "no-force; no person was asked"),
+    Outcome(Status.DENIED, Reason.HOOK, HOOK, Denied, 1, "scanner; no person was asked"),
+    Outcome(Status.DENIED, Reason.UNDELIVERABLE, SYSTEM, Denied, 1, "could not be shown"),
+    Outcome(Status.DENIED, Reason.STOPPED, SYSTEM, Denied, 1, "kill switch"),
+    Outcome(Status.EXPIRED, Reason.TIMEOUT, SYSTEM, Expired, 3, "nobody answered in time"),
+    Outcome(Status.CANCELLED, Reason.CANCELLED_BY_AGENT, SYSTEM, Cancelled, 4, "by the agent"),
+    Outcome(Status.CANCELLED, Reason.CANCELLED_BY_OPERATOR, SYSTEM, Cancelled, 4, "an operator"),
+    Outcome(Status.CANCELLED, Reason.ABANDONED, SYSTEM, Cancelled, 4, "nobody waits"),
+    Outcome(Status.CANCELLED, Reason.SUPERSEDED, SYSTEM, Cancelled, 4, "a newer request"),
+    Outcome(Status.CANCELLED, Reason.RESOLVED_ELSEWHERE, SYSTEM, Cancelled, 4, "elsewhere"),
+)
+
+
+@pytest_asyncio.fixture
+async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
+    """A replica with a policy under which Ann approves."""
+    async with replica(server_url, namespace) as one:
+        await one.store.apply(POLICY, by="test")
+        yield one
+
+
+def test_the_table_is_whole() -> None:
+    """Every reason and every final status stands in it, and no two rows look alike."""
+    assert {row.reason for row in OUTCOMES} == set(Reason)
+    assert {row.status for row in OUTCOMES} == set(Status) - {Status.PENDING}
+    assert len({(row.status, row.reason, row.abort) for row in OUTCOMES}) == len(OUTCOMES)
+
+
+async def test_the_sdk_and_http_tell_all_outcomes_apart(gate: Replica) -> None:
+    """The exception's class, and on it status, reason, who and the words; JSON has the same."""
+    transport = HttpTransport(gate.url, AGENT_TOKEN, "agent1")
+    async with AsyncClient(transport) as client:
+        asking = [asyncio.create_task(client.ask(f"row{n}", {})) for n in range(len(OUTCOMES))]
+        records = await ended(gate)
+        found = await asyncio.gather(*asking, return_exceptions=True)
+        for row, result, record in zip(OUTCOMES, found, records, strict=True):
+            assert type(result) is row.gives, row
+            assert isinstance(result, Approval | NotApproved)
+            decision = result.decision
+            assert (decision.status, decision.reason) == (row.status, row.reason)
+            assert (decision.decided_by, decision.abort) == (row.by, row.abort)
+            assert row.said in decision.sentence()
+            assert NEVER not in decision.sentence()
+            path = f"/v1/requests/{record.id}?process={transport._process}"
+            state = (await gate.call("GET", path)).json
+            assert state["status"] == row.status
+            assert state["decision"]["reason"] == row.reason
+            assert state["decision"]["decided_by"] == {"kind": row.by.kind, "name": row.by.name}
+            assert state["decision"].get("abort") == row.abort
+
+
+async def test_the_command_line_tells_all_outcomes_apart(gate: Replica) -> None:
+    """By its exit code, and in words on standard error."""
+    asking = [asyncio.create_task(command(gate, f"row{n}")) for n in range(len(OUTCOMES))]
+    await ended(gate)
+    for row, (code, said) in zip(OUTCOMES, await asyncio.gather(*asking), strict=True):
+        assert code == row.code, row
+        assert row.said in said
+        assert NEVER not in said
+
+
+async def command(gate: Replica, tool: str) -> tuple[int | None, str]:
+    """Run `gateway ask`; return its exit code and what it said."""
+    env = {**os.environ, "GATEWAY_URL": gate.url, "GATEWAY_TOKEN": AGENT_TOKEN}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.cli", "ask", tool, "--agent", "agent1", "--", "true"),
+        env=env,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def ended(gate: Replica) -> list[Record]:
+    """End each row's request as the row says, once all wait; return them in the rows' order."""
+    waiting: dict[str, Record] = {}
+    while len(waiting) < len(OUTCOMES):
+        page = await gate.approvals.page(Query(limit=200))
+        waiting = {record.request.tool: record for record in page.items}
+    records = [waiting[f"row{n}"] for n in range(len(OUTCOMES))]
+    redis, keys = gate.store.redis, gate.store.keys
+    usable = {"body": "{}", "expires": "", "max": "", "used": "0"}
+    await redis.hset(keys.grant(GRANT.name), mapping=usable)
+    for row, record in zip(OUTCOMES, records, strict=True):
+        extra: dict[str, Any] = {"abort": row.abort}
+        if row.status is Status.APPROVED:
+            extra["action"] = Action.APPROVE
+        ending = Ending(status=row.status, reason=row.reason, by=row.by, **extra)
+        if row.status is Status.EXPIRED:
+            await redis.hset(keys.record(record.id), "deadline", 1)
+        _, outcome = await gate.approvals.writer.end(record, ending, None)
+        assert outcome == "ok", (row, outcome)
+    return records
