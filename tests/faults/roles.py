@@ -16,7 +16,7 @@ from typing import TypeVar
 from gateway import app
 from gateway.cli import main as command
 from gateway.client import AsyncClient, config
-from gateway.client.client import Approval
+from gateway.client.approval import Approval
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.errors import Denied, GatewayError, NotApproved, Unauthorized, Unreachable
