@@ -28,7 +28,7 @@ from gateway.errors import Conflict, GatewayError
 from gateway.intake import Intake
 from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
-from gateway.ports import Adapter, HasRoutes
+from gateway.ports import Adapter, HasProblems, HasRoutes
 from gateway.production import refuse_unsafe
 from gateway.records import PolicyDocument, Route
 from gateway.registry import adapter_class
@@ -150,7 +150,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         app = build_api(
             approvals=approvals,
             credentials=backend.credentials,
-            ready=_readiness(store, ingress),
+            ready=_readiness(store, ingress, tuple(adapters.values())),
             pending=store.count_pending,
             store_errors=REDIS_ERRORS,
             site=_site(settings, adapters, desks, backend.logins),
@@ -290,13 +290,16 @@ def _enrolment(backend: Backend, public_key: str) -> Enrolment:
     return Enrolment(secret=secrets.token_urlsafe(32), enroll=enroll)
 
 
-def _readiness(store: RedisStore, ingress: Ingress) -> Any:
+def _readiness(store: RedisStore, ingress: Ingress, adapters: Sequence[Adapter]) -> Any:
     async def problems() -> Sequence[str]:
         found = [] if ingress.healthy else ["the agents' streams are not being read"]
         try:
             await store.redis.ping()
         except REDIS_ERRORS:
             found.append("Redis does not answer")
+        for adapter in adapters:
+            if isinstance(adapter, HasProblems):
+                found += adapter.problems()
         return found
 
     return problems

@@ -395,3 +395,11 @@ class HasCommands(Protocol):
         Each sets the default `run`: an async function of the parsed options that returns the exit
         code. The adapter is not running then, and may not be configured yet.
         """
+
+
+@runtime_checkable
+class HasProblems(Protocol):
+    """An adapter that knows when people cannot answer through it."""
+
+    def problems(self) -> Sequence[str]:
+        """Return what is wrong, in sentences; while there is any, the gateway is not ready."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -14,7 +15,7 @@ from slack_bolt.async_app import AsyncApp
 from adapters.slack.acts import Acts
 from adapters.slack.app import App
 from adapters.slack.blocks import CARD_CHARS, CARD_LINES
-from adapters.slack.calls import CALL_SECONDS, client_of
+from adapters.slack.calls import CALL_SECONDS, Patience, Unavailable, client_of
 from adapters.slack.commands import Commands
 from adapters.slack.directory import Directory
 from adapters.slack.home import Home
@@ -39,6 +40,7 @@ from gateway.records import MessageRef
 
 _DRAIN_SECONDS = 10.0
 _HOOKS = "hooks.slack.com"
+_T = TypeVar("_T")
 
 
 class SlackAdapter:
@@ -51,8 +53,10 @@ class SlackAdapter:
 
     def __init__(self) -> None:
         self._posts: Posts | None = None
+        self._app: App | None = None
         self._socket: Socket | None = None
         self._routes: list[web.RouteDef] = []
+        self._patience = Patience()
         self.ping_seconds = PING_SECONDS
         self.speed = 1.0  # of time itself, for what is measured on a faster clock
 
@@ -68,7 +72,7 @@ class SlackAdapter:
             uploads = Uploads(desk, desk.notes, session)
             pace = Pace(desk.notes, SystemClock(), speed=self.speed)
             self._posts = Posts(workspaces, desk.notes, pace, uploads)
-            app = self._app(desk, settings, workspaces, uploads, session)
+            self._app = app = self._built(desk, settings, workspaces, uploads, session)
             if settings.oauth:
                 installing = Installing(settings, workspaces, desk.notes, session)
                 self._routes += installing.routes()
@@ -76,7 +80,7 @@ class SlackAdapter:
                 yield
             self._posts = None
 
-    def _app(
+    def _built(
         self,
         desk: Desk,
         settings: SlackSettings,
@@ -130,11 +134,16 @@ class SlackAdapter:
             await app.drain(_DRAIN_SECONDS)
             await socket.close()
 
+    @property
+    def busy(self) -> bool:
+        """Whether something that people asked for is still being done."""
+        return self._app is not None and self._app.busy
+
     def problems(self) -> Sequence[str]:
         """Return what keeps people from answering, empty when nothing does."""
         if self._socket is None or not self._socket.problem:
             return ()
-        return (self._socket.problem,)
+        return (f"Slack: {self._socket.problem}",)
 
     def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[web.RouteDef]:
         """Return the routes that Slack, and whoever installs the app, reach."""
@@ -142,17 +151,24 @@ class SlackAdapter:
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card."""
-        return await self._ready().deliver(target, card, nonce)
+        return await self._patient(lambda posts: posts.deliver(target, card, nonce))
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Edit a posted card."""
-        await self._ready().update(ref, card, nonce)
+        await self._patient(lambda posts: posts.update(ref, card, nonce))
 
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a notice."""
-        await self._ready().tell(notice, card)
+        await self._patient(lambda posts: posts.tell(notice, card))
 
-    def _ready(self) -> Posts:
+    async def _patient(self, work: Callable[[Posts], Awaitable[_T]]) -> _T:
+        """Do it, and while Slack is unavailable let it rest longer and longer."""
         if self._posts is None:
             raise TryLater(1.0, "Slack is not connected yet")
-        return self._posts
+        try:
+            done = await work(self._posts)
+        except Unavailable as outage:
+            wait = self._patience.failed(asyncio.get_running_loop().time())
+            raise TryLater(wait, str(outage)) from outage
+        self._patience.worked()
+        return done

@@ -85,6 +85,11 @@ class App:
         app.error(self._on_error)
         return app
 
+    @property
+    def busy(self) -> bool:
+        """Whether something that people asked for is still being done."""
+        return bool(self._running)
+
     async def drain(self, seconds: float) -> None:
         """Wait for what people have asked for, then give up on it."""
         if self._running:

@@ -17,7 +17,7 @@ from gateway.delivery import DeliveryFailed, DeliveryUncertain, TryLater
 
 CALL_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
-_SERVER_ERROR = 500
+_LONGEST_PAUSE = 30
 _TOO_MANY = 429
 
 # Slack says that these may come after the call took effect.
@@ -41,6 +41,32 @@ class SlackRefused(DeliveryFailed):
         self.error = error
 
 
+class Unavailable(TryLater):
+    """Slack's API was not reached, so that nothing was done."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(1.0, why)
+
+
+class Patience:
+    """How long to leave Slack alone while it is unavailable: longer each time, to a bound."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._last = 0.0
+
+    def failed(self, now: float) -> float:
+        """Return the seconds to wait after a failure at `now`; many at once count as one."""
+        if now - self._last > 1.0:
+            self._failures += 1
+            self._last = now
+        return float(min(2 ** (self._failures - 1), _LONGEST_PAUSE))
+
+    def worked(self) -> None:
+        """Begin anew."""
+        self._failures = 0
+
+
 def client_of(token: str | None, api_url: str, session: aiohttp.ClientSession) -> AsyncWebClient:
     """Return a client that sends each call once: the SDK's own retries would post cards twice."""
     return AsyncWebClient(
@@ -61,7 +87,7 @@ async def asked(call: Callable[[], Awaitable[Any]]) -> Json:
     try:
         return await sent(call)
     except DeliveryUncertain as doubt:
-        raise TryLater(backoff(0), str(doubt)) from doubt
+        raise Unavailable(str(doubt)) from doubt
 
 
 async def sent(call: Callable[[], Awaitable[Any]]) -> Json:
@@ -75,7 +101,7 @@ async def sent(call: Callable[[], Awaitable[Any]]) -> Json:
     except SlackApiError as error:
         raise _meaning(error) from error
     except aiohttp.ClientConnectorError as error:
-        raise TryLater(backoff(0), "Slack cannot be reached") from error
+        raise Unavailable("Slack cannot be reached") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise DeliveryUncertain(f"Slack did not answer: {type(error).__name__}") from error
     data = answer.data
@@ -93,7 +119,7 @@ def _meaning(error: SlackApiError) -> DeliveryFailed:
         return DeliveryUncertain(f"Slack says {code}")
     if not code:
         # An error page: something before Slack's API answered, so the API never saw the call.
-        return TryLater(backoff(status // 100), f"Slack is not available ({status})")
+        return Unavailable(f"Slack is not available ({status})")
     messages = (
         data.get("response_metadata", {}).get("messages", []) if isinstance(data, dict) else []
     )
@@ -108,8 +134,3 @@ def _retry_after(response: Any) -> float:
     except (TypeError, ValueError):
         seconds = 1.0
     return min(max(seconds, 1.0), _LONGEST_WAIT) if math.isfinite(seconds) else _LONGEST_WAIT
-
-
-def backoff(failures: int) -> float:
-    """Return the seconds to wait after so many failures."""
-    return float(min(2 ** (failures + 1), 30))

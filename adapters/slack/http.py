@@ -63,15 +63,15 @@ class Receiver:
         if request.content_type not in (_FORM, _JSON):
             raise Refused(400, "content type")
         raw = await _read(request)
-        self._check_signature(request, raw)
         try:
             body = raw.decode("utf-8")
         except UnicodeDecodeError:
             raise Refused(400, "not UTF-8") from None
+        self._check_signature(request, body)
         _check_form(body) if request.content_type == _FORM else _check_json(raw)
         return body
 
-    def _check_signature(self, request: web.Request, raw: bytes) -> None:
+    def _check_signature(self, request: web.Request, body: str) -> None:
         stamps = request.headers.getall("X-Slack-Request-Timestamp", [])
         signatures = request.headers.getall("X-Slack-Signature", [])
         if len(stamps) != 1 or len(signatures) != 1 or not stamps[0].isascii():
@@ -81,7 +81,7 @@ class Receiver:
         now = self._clock.now_ms() // 1000
         if abs(now - int(stamps[0])) > _WINDOW_SECONDS:
             raise Refused(401, "stale")
-        if not self._verifier.is_valid(raw, stamps[0], signatures[0]):
+        if not self._verifier.is_valid(body, stamps[0], signatures[0]):
             raise Refused(401, "signature")
         self._check_first(signatures[0], now)
 

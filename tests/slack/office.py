@@ -83,6 +83,33 @@ class Office:
                 await anext(changes)
         return now
 
+    async def until_kept(self, record: Record, target: str) -> None:
+        """Wait until the place of a copy is written down."""
+        async with self.world.approvals.changes() as changes:
+            while True:
+                copy = (await self.desk.copies(record.id)).get(target)
+                if copy is not None and copy.ref is not None:
+                    return
+                await anext(changes)
+
+    async def until_event(self, kind: str) -> Any:
+        """Return the first event of a type, once there is one."""
+        events = await self.world.until(lambda all_: any(one.type == kind for one in all_))
+        return next(one for one in events if one.type == kind)
+
+    def modal_says(self, human: Human) -> str:
+        """Return the words of somebody's modal, empty without one."""
+        return " ".join(words(human.modal.view["blocks"])) if human.has_modal else ""
+
+    async def page(self, human: Human, number: int) -> None:
+        """Wait until somebody sees this page of the full view."""
+        await self.slack.until(lambda: f"Page {number}" in self.modal_says(human))
+
+    def modal_buttons(self, human: Human) -> list[str]:
+        """Return the labels of the buttons in somebody's modal."""
+        seen = human.buttons(human.modal.view["blocks"])
+        return [element["text"]["text"] for _, element in seen]
+
     async def card_says(self, message: Message, text: str) -> None:
         """Wait until a card says something."""
         await self.slack.until(lambda: text in shown(message))

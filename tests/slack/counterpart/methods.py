@@ -228,7 +228,11 @@ def _paid(workspace: Workspace, arguments: Json) -> None:
 def usergroups_list(state: State, workspace: Workspace, arguments: Json) -> Json:
     """The user groups."""
     _paid(workspace, arguments)
-    return {"usergroups": [{"id": name, "handle": name.lower()} for name in workspace.groups]}
+    listed: list[Json] = [{"id": name, "handle": name.lower()} for name in workspace.groups]
+    if arguments.get("include_users") in (True, "1", "true"):
+        for group in listed:
+            group["users"] = list(workspace.groups[group["id"]])
+    return {"usergroups": listed}
 
 
 def usergroup_members(state: State, workspace: Workspace, arguments: Json) -> Json:

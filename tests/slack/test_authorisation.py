@@ -1,0 +1,167 @@
+"""Who may decide is asked afresh each time, and nobody may when that is unknown: 18 to 23."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.models import Origin as Claimed
+from gateway.models import Status
+from gateway.records import Route
+from tests.slack.counterpart.faults import Fault
+from tests.slack.counterpart.slack import Slack
+from tests.slack.office import HIGH, PEOPLE, ROUTE, Office, at_work, labels, put_in_force
+from tests.slack.test_decisions import form
+from tests.world import World
+
+GROUP = Route(approvers=("slack:T1/S1",), targets=("slack:T1/C1",))
+
+
+async def told(office: Office, human: object, part: str) -> None:
+    """Wait until somebody is told something in private."""
+    await office.slack.until(lambda: any(part in text for text in human.private()))  # type: ignore[attr-defined]
+
+
+async def test_18_a_stranger_is_told_privately_and_written_down(office: Office) -> None:
+    """Eve is in the channel but no approver: refused in private, audited, buttons stay."""
+    eve = office.slack.person("UEVE")
+    office.slack.workspace().channels["C1"].members.add("UEVE")
+    record, message = await office.asked()
+    await eve.click(message, "Approve")
+    await told(office, eve, "You are not an approver")
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert labels(office.ann, message) == ["Approve", "Deny…", "Details"]
+    refused = await office.until_event("refused")
+    assert (refused.agent, refused.data["request_id"]) == ("slack:T1/UEVE", record.id)
+    assert office.ann.private() == []
+
+
+async def test_18_a_stranger_gets_no_form_and_no_details(office: Office) -> None:
+    """Deny and Details open a modal that says no, and shows nothing of the request."""
+    eve = office.slack.person("UEVE")
+    office.slack.workspace().channels["C1"].members.add("UEVE")
+    _, message = await office.asked()
+    for label in ("Deny…", "Details"):
+        await eve.click(message, label)
+        await office.slack.until(lambda: "not an approver" in office.modal_says(eve))
+        assert "submit" not in eve.modal.view
+        await eve.close()
+
+
+async def test_19_an_empty_list_means_nobody(slack: Slack, world: World) -> None:
+    """Without approvers on the route, no click decides."""
+    async with at_work(slack, world, Route(targets=("slack:T1/C1",))) as office:
+        record, message = await office.asked()
+        await office.ann.click(message, "Approve")
+        await told(office, office.ann, "You are not an approver")
+        assert (await office.desk.get(record.id)).status is Status.PENDING
+
+
+async def test_20_who_asked_may_not_approve_high_risk(office: Office) -> None:
+    """Bob asked, from one of his two Slack accounts; he may not approve with the other one."""
+    other = office.slack.person("UBOB2")
+    office.slack.workspace().channels["C1"].members.add("UBOB2")
+    origin = Claimed(channel="slack", sender="T1/UBOB")
+    record, message = await office.asked(risk=HIGH, origin=origin)
+    for human in (office.bob, other):
+        await human.click(message, "Approve")
+        await told(office, human, "You asked for this yourself")
+    await office.ann.click(message, "Approve")
+    assert (await office.ended(record)).status is Status.APPROVED
+
+
+async def test_20_high_risk_asks_are_you_sure(office: Office) -> None:
+    """The client asks before it sends the click; who backs out decides nothing."""
+    record, message = await office.asked(risk=HIGH)
+    office.ann.confirms = False
+    with pytest.raises(AssertionError):
+        await office.ann.click(message, "Approve")
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+    office.ann.confirms = True
+    await office.ann.click(message, "Approve")
+    assert (await office.ended(record)).status is Status.APPROVED
+
+
+async def test_21_a_group_is_read_at_the_click(slack: Slack, world: World) -> None:
+    """Ann leaves the group between card and click and is refused; Bob, who joined, may decide."""
+    slack.workspace().groups["S1"] = ["UANN"]
+    async with at_work(slack, world, GROUP) as office:
+        record, message = await office.asked()
+        slack.workspace().groups["S1"] = ["UBOB"]
+        await office.ann.click(message, "Approve")
+        await told(office, office.ann, "You are not an approver")
+        await office.bob.click(message, "Approve")
+        assert (await office.ended(record)).status is Status.APPROVED
+
+
+@pytest.mark.parametrize("method", ["usergroups.list", "users.info"])
+async def test_21_when_slack_does_not_say_nobody_may(
+    slack: Slack, world: World, method: str
+) -> None:
+    """An error of the directory decides nothing, says so, and a later click works."""
+    slack.workspace().groups["S1"] = ["UANN"]
+    async with at_work(slack, world, GROUP) as office:
+        record, message = await office.asked()
+        slack.faults.plan(method, Fault.ERROR, error="internal_error_of_ours")
+        await office.ann.click(message, "Approve")
+        await told(office, office.ann, "Slack did not say who you are")
+        assert (await office.desk.get(record.id)).status is Status.PENDING
+        await office.ann.click(message, "Approve")
+        assert (await office.ended(record)).status is Status.APPROVED
+
+
+async def test_21_many_clicks_share_one_question(slack: Slack, world: World) -> None:
+    """Ten clicks at once ask Slack for its groups a few times, not ten: that method is scarce."""
+    slack.workspace().groups["S1"] = ["UANN"]
+    async with at_work(slack, world, GROUP) as office:
+        asked = [await office.asked() for _ in range(3)]
+        before = len(slack.state.called("usergroups.list"))
+        await asyncio.gather(
+            *(office.ann.click(message, "Approve") for _, message in asked for _ in range(4))
+        )
+        for record, _ in asked:
+            assert (await office.ended(record)).status is Status.APPROVED
+        assert len(slack.state.called("usergroups.list")) - before < 12
+
+
+@pytest.mark.parametrize(
+    "trait", ["deleted", "is_bot", "is_restricted", "is_ultra_restricted", "connect"]
+)
+async def test_22_bots_guests_and_strangers_are_refused(office: Office, trait: str) -> None:
+    """Even someone named as approver, once deactivated, a guest, a bot or of another company."""
+    record, message = await office.asked()
+    if trait == "connect":
+        office.ann.user.team = "T777"
+    else:
+        setattr(office.ann.user, trait, True)
+    await office.ann.click(message, "Approve")
+    await told(office, office.ann, "may not decide")
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.until_event("refused")).data["request_id"] == record.id
+
+
+async def test_23_rights_are_checked_again_when_a_modal_is_submitted(office: Office) -> None:
+    """Bob opens the form, loses his right, submits: refused, and told in the modal."""
+    record, message = await office.asked()
+    await office.bob.click(message, "Deny…")
+    await form(office.bob, "deny")
+    people = tuple(person for person in PEOPLE if person.name != "bob")
+    await put_in_force(
+        office.world, Route(approvers=("ann",), targets=ROUTE.targets), people=people
+    )
+    await office.bob.submit()
+    await office.slack.until(lambda: "not an approver" in office.modal_says(office.bob))
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+
+
+async def test_ids_of_another_workspace_are_other_people(slack: Slack, world: World) -> None:
+    """UANN of workspace T2 is not UANN of T1, though the ids are equal."""
+    slack.channel("C1", "UANN", team="T2")
+    stranger = slack.person("UANN", team="T2")
+    async with at_work(slack, world) as office:
+        record, message = await office.asked()
+        slack.workspace("T2").channels["C1"].messages[message.ts] = message
+        await stranger.click(message, "Approve")
+        await slack.until(lambda: not office.adapter.busy)
+        assert (await office.desk.get(record.id)).status is Status.PENDING

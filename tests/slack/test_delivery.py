@@ -1,0 +1,210 @@
+"""Cards reach Slack, or the agent is told: scenarios 1 to 8, by their numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from gateway.models import Reason, Status
+from gateway.records import Escalation, Route
+from tests.slack.counterpart.faults import Fault
+from tests.slack.counterpart.slack import Slack
+from tests.slack.office import ROUTE, Office, at_work, labels, put_in_force, shown
+from tests.slack.test_decisions import form
+from tests.world import World
+
+LONG = {"command": "echo start\n" + "".join(f"line {n}\n" for n in range(2000)) + "rm -rf /"}
+
+
+async def test_01_every_target_gets_a_copy_whose_place_is_kept(slack: Slack, world: World) -> None:
+    """Two channels and a direct message: channel id and ts of each are stored."""
+    slack.channel("C2", "UBOB")
+    targets = ("slack:T1/C1", "slack:T1/C2", "slack:T1/UANN")
+    async with at_work(slack, world, Route(approvers=("ann",), targets=targets)) as office:
+        record = await office.ask()
+        await slack.until(lambda: slack.workspace().channels.get("DANN"))
+        places = {"C1": "slack:T1/C1", "C2": "slack:T1/C2", "DANN": "slack:T1/UANN"}
+        for channel, target in places.items():
+            await slack.until(partial(slack.messages, channel))
+            await office.until_kept(record, target)
+            copy = (await office.desk.copies(record.id))[target]
+            assert copy.ref is not None
+            (message,) = slack.messages(channel)
+            assert (copy.ref.channel, copy.ref.message) == (f"T1/{channel}", message.ts)
+
+
+@pytest.mark.parametrize("problem", ["not_in_channel", "channel_not_found", "is_archived", "user"])
+async def test_02_what_nobody_can_see_goes_to_the_next_target(
+    slack: Slack, world: World, problem: str
+) -> None:
+    """A refused post is recorded and the next target gets the card."""
+    target = "slack:T1/C9"
+    slack.channel("C9")
+    if problem == "not_in_channel":
+        slack.workspace().channels["C9"].members.clear()
+    elif problem == "is_archived":
+        slack.workspace().channels["C9"].archived = True
+    elif problem == "user":
+        slack.person("UGONE").user.deleted = True
+        target = "slack:T1/UGONE"
+    else:
+        del slack.workspace().channels["C9"]
+    step = Escalation(after=600, targets=("slack:T1/C1",))
+    route = Route(approvers=("ann",), targets=(target,), escalations=(step,))
+    async with at_work(slack, world, route, steps=True) as office:
+        record, message = await office.asked()
+        assert (await office.desk.copies(record.id))[target].why.startswith("Slack says")
+        await office.ann.click(message, "Approve")
+        assert (await office.ended(record)).status is Status.APPROVED
+
+
+async def test_02_nobody_anywhere_is_told_to_the_agent_at_once(slack: Slack, world: World) -> None:
+    """When no target takes it, the request ends as undeliverable, never as denied by a person."""
+    route = Route(approvers=("ann",), targets=("slack:T1/C404", "slack:T9/C1", "slack:nonsense"))
+    async with at_work(slack, world, route, steps=True) as office:
+        done = await office.ended(await office.ask())
+        assert done.decision is not None
+        assert done.decision.reason is Reason.UNDELIVERABLE
+
+
+@pytest.mark.parametrize("fault", [Fault.DROPPED, Fault.LOST])
+async def test_03_a_post_without_an_answer_is_not_sent_again(
+    office: Office, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One card, marked uncertain; its first click adopts it, and from then on it is true."""
+    monkeypatch.setattr("adapters.slack.calls.CALL_SECONDS", 0.5)
+    office.slack.faults.plan("chat.postMessage", fault)
+    record, message = await office.asked()
+    await office.until_event("delivery_uncertain")
+    await office.ann.click(message, "Approve")
+    assert (await office.ended(record)).status is Status.APPROVED
+    await office.card_says(message, "Approved by ann")
+    assert len(office.slack.messages("C1")) == 1
+
+
+async def test_04_a_limit_is_waited_out_and_starves_nobody(slack: Slack, world: World) -> None:
+    """One channel at its limit: the others get their cards at once, and it gets its own later."""
+    slack.channel("C2", "UANN")
+    slow = Route(name="slow", agents=("bot",), tools=("slow",), targets=("slack:T1/C1",))
+    fast = Route(name="fast", approvers=("ann",), targets=("slack:T1/C2",))
+    slack.faults.plan(
+        "chat.postMessage", Fault.LIMITED, times=2, fits=lambda call: call["channel"] == "C1"
+    )
+    async with at_work(slack, world, slow, fast) as office:
+        await office.ask(tool="slow")
+        await office.ask(tool="other")
+        await slack.until(lambda: slack.messages("C2"))
+        assert not slack.messages("C1")
+        await slack.until(lambda: slack.messages("C1"), seconds=15)
+        assert len(slack.messages("C1")) == 1
+
+
+async def test_04_a_decision_is_shown_before_other_edits(office: Office) -> None:
+    """When the turns for other edits are used up, the edit that shows a decision still goes."""
+    record, message = await office.asked()
+    for _ in range(60):
+        await office.desk.notes.delay("other update T1", per_minute=36, burst=3)
+    await office.ann.click(message, "Approve")
+    await office.ended(record)
+    await office.card_says(message, "Approved by ann")
+
+
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.HTML])
+async def test_05_an_outage_is_survived(office: Office, fault: Fault) -> None:
+    """Error pages before the post: nothing was posted, so it is tried again, with pauses."""
+    office.slack.faults.plan("chat.postMessage", fault, times=1)
+    record, message = await office.asked()
+    assert len(office.slack.messages("C1")) == 1
+    office.slack.faults.plan("chat.update", fault, times=1)
+    await office.ann.click(message, "Approve")
+    await office.ended(record)
+    await office.slack.until(lambda: "Approved by ann" in shown(message), seconds=20)
+
+
+async def test_07_what_does_not_fit_is_attached_and_approved_from_the_full_view(
+    office: Office,
+) -> None:
+    """The card has no Approve; the file holds every byte; the last page of Details approves."""
+    record, message = await office.asked(arguments=LONG)
+    await office.card_says(message, "The full text is attached in the thread.")
+    assert labels(office.ann, message) == ["Deny…", "Details"]
+    (reply,) = office.slack.thread("C1", message.ts)
+    file = office.slack.workspace().files[reply.files[0]]
+    assert file.content is not None
+    assert file.content.decode().endswith("rm -rf /")
+    assert record.digest in file.title
+
+    ann = office.ann
+    await ann.click(message, "Details")
+    await form(ann, "read")
+    await office.slack.until(lambda: "Page 1" in office.modal_says(ann))
+    assert "Approve" not in [e["text"]["text"] for _, e in ann.buttons(ann.modal.view["blocks"])]
+    page = 1
+    while "Next ▶" in office.modal_buttons(ann):
+        await ann.click_modal("Next ▶")
+        page += 1
+        await office.page(ann, page)
+    assert "rm -rf /" in office.modal_says(ann)
+    await ann.click_modal("Approve")
+    assert (await office.ended(record)).status is Status.APPROVED
+
+
+async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Office) -> None:
+    """The upload fails: the card says so, and neither Details nor the command approves."""
+    office.slack.faults.plan("files.completeUploadExternal", Fault.ERROR, error="channel_not_found")
+    record, message = await office.asked(arguments=LONG)
+    await office.card_says(message, "cannot be approved in Slack")
+    ann = office.ann
+    await ann.click(message, "Details")
+    await office.slack.until(lambda: ann.has_modal and "Page 1" in office.modal_says(ann))
+    page = 1
+    while "Next ▶" in office.modal_buttons(ann):
+        await ann.click_modal("Next ▶")
+        page += 1
+        await office.page(ann, page)
+    assert "Approve" not in office.modal_buttons(ann)
+    assert "cannot be approved here" in office.modal_says(ann)
+    await ann.slash("/approvals", f"approve {record.id[:8]}", "C1")
+    await office.slack.until(lambda: any("cannot be approved here" in t for t in ann.private()))
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+
+
+async def test_reminders_and_escalation_call_the_approvers(slack: Slack, world: World) -> None:
+    """A reminder stands in the thread and mentions the approvers' people and groups, by id."""
+    slack.channel("C2", "UANN")
+    route = Route(
+        approvers=("ann", "slack:T1/S1", "slack:T2/S2"),
+        targets=("slack:T1/C1",),
+        remind_after=(0.1,),
+        escalations=(Escalation(after=0.3, targets=("slack:T1/C2",)),),
+    )
+    async with at_work(slack, world, route, steps=True) as office:
+        _, message = await office.asked()
+        await slack.until(lambda: slack.thread("C1", message.ts), seconds=15)
+        said = slack.thread("C1", message.ts)[0].text
+        assert said == "<@UANN> <!subteam^S1> This still waits for an answer."
+        await slack.until(lambda: slack.messages("C2"), seconds=15)
+
+
+async def test_the_requester_is_told_the_outcome(slack: Slack, world: World) -> None:
+    """Who asked gets the outcome as a direct message, as words that ping nobody."""
+    route = Route(approvers=("ann",), targets=("slack:T1/C1",), notify=("slack:T1/UBOB",))
+    async with at_work(slack, world, route) as office:
+        record, message = await office.asked(tool="shell <!channel>")
+        await office.ann.click(message, "Approve")
+        await office.ended(record)
+        await slack.until(lambda: slack.workspace().channels.get("DBOB") and slack.messages("DBOB"))
+        (told,) = slack.messages("DBOB")
+        assert "approved by ann" in shown(told)
+        assert "<!channel>" not in told.text
+
+
+async def test_a_new_policy_needs_no_restart(office: Office) -> None:
+    """The target of the next request is read from the policy in force."""
+    office.slack.channel("C2", "UANN")
+    await office.asked()
+    await put_in_force(office.world, Route(approvers=("ann",), targets=("slack:T1/C2",)))
+    await office.ask()
+    await office.slack.until(lambda: office.slack.messages("C2"))
+    assert ROUTE.targets == ("slack:T1/C1",)
