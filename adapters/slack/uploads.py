@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from io import BytesIO
 
 import aiohttp
 
@@ -58,7 +59,9 @@ class Uploads:
             lambda: client.files_getUploadURLExternal(filename=name, length=len(text))
         )
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
-        async with self._session.post(place["upload_url"], data=text, timeout=timeout) as response:
+        async with self._session.post(
+            place["upload_url"], data=BytesIO(text), timeout=timeout
+        ) as response:
             if response.status != _OK:
                 raise DeliveryFailed(f"Slack did not take the file ({response.status})")
         _, channel = place_of(ref.channel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import io
 import json
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -110,7 +111,9 @@ class Deliveries:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(
-                str(self.request_url), data=body, headers={"Content-Type": content_type, **signed}
+                str(self.request_url),
+                data=io.BytesIO(body),
+                headers={"Content-Type": content_type, **signed},
             ) as response,
         ):
             return response.status, await response.text()
