@@ -65,11 +65,10 @@ class Origin:
 class Transition:
     """One change of a record, applied only if all its guards hold at that instant.
 
-    `after` replaces `before` when `before.revision` is still current. `clock` is `before` (refused
-    as
-    late once the deadline has passed), `after` (refused as early until then) or empty. `generation`
-    is the policy generation it was decided under, None when policy has no part in it.
-    `stoppable` changes are refused while the kill switch is on.
+    `after` replaces `before` if its revision is still current. `clock` is `before` (refused as late
+    once the deadline has passed), `after` (refused as early until then) or empty. `generation` is
+    the policy generation it was decided under, None when policy has no part in it. `stoppable`
+    changes are refused while the kill switch is on.
     """
 
     before: Record
@@ -239,8 +238,7 @@ class Feed(Protocol):
     """The event stream as it grows, from all replicas."""
 
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """Subscribe to events from now on; entering has registered, so read state after
-        entering."""
+        """Subscribe to events from now on; entering has registered, so read state after it."""
 
     def watch(self, request_id: str) -> AbstractAsyncContextManager[Watch]:
         """Watch one request; entering has registered."""
@@ -267,9 +265,8 @@ class Desk(Protocol):
     async def decide(self, click: Click) -> Record:
         """Apply a click; return the request as it then stands.
 
-        Raises NotFound, Unauthorized (not an approver, or the requester), Conflict (decided
-        already,
-        expired, or an older revision was seen), InvalidRequest (action not allowed, bad arguments).
+        Raises NotFound, Unauthorized (no approver, or the requester), Conflict (ended, or an older
+        revision was seen), InvalidRequest (action not allowed, bad arguments).
         """
 
     async def get(self, request_id: str) -> Record:
@@ -297,10 +294,8 @@ class Desk(Protocol):
         """Write down that somebody was turned away before a click was made of what they did."""
 
     async def end_session(self, agent: str, session: str, identity: Identity) -> list[str]:
-        """End an agent's session and cancel what waits in it; return the ids.
-
-        Raises Unauthorized unless the person is an admin, or an approver of the agent.
-        """
+        """End an agent's session, cancel what waits in it, return the ids. Raises Unauthorized
+        unless the person is an admin, or an approver of the agent."""
 
     async def grants(self) -> list[Grant]:
         """Return all remembered decisions with their uses, the newest first."""
@@ -322,8 +317,7 @@ class Desk(Protocol):
         """Return None when this identity may decide the request, else the reason as a sentence."""
 
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """Subscribe to events from now on; entering has registered, so read state after
-        entering."""
+        """Subscribe to events from now on; entering has registered, so read state after it."""
 
     @property
     def notes(self) -> Notes:
@@ -392,8 +386,8 @@ class HasCommands(Protocol):
     def commands(self, verbs: Any) -> None:
         """Add a parser for each command to `verbs`, which argparse's `add_subparsers` returned.
 
-        Each sets the default `run`: an async function of the parsed options that returns the exit
-        code. The adapter is not running then, and may not be configured yet.
+        Each sets the default `run`, an async function of the parsed options that returns the exit
+        code. The adapter is not running, and perhaps not configured.
         """
 
 
