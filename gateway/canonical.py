@@ -78,9 +78,10 @@ def _is_simple(value: Any) -> bool:
     if kind is str or kind is bool or value is None:
         return True
     if kind is dict:
-        return all(
-            type(key) is str and key.isascii() and _is_simple(item) for key, item in value.items()
-        )
+        for key, item in value.items():
+            if type(key) is not str or not key.isascii() or not _is_simple(item):
+                return False
+        return True
     if kind is list or kind is tuple:
         return all(map(_is_simple, value))
     return kind is int and -MAX_INTEGER <= value <= MAX_INTEGER

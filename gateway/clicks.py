@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.authority import Approver, approver, standing
-from gateway.canonical import sha256_hex
 from gateway.clock import Clock
 from gateway.errors import (
     Conflict,
@@ -21,11 +20,10 @@ from gateway.policy import DENY, Chain
 from gateway.ports import Outcome, Store
 from gateway.records import Click, Identity, PolicyDocument, Record
 from gateway.remembering import Remembering
-from gateway.transitions import Effect, Ending, clicked, said
+from gateway.transitions import Effect, Ending, clicked, nonce_of, said
 from gateway.writer import Writer
 
 TRIES = 20
-_NONCE_LENGTH = 32
 
 STOPPED = Ending(status=Status.DENIED, reason=Reason.STOPPED)
 LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
@@ -100,14 +98,14 @@ class Clicks:
         and the grant to remember it by."""
         who = await self._approver(record, click)
         policy = await self._writer.policy()
-        nonce = sha256_hex(f"{who.name} {click.nonce}".encode())[:_NONCE_LENGTH]
+        nonce = nonce_of(click, who.name)
         if nonce in record.nonces:
             return policy, None, self._remembering.planned(policy, record, click, who, nonce)
         if record.final:
             raise Conflict(f"this was decided already: {said(record)}")
         effect = clicked(
             standing(policy, record),
-            replace(click, nonce=nonce),
+            click,
             who.name,
             now=self._clock.now_ms(),
             sign=self._writer.sign,

@@ -12,6 +12,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
 
+from gateway.canonical import sha256_hex
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import (
     Action,
@@ -43,6 +44,7 @@ _STATUS = {
 }
 _ABORTS = ("turn", "agent")
 _NONCES_KEPT = 20
+_NONCE_LENGTH = 32
 # Patterns could take for ever on a hostile schema; the agent checks its own again before it runs.
 _Validator: Any = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator, {"pattern": None, "patternProperties": None}
@@ -171,13 +173,18 @@ def clicked(
     if len(votes) >= record.quorum:
         return _end(record, click, person, now=now, sign=sign, votes=votes)
     after = replace(
-        record, votes=votes, nonces=_nonces(record, click), revision=record.revision + 1
+        record, votes=votes, nonces=_nonces(record, click, person), revision=record.revision + 1
     )
     return Effect(after=after, event="edited" if click.action is Action.EDIT else "voted")
 
 
-def _nonces(record: Record, click: Click) -> tuple[str, ...]:
-    return (*record.nonces, click.nonce)[-_NONCES_KEPT:]
+def nonce_of(click: Click, person: str) -> str:
+    """Return what names this click of this person on the record, however often it is sent."""
+    return sha256_hex(f"{person} {click.nonce}".encode())[:_NONCE_LENGTH]
+
+
+def _nonces(record: Record, click: Click, person: str) -> tuple[str, ...]:
+    return (*record.nonces, nonce_of(click, person))[-_NONCES_KEPT:]
 
 
 def _check_action(record: Record, click: Click) -> None:
@@ -255,7 +262,7 @@ def _end(
         now=now,
         sign=sign,
         note=click.note,
-        nonces=_nonces(record, click),
+        nonces=_nonces(record, click, person),
         **noted,
     )
     return Effect(after=after, event=after.status.value, secrets=secrets)

@@ -48,7 +48,7 @@ def _plain_members(value: Wire) -> JsonObject:
     for name, default in _defaults(kind):
         member = getattr(value, name)
         if member is not default and member != default:
-            members[name] = plain(member)
+            members[name] = member if type(member) in _SCALARS else plain(member)
     return members
 
 

@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Awaitable
 from typing import Any
 
@@ -40,6 +39,41 @@ _SEND_TRIES = 3
 _CONNECTIONS = 4
 
 
+class _Awaited:
+    """What becomes of one request, and who wants to know. Each waiter has a future of its own, so
+    that one who gives up takes nothing from the others."""
+
+    def __init__(self) -> None:
+        self.waiters: list[asyncio.Future[State]] = []
+        self._outcome: State | GatewayError | None = None
+
+    def waiter(self) -> asyncio.Future[State]:
+        """Return a future of the outcome, which may be there already."""
+        waiter: asyncio.Future[State] = asyncio.get_running_loop().create_future()
+        self.waiters.append(waiter)
+        self._tell(waiter)
+        return waiter
+
+    def settle(self, outcome: State | GatewayError) -> None:
+        """Wake everyone. The first outcome stays."""
+        self._outcome = self._outcome or outcome
+        for waiter in self.waiters:
+            self._tell(waiter)
+
+    def cancel(self) -> None:
+        """Cancel whoever waits."""
+        for waiter in self.waiters:
+            waiter.cancel()
+
+    def _tell(self, waiter: asyncio.Future[State]) -> None:
+        if self._outcome is None or waiter.done():
+            return
+        if isinstance(self._outcome, GatewayError):
+            waiter.set_exception(self._outcome)
+        else:
+            waiter.set_result(self._outcome)
+
+
 class RedisTransport:
     """A `Transport` over the agent's own Redis user. Bound to the event loop it was entered in."""
 
@@ -55,8 +89,7 @@ class RedisTransport:
         )
         self._commands = redis.asyncio.Redis.from_pool(pool)
         self._reading = redis.asyncio.Redis.from_url(url, socket_timeout=None, **options)
-        self._futures: dict[str, asyncio.Future[State]] = {}
-        self._waiters: Counter[str] = Counter()
+        self._awaited: dict[str, _Awaited] = {}
         self._unanswered: dict[str, ApprovalRequest] = {}
         self._answers: dict[str, asyncio.Future[State | None]] = {}
         self._cursor = 0
@@ -79,8 +112,8 @@ class RedisTransport:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for waiter in self._futures.values():
-            waiter.cancel()
+        for awaited in self._awaited.values():
+            awaited.cancel()
         for answer in self._answers.values():
             answer.cancel()
         await self._commands.aclose()
@@ -101,17 +134,17 @@ class RedisTransport:
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return the final state; raises TimeoutError at `until`."""
-        known = request_id in self._futures
-        future = self._expect(request_id)
-        self._waiters[request_id] += 1
+        known = request_id in self._awaited
+        awaited = self._expect(request_id)
+        waiter = awaited.waiter()
         try:
             if not known:
                 await self._send("sync", {"ids": [request_id]})
             async with asyncio.timeout_at(until):
-                return await asyncio.shield(future)
+                return await waiter
         finally:
-            self._waiters[request_id] -= 1
-            if not self._waiters[request_id]:
+            awaited.waiters.remove(waiter)
+            if not awaited.waiters:
                 self._forget(request_id)
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
@@ -133,21 +166,17 @@ class RedisTransport:
         """End a session and cancel what waits in it."""
         await self._ask("cancel", {"session": session})
 
-    def _expect(self, request_id: str) -> asyncio.Future[State]:
+    def _expect(self, request_id: str) -> _Awaited:
         self._needed.set()
-        future = self._futures.get(request_id)
-        if future is None:
-            future = self._futures[request_id] = asyncio.get_running_loop().create_future()
-        return future
+        return self._awaited.setdefault(request_id, _Awaited())
 
     def _forget(self, request_id: str) -> None:
-        self._futures.pop(request_id, None)
+        self._awaited.pop(request_id, None)
         self._unanswered.pop(request_id, None)
-        self._waiters.pop(request_id, None)
         self._rest()
 
     def _rest(self) -> None:
-        if not self._futures and not self._answers:
+        if not self._awaited and not self._answers:
             self._needed.clear()
 
     async def _ask(self, verb: str, body: JsonObject, *, tries: int = _SEND_TRIES) -> State | None:
@@ -239,7 +268,7 @@ class RedisTransport:
             for request in list(self._unanswered.values()):
                 await self._send("submit", plain(request), nonce=request.id)
         self._lost = False
-        attached = [name for name in self._futures if name not in self._unanswered]
+        attached = [name for name in self._awaited if name not in self._unanswered]
         for ids in chunks(attached, _SYNC_IDS):
             await self._send("sync", {"ids": list(ids)})
 
@@ -247,27 +276,28 @@ class RedisTransport:
         """Hand one reply to whoever waits for it."""
         request_id, nonce = fields["id"], fields["nonce"]
         answer = self._answers.get(nonce)
-        future = self._futures.get(request_id or nonce)
+        awaited = self._awaited.get(request_id or nonce)
         if "error" in fields:
             problem = json.loads(fields["error"])
             error = error_of(problem["code"], problem["detail"])
-            for waiter in (answer, future):
-                if waiter is not None and not waiter.done():
-                    waiter.set_exception(error)
+            if answer is not None and not answer.done():
+                answer.set_exception(error)
+            if awaited is not None:
+                awaited.settle(error)
             return
         body = json.loads(fields["state"])
         state = build(State, body) if body else None
         self._unanswered.pop(request_id, None)
         if answer is not None and not answer.done():
             answer.set_result(state)
-        if future is not None and state is not None and is_final(state) and not future.done():
-            future.set_result(state)
+        if awaited is not None and state is not None and is_final(state):
+            awaited.settle(state)
 
     async def _beat(self) -> None:
         """While anything waits, renew the lease, and notice when answers stay away."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
-            if not self._futures:
+            if not self._awaited:
                 continue
             try:
                 await self._ask("sync", {}, tries=1)

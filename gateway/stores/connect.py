@@ -61,7 +61,7 @@ def _connect(url: str, blocking: bool) -> Any:
         "encoding_errors": "replace",
         "socket_timeout": None if blocking else _COMMAND_SECONDS,
         "socket_connect_timeout": _CONNECT_SECONDS,
-        "retry": _retry(),
+        "retry": Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES),
     }
     parts = urlsplit(url)
     if parts.scheme == "redis+sentinel":
@@ -88,7 +88,7 @@ async def line_to(url: str) -> AsyncIterator[Line | None]:
         yield None
         return
     client = connect(url, blocking=True)
-    line = Line(client.connection_pool, _retry())
+    line = Line(client.connection_pool)
     try:
         yield line
     finally:
@@ -102,10 +102,6 @@ async def disconnect(client: Any) -> None:
     manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
     for sentinel in manager.sentinels if manager else ():
         await sentinel.aclose()
-
-
-def _retry() -> Retry:
-    return Retry(ExponentialBackoff(cap=1.0, base=0.05), _RETRIES)
 
 
 def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:

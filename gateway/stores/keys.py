@@ -11,9 +11,9 @@ class Keys:
 
     namespace: str = "gw"
 
-    def of(self, *parts: str | int) -> str:
+    def of(self, *parts: str) -> str:
         """Return a key of this namespace."""
-        return f"{{{self.namespace}}}:" + ":".join(map(str, parts))
+        return f"{{{self.namespace}}}:{':'.join(parts)}"
 
     def record(self, request_id: str) -> str:
         """The state record of a request (hash)."""
@@ -53,7 +53,7 @@ class Keys:
 
     def shard(self, number: int | str) -> str:
         """Announcements to whoever reads this shard of ingress streams (stream)."""
-        return self.of("shard", number)
+        return self.of("shard", str(number))
 
     def grant(self, grant_id: str) -> str:
         """A remembered decision (hash)."""

@@ -11,7 +11,6 @@ from collections import deque
 from typing import Any
 
 import hiredis
-from redis.asyncio.retry import Retry
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as Unanswered
@@ -19,18 +18,19 @@ from redis.exceptions import TimeoutError as Unanswered
 from gateway.tasks import ended
 
 _ANSWER_SECONDS = 5.0
+_PAUSES = (0.05, 0.1, 0.2)
+"""Seconds before a script is sent again, as long as the pool's commands wait."""
 
 
 class Line:
     """Runs scripts over one connection of `pool`, which has no socket timeout of its own.
 
-    What was sent on a connection that is lost is sent again as `retry` says: scripts can bear that,
-    as they compare revisions. Whoever stops waiting for an answer disturbs nobody else.
+    What was sent on a connection that is lost is sent again: scripts can bear that, as they compare
+    revisions. Whoever stops waiting for an answer disturbs nobody else.
     """
 
-    def __init__(self, pool: Any, retry: Retry) -> None:
+    def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._retry = retry
         self._session: _Session | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -51,7 +51,12 @@ class Line:
 
     async def _ask(self, *words: str | int) -> Any:
         command = hiredis.pack_command(words)  # type: ignore[arg-type]
-        return await self._retry.call_with_retry(lambda: self._once(command), _lost)
+        for pause in _PAUSES:
+            try:
+                return await self._once(command)
+            except (Disconnected, Unanswered):
+                await asyncio.sleep(pause)
+        return await self._once(command)
 
     async def _once(self, command: bytes) -> Any:
         session = self._session
@@ -119,7 +124,3 @@ class _Session:
             answer.set_exception(found)
         else:
             answer.set_result(found)
-
-
-async def _lost(error: BaseException) -> None:
-    """Do nothing before a command is sent again: its session has cleaned up after itself."""
