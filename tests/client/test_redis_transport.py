@@ -14,7 +14,7 @@ from gateway.errors import Cancelled, Conflict, Unauthorized
 from gateway.models import Reason, Status
 from gateway.ports import Origin
 from gateway.records import Query
-from tests.world import AGENT, World, click
+from tests.world import AGENT, World, click, identity
 
 
 @pytest.fixture
@@ -142,6 +142,24 @@ async def test_a_cancelled_waiter_withdraws_its_request(world: World, client: As
             await asking
         events = await world.until(lambda found: any(e.type == "cancelled" for e in found))
     assert events[-1].data["reason"] == "abandoned"
+
+
+async def test_one_who_gives_up_takes_nothing_from_the_others(
+    world: World, client: AsyncClient
+) -> None:
+    """Two tasks wait for one request: when one is cancelled the other still gets the decision."""
+    async with world.ingress().running():
+        pending = await client.submit(client.request("shell", {}))
+        waits = [asyncio.create_task(client.wait(pending, rerun=True)) for _ in range(2)]
+        events = await world.until(lambda found: any(e.type == "attached" for e in found))
+        waits[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits[0]
+        await world.approvals.decide(
+            click(await world.approvals.get(events[-1].request_id), identity=identity("ann"))
+        )
+        async with asyncio.timeout(15):
+            assert (await waits[1]).decision.status is Status.APPROVED
 
 
 async def test_a_cancel_by_another_process_ends_the_wait(world: World, client: AsyncClient) -> None:
