@@ -54,12 +54,13 @@ class ScriptedApprovals:
 
 @pytest.fixture
 def approvals() -> Iterator[ScriptedApprovals]:
-    """Script the answers that gated code gets in this test; unscripted calls are denied."""
+    """Script the answers that gated code gets in this test, in all its threads; unscripted calls
+    are denied."""
     from gateway.client.local import CallableTransport  # noqa: PLC0415 (pytest loads us in every run)
     from gateway.client.sync import Client, use_client  # noqa: PLC0415
 
     scripted = ScriptedApprovals()
     transport = CallableTransport(scripted.decide)
     scripted.requests, scripted.reports = transport.requests, transport.reports
-    with Client(transport) as client, use_client(client):
+    with Client(transport) as client, use_client(client, everywhere=True):
         yield scripted

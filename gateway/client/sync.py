@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -154,6 +154,17 @@ class _ProcessClient:
                 self._client = Client.from_env()
             return self._client
 
+    @contextmanager
+    def replaced(self, client: Client) -> Iterator[None]:
+        """Share another client inside the block."""
+        with self._lock:
+            before, self._client = self._client, client
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._client = before
+
 
 _chosen: ContextVar[Client | None] = ContextVar("gateway_client", default=None)
 _shared = _ProcessClient()
@@ -165,10 +176,12 @@ def current_client() -> Client:
 
 
 @contextmanager
-def use_client(client: Client) -> Iterator[Client]:
-    """Have gated code inside the block ask through `client`."""
+def use_client(client: Client, *, everywhere: bool = False) -> Iterator[Client]:
+    """Have gated code inside the block ask through `client`: in this context, or `everywhere` in
+    the process where no other was chosen, as in threads that were started before."""
     token = _chosen.set(client)
     try:
-        yield client
+        with _shared.replaced(client) if everywhere else nullcontext():
+            yield client
     finally:
         _chosen.reset(token)

@@ -295,3 +295,15 @@ def test_suspend_and_resume_by_a_pickle(approvals: ScriptedApprovals, ran: list[
     assert ran == []
     assert resume(deploy, pending) == "done"
     assert ran == ["1.2"]
+
+
+def test_no_thread_of_a_test_reaches_a_real_gateway(
+    approvals: ScriptedApprovals, ran: list[Any]
+) -> None:
+    """A thread without the test's context is answered by the script too."""
+    approvals.approve()
+    thread = threading.Thread(target=requires_approval(ran.append), args=(1,))
+    thread.start()
+    thread.join()
+    assert ran == [1]
+    assert approvals.requests[0].arguments == {"object": 1}

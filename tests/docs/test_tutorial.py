@@ -1,0 +1,61 @@
+"""The first five minutes of docs/python-sdk.md: the real script, a real gateway, a real answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_examples import TUTORIAL, blocks
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Run `gateway up` in a scratch folder; yield the environment of both terminals."""
+    env = {**os.environ, "GATEWAY_DATA_DIR": str(tmp_path / "state"), "GATEWAY_PORT": "0"}
+    command = [sys.executable, "-m", "gateway.cli", "up"]
+    gateway = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    assert gateway.stderr is not None
+    while "/inbox/login#code=" not in (line := gateway.stderr.readline()):
+        assert line
+    yield env
+    gateway.terminate()
+    gateway.communicate(timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("answer", "printed"),
+    [
+        (["approve"], "deleted old"),
+        (["deny", "--reason", "in use"], "not deleted: denied by owner: in use"),
+    ],
+)
+def test_the_first_script_does_what_the_page_says(
+    environment: dict[str, str], tmp_path: Path, answer: list[str], printed: str
+) -> None:
+    """Nothing is configured; the script finds the gateway, waits, and prints what it promises."""
+    (script,) = [code for _, code in blocks("docs/python-sdk.md") if code.startswith(TUTORIAL)]
+    path = tmp_path / "agent.py"
+    path.write_text(script, encoding="utf-8")
+    agent = subprocess.Popen(
+        [sys.executable, path], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    while not (waiting := gateway(environment, "pending", "--json")):
+        assert agent.poll() is None
+    request = json.loads(waiting.splitlines()[0])["request"]
+    assert request["arguments"] == {"name": "old", "force": False}
+    gateway(environment, answer[0], request["id"], *answer[1:])
+    assert agent.communicate(timeout=20)[0].strip() == printed
+
+
+def gateway(environment: dict[str, str], *words: str) -> str:
+    """Run a command of the owner; return what it prints."""
+    command = [sys.executable, "-m", "gateway.cli", *words]
+    return subprocess.run(
+        command, env=environment, check=True, capture_output=True, text=True
+    ).stdout
