@@ -28,10 +28,10 @@ from gateway.errors import Conflict, GatewayError
 from gateway.intake import Intake
 from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
-from gateway.ports import Adapter, HasProblems, HasRoutes
+from gateway.ports import Adapter, Decider, HasProblems, HasRoutes
 from gateway.production import refuse_unsafe
 from gateway.records import PolicyDocument, Route
-from gateway.registry import adapter_class
+from gateway.registry import adapter_class, decider
 from gateway.retention import Retention
 from gateway.serving import background, desk_of, followed_up, served
 from gateway.settings import BadSettings, Settings
@@ -121,7 +121,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         approvals = Approvals(
             store,
             feed,
-            [ModeDecider()],
+            _deciders(settings),
             SystemClock(),
             signer=signer,
             grants=RedisGrants(store),
@@ -185,7 +185,7 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
         approvals = Approvals(
             backend.store,
             feed,
-            [ModeDecider()],
+            _deciders(settings),
             SystemClock(),
             signer=_signer(settings),
             grants=RedisGrants(backend.store),
@@ -195,6 +195,11 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
         desk = desk_of(name, approvals, backend.store)
         await stack.enter_async_context(served(adapter_class(name)(), desk, backend.store))
         yield
+
+
+def _deciders(settings: Settings) -> list[Decider]:
+    """Return what stands in the chain beside grants and rules."""
+    return [*(decider(name) for name in settings.deciders), ModeDecider()]
 
 
 async def first_login(gateway: Gateway, settings: Settings) -> list[str]:

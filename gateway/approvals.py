@@ -44,9 +44,10 @@ from gateway.records import (
     Session,
 )
 from gateway.remembering import Remembering
+from gateway.rules import rule_links
 from gateway.signatures import Signer
 from gateway.transitions import Ending, erased
-from gateway.wire import plain
+from gateway.wire import JsonObject, plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer, by_policy
 
 
@@ -67,8 +68,8 @@ class Approvals:
         self._feed = feed
         self._clock = clock
         book = GrantBook(grants, clock)
-        self._chain = Chain([*book.deciders, *deciders])
         self.writer = Writer(store, clock, signer, book)
+        self._chain = Chain([*book.deciders, *rule_links(self.writer.policy), *deciders])
         self.remembering = Remembering(store, book, self._chain, clock, self.writer)
         self._clicks = Clicks(store, self._chain, clock, self.writer, self.remembering)
 
@@ -98,7 +99,7 @@ class Approvals:
                 record,
                 origin,
                 generation=policy.generation,
-                data={"digest": request.digest, "kind": request.kind.value, "tool": request.tool},
+                data=await self._submitted(record),
                 timeout_ms=timeout_ms,
             )
             if outcome == Outcome.OK:
@@ -318,6 +319,13 @@ class Approvals:
             return record
         await self._store.attach([request.id], origin)
         return await self.get(request.id)
+
+    async def _submitted(self, record: Record) -> JsonObject:
+        """Return what the event of a submission says, with what rules in shadow would have done."""
+        request = record.request
+        data = {"digest": request.digest, "kind": request.kind.value, "tool": request.tool}
+        shadows = await self._chain.shadows(record)
+        return {**data, "shadow": plain(shadows)} if shadows else data
 
     async def _used(self, record: Record) -> None:
         """Drop the grant that decided, if that was its last use."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.ports import Decider, Verdict
 from gateway.records import Mode, Record, Route
+from gateway.wire import Wire
 
 log = logging.getLogger("gateway.policy")
 
 ALLOW, DENY, ASK = "allow", "deny", "ask"
+DECIDER_SECONDS = 5.0  # one that takes longer has failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,23 @@ class Opinion:
     priority: int
     effect: str
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shadow(Wire):
+    """What a rule in shadow would have done, and why."""
+
+    rule: str
+    effect: str
+    why: str = ""
+
+
+@runtime_checkable
+class HasShadows(Protocol):
+    """A decider of which a part only watches."""
+
+    async def shadows(self, record: Record) -> list[Shadow]:
+        """Return what that part would have done."""
 
 
 class Chain:
@@ -40,7 +61,7 @@ class Chain:
         people = False
         for decider in self._deciders:
             try:
-                verdict = await decider.decide(record, route)
+                verdict = await _answer(decider, record, route)
             except Exception:
                 log.exception("a decider failed", extra={"event": "decider_failed"})
                 people = True
@@ -52,16 +73,28 @@ class Chain:
             people = True
         return None
 
+    async def shadows(self, record: Record) -> list[Shadow]:
+        """Return what rules in shadow would have done; one that fails says so."""
+        found: list[Shadow] = []
+        for decider in self._deciders:
+            if isinstance(decider, HasShadows):
+                try:
+                    found += await decider.shadows(record)
+                except Exception as error:
+                    found.append(Shadow(rule=decider.name, effect="failed", why=repr(error)[:200]))
+        return found
+
     async def explain(self, record: Record, route: Route) -> list[Opinion]:
         """Return what each decider answers, in the order they are asked."""
         return [await self._opinion(decider, record, route) for decider in self._deciders]
 
     async def _opinion(self, decider: Decider, record: Record, route: Route) -> Opinion:
         try:
-            verdict = await decider.decide(record, route)
+            verdict = await _answer(decider, record, route)
         except Exception as error:
+            why = str(error) or type(error).__name__
             return Opinion(
-                decider=decider.name, priority=decider.priority, effect="failed", message=str(error)
+                decider=decider.name, priority=decider.priority, effect="failed", message=why
             )
         if verdict is None:
             return Opinion(decider=decider.name, priority=decider.priority, effect="no opinion")
@@ -71,6 +104,19 @@ class Chain:
             effect=verdict.effect,
             message=verdict.message,
         )
+
+
+async def _answer(decider: Decider, record: Record, route: Route) -> Verdict | None:
+    """Return a decider's answer; raises for one that comes too late, or that nobody can act on."""
+    async with asyncio.timeout(DECIDER_SECONDS):
+        verdict = await decider.decide(record, route)
+    if verdict is None:
+        return None
+    if verdict.effect not in (ALLOW, DENY, ASK):
+        raise ValueError(f"{decider.name} says {verdict.effect!r}")
+    if verdict.by.kind not in (DeciderKind.RULE, DeciderKind.GRANT):
+        raise ValueError(f"{decider.name} decides in the name of a {verdict.by.kind}")
+    return verdict
 
 
 class ModeDecider:

@@ -15,6 +15,8 @@ from typing import Any
 
 from gateway.errors import InvalidRequest
 from gateway.records import REQUESTER, Escalation, Person, PolicyDocument, RiskRule, Route
+from gateway.rulebook import Guardrails, PolicyRule
+from gateway.rules import mistakes
 from gateway.validation import parse_message
 from gateway.wire import Wire, plain
 
@@ -34,6 +36,8 @@ class PolicyFile(Wire):
     people: tuple[Person, ...] = ()
     routes: tuple[Route, ...] = ()
     risks: tuple[RiskRule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
+    guardrails: Guardrails = Guardrails.SHADOW
 
 
 def read_policy(text: str) -> PolicyDocument:
@@ -51,7 +55,13 @@ def read_policy(text: str) -> PolicyDocument:
     except InvalidRequest as error:
         raise BadPolicy(str(error)) from None
     people = tuple(_with_login(person) for person in found.people)
-    document = PolicyDocument(people=people, routes=found.routes, risks=found.risks)
+    document = PolicyDocument(
+        people=people,
+        routes=found.routes,
+        risks=found.risks,
+        rules=found.rules,
+        guardrails=found.guardrails,
+    )
     if mistakes := list(_mistakes(document)):
         raise BadPolicy(" ".join(mistakes))
     return document
@@ -71,6 +81,12 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
         *_changed("person", before.people, after.people),
         *_changed("route", before.routes, after.routes),
         *_changed("risk rule", before.risks, after.risks),
+        *_changed("rule", before.rules, after.rules),
+        *(
+            [f"~ guardrails: {before.guardrails} -> {after.guardrails}"]
+            if before.guardrails is not after.guardrails
+            else []
+        ),
     ]
 
 
@@ -85,6 +101,9 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
     yield from _doubles("person", [person.name for person in policy.people])
     yield from _doubles("route", [route.name for route in policy.routes])
     yield from _doubles("risk rule", [rule.name for rule in policy.risks])
+    yield from _doubles("rule", [rule.name for rule in policy.rules])
+    for rule in policy.rules:
+        yield from (f"Rule {rule.name!r}: {text}" for text in mistakes(rule))
     written = [one for person in policy.people for one in person.identities]
     yield from _doubles("identity", written)
     for one in written:
@@ -135,6 +154,6 @@ def _changed(what: str, before: Iterable[Any], after: Iterable[Any]) -> Iterator
         yield f"~ order of the {what}s: {', '.join(new)}"
 
 
-def _said(one: Person | Route | RiskRule | Escalation) -> str:
+def _said(one: Person | Route | RiskRule | PolicyRule | Escalation) -> str:
     values = {name: value for name, value in plain(one).items() if name != "name"}
     return json.dumps(values, ensure_ascii=False)

@@ -6,11 +6,9 @@ Times are milliseconds since the Unix epoch unless a name says otherwise.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any
 
 from gateway.models import (
@@ -24,6 +22,7 @@ from gateway.models import (
     State,
     Status,
 )
+from gateway.rulebook import Guardrails, PolicyRule, named
 from gateway.wire import JsonObject, Wire
 
 SCHEMA_VERSION = 1
@@ -126,8 +125,8 @@ class RiskRule(Wire):
     def fits(self, request: ApprovalRequest, text: str) -> bool:
         """Whether it fits a request whose arguments are `text`, as lower-case JSON."""
         return (
-            _named(self.agents, request.agent)
-            and _named(self.tools, request.tool)
+            named(self.agents, request.agent)
+            and named(self.tools, request.tool)
             and (not self.kinds or request.kind in self.kinds)
             and (not self.contains or any(part.lower() in text for part in self.contains))
         )
@@ -141,6 +140,8 @@ class PolicyDocument(Wire):
     people: tuple[Person, ...] = ()
     routes: tuple[Route, ...] = ()
     risks: tuple[RiskRule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
+    guardrails: Guardrails = Guardrails.SHADOW
 
     def person_of(self, identity: Identity) -> Person | None:
         """Return the person whom this verified identity belongs to."""
@@ -150,7 +151,7 @@ class PolicyDocument(Wire):
     def route_for(self, agent: str, tool: str) -> Route:
         """Return the first route that fits; without one, a route on which nobody may approve."""
         for route in self.routes:
-            if _named(route.agents, agent) and _named(route.tools, tool):
+            if named(route.agents, agent) and named(route.tools, tool):
                 return route
         return Route()
 
@@ -377,12 +378,3 @@ def raised(risk: Risk, claimed: Risk | None) -> Risk:
 def posted(targets: Iterable[str]) -> tuple[str, ...]:
     """Return the adapters that post cards at these targets, each once."""
     return tuple(dict.fromkeys(t.partition(":")[0] for t in targets if ":" in t))
-
-
-def _named(patterns: tuple[str, ...], name: str) -> bool:
-    return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
-
-
-@lru_cache(maxsize=1024)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)

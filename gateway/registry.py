@@ -1,19 +1,27 @@
-"""Finds adapters by entry point, so that a new chat needs no change here."""
+"""Finds adapters and deciders by entry point, so that a new one needs no change here."""
 
 from __future__ import annotations
 
 from importlib.metadata import entry_points
 
 from gateway.errors import GatewayError
-from gateway.ports import Adapter
+from gateway.ports import Adapter, Decider
 
 GROUP = "approval_gateway.adapters"
+DECIDERS = "approval_gateway.deciders"
 
 
 class UnknownAdapter(GatewayError):
     """No installed distribution offers an adapter of this name."""
 
     code = "unknown_adapter"
+    exit_code = 2
+
+
+class UnknownDecider(GatewayError):
+    """No installed distribution offers a decider of this name that can be used."""
+
+    code = "unknown_decider"
     exit_code = 2
 
 
@@ -38,6 +46,23 @@ def adapter_class(name: str) -> type[Adapter]:
     except Exception as error:  # whatever somebody else's module does when it is imported
         raise BrokenAdapter(name, error) from error
     return loaded
+
+
+def decider(name: str) -> Decider:
+    """Return a new decider that an installed distribution offers under `name`.
+
+    Raises UnknownDecider, also when it cannot be loaded: a policy link that is missing is no link
+    that has no opinion.
+    """
+    found = entry_points(group=DECIDERS, name=name)
+    if not found:
+        known = ", ".join(sorted({entry.name for entry in entry_points(group=DECIDERS)})) or "none"
+        raise UnknownDecider(f"there is no decider {name!r}; installed: {known}")
+    try:
+        made: Decider = next(iter(found)).load()()
+    except Exception as error:  # whatever somebody else's module does when it is imported
+        raise UnknownDecider(f"the decider {name} cannot be used: {error}") from error
+    return made
 
 
 def adapter_names() -> list[str]:

@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     policy_file: Path | None = Field(
         None, description="people, routes and risk rules, applied at the start; see docs/routes.md"
     )
+    deciders: tuple[str, ...] = Field(
+        (), description="JSON list of installed deciders to ask, see docs/policy.md"
+    )
     mode: Mode = Field(
         Mode.ASK, description="what routes start with: ask, auto-approve or auto-deny"
     )

@@ -68,10 +68,11 @@ def _allows(match: Match, record: Record) -> bool:
         return match.digest == record.digest
     if request.context.env or request.payload is not None or not legible(record.arguments):
         return False
-    return _fits_tool(record) if match.shape is Shape.TOOL else _fits_pattern(match, record)
+    return fits_tool(record) if match.shape is Shape.TOOL else _fits_pattern(match, record)
 
 
-def _fits_tool(record: Record) -> bool:
+def fits_tool(record: Record) -> bool:
+    """Whether a call of an ordinary tool may be covered whatever its arguments are."""
     request, arguments = record.request, record.arguments
     paths = (arguments[name] for name in PATH_NAMES if name in arguments)
     if any(not isinstance(path, str) or delicate(path) for path in paths):
@@ -91,9 +92,9 @@ def _fits_pattern(match: Match, record: Record) -> bool:
 def _holds(rule: Rule, record: Record) -> bool:
     value = record.arguments[rule.name]
     if rule.command is not None:
-        return _runs_only(rule.command, value, record)
+        return runs_only(rule.command, value, record)
     if rule.kind is RuleKind.FOLDER:
-        return _lies_in(str(rule.value), value, record)
+        return lies_in(str(rule.value), value, record)
     return _ALLOWING[rule.kind](rule.value, value)
 
 
@@ -128,7 +129,8 @@ _ALLOWING: dict[RuleKind, Callable[[Any, Any], bool]] = {
 }
 
 
-def _lies_in(folder: str, value: Any, record: Record) -> bool:
+def lies_in(folder: str, value: Any, record: Record) -> bool:
+    """Whether a path lies in a folder, as far as names and what was resolved tell."""
     context = record.request.context
     if not isinstance(value, str) or not value or not within(value, folder, context.cwd):
         return False
@@ -138,7 +140,8 @@ def _lies_in(folder: str, value: Any, record: Record) -> bool:
     )
 
 
-def _runs_only(pattern: CommandPattern, value: Any, record: Record) -> bool:
+def runs_only(pattern: CommandPattern, value: Any, record: Record) -> bool:
+    """Whether a command is read completely, and is one that the pattern permits."""
     words = words_of(value)
     reading = read(words) if words else None
     if words is None or reading is None or words[0].text != pattern.program:
@@ -220,9 +223,9 @@ def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> Cover:
         return Cover.NO
     value = arguments[rule.name]
     if rule.command is not None:
-        return _forbids_command(rule.command, value)
+        return forbids_command(rule.command, value)
     if rule.kind is RuleKind.FOLDER:
-        return _forbids_folder(str(rule.value), value, record.request.context.cwd)
+        return forbids_folder(str(rule.value), value, record.request.context.cwd)
     if rule.kind is RuleKind.ANY:
         return Cover.YES
     if rule.kind is RuleKind.WITHIN and (not isinstance(value, str) or _place(value) is None):
@@ -230,13 +233,15 @@ def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> Cover:
     return Cover.YES if _ALLOWING[rule.kind](rule.value, value) else Cover.NO
 
 
-def _forbids_folder(folder: str, value: Any, cwd: str | None) -> Cover:
+def forbids_folder(folder: str, value: Any, cwd: str | None) -> Cover:
+    """Whether a path lies in a folder that a denial means, or may."""
     if not isinstance(value, str) or components(value, cwd) is None:
         return Cover.UNSURE
     return Cover.YES if within(value.lower(), folder.lower(), cwd and cwd.lower()) else Cover.NO
 
 
-def _forbids_command(pattern: CommandPattern, value: Any) -> Cover:
+def forbids_command(pattern: CommandPattern, value: Any) -> Cover:
+    """Whether a command is one that a denial means, or may be."""
     words = words_of(value)
     if words is None:
         return Cover.UNSURE

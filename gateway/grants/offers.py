@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.canonical import canonical, sha256_hex
-from gateway.grants.commands import Reading, entry, read
+from gateway.grants.commands import Reading, read
 from gateway.grants.grant import (
     CommandPattern,
     Effect,
@@ -24,8 +24,9 @@ from gateway.grants.grant import (
 )
 from gateway.grants.matching import Cover, covers, legible, words_of
 from gateway.grants.paths import components, delicate
+from gateway.grants.patterns import denial
 from gateway.grants.shell import Word
-from gateway.grants.tools import COMMAND_NAMES, PATH_NAMES
+from gateway.grants.tools import COMMAND_NAMES, PATH_NAMES, SAID_ABOUT
 from gateway.models import Kind, RiskLevel
 from gateway.records import Record
 from gateway.wire import JsonObject, Wire, plain
@@ -107,13 +108,10 @@ def _commands(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
 
 
 def _denials(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
-    known = entry(words)
-    verbs = known.verbs if known is not None else ()
-    rest = (word.text for word in words[1 + len(verbs) :])
-    flags = tuple(sorted({text.partition("=")[0] for text in rest if text.startswith("-")}))
-    if flags:
-        yield CommandPattern(program=words[0].text, verbs=verbs, flags=flags)
-    yield CommandPattern(program=words[0].text, verbs=verbs)
+    narrow, wide = denial(words, flags=True), denial(words, flags=False)
+    if narrow.flags:
+        yield replace(narrow, verbs=wide.verbs)
+    yield wide
 
 
 def _patterns(reading: Reading, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
@@ -199,16 +197,12 @@ def _pattern(record: Record, *rules: Rule, free: frozenset[str] = frozenset()) -
     named = {rule.name for rule in rules}
     others = tuple(
         Rule(name=name, kind=RuleKind.ANY)
-        if name in free or (name in _SAID_ABOUT and isinstance(value, str | int | float))
+        if name in free or (name in SAID_ABOUT and isinstance(value, str | int | float))
         else Rule(name=name, kind=RuleKind.EQUALS, value=value)
         for name, value in record.arguments.items()
         if name not in named
     )
     return _match(record, Shape.PATTERN, rules=rules + others)
-
-
-# What agents say about a command; it changes neither what runs nor where.
-_SAID_ABOUT = frozenset({"description", "timeout", "timeout_ms", "justification", "explanation"})
 
 
 def _match(record: Record, shape: Shape, **members: Any) -> Match:

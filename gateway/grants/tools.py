@@ -14,8 +14,11 @@ PATH_NAMES = (
     "notebook_path", "directory", "dir", "folder", "absolute_path", "relative_workspace_path",
 )  # fmt: skip
 
+# What agents say about a command; it changes neither what runs nor where.
+SAID_ABOUT = frozenset({"description", "timeout", "timeout_ms", "justification", "explanation"})
+
 _RUNNING_WORDS = listed("tools.txt")
-_RUNNING_ARGUMENTS = frozenset(
+RUNNING_ARGUMENTS = frozenset(
     (*COMMAND_NAMES, "code", "script", "source", "program", "expression", "shell", "sql", "query",
      "statement", "stdin", "executable", "entrypoint", "payload", "args")
 )  # fmt: skip
@@ -29,4 +32,4 @@ def is_runner(tool: str, kind: Kind, arguments: JsonObject) -> bool:
     words = {word.lower() for word in _PARTS.findall(tool)}
     if not words or words & _RUNNING_WORDS or not tool.isascii():
         return True
-    return any(name.lower() in _RUNNING_ARGUMENTS for name in arguments)
+    return any(name.lower() in RUNNING_ARGUMENTS for name in arguments)

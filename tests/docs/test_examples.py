@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.client.pytest_plugin import ScriptedApprovals
+from gateway.models import Origin
+from gateway.policy import Chain
+from gateway.policyfile import read_policy
+from gateway.records import Record, Route
+from tests.grants.making import asked
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = "# agent.py\n"
@@ -31,3 +38,58 @@ def test_the_examples_run(name: str, approvals: ScriptedApprovals) -> None:
             continue
         compiled = compile("\n" * (line - 1) + code, name, "exec")
         exec(compiled, {"approvals": approvals, "__name__": name})
+
+
+async def test_the_deciders_of_the_policy_page_decide_as_it_says() -> None:
+    """Each example is a decider of under 20 lines that does what the text above it promises."""
+    names: dict[str, Any] = {"__name__": "examples"}
+    for _, code in blocks("docs/policy.md"):
+        body = code[code.index("class ") :]
+        assert len(body.strip().splitlines()) < 20
+        exec(compile(code, "docs/policy.md", "exec", dont_inherit=True), names)
+
+    async def said(decider: Any, record: Record) -> str | None:
+        verdict = await Chain([decider]).decide(record, Route())
+        opinions = await Chain([decider]).explain(record, Route())
+        return verdict.effect if verdict else opinions[0].effect
+
+    def hour(number: int) -> Any:
+        return names["OfficeHours"](clock=Fixed(number * 3_600_000))
+
+    assert await said(hour(9), asked("x")) == "no opinion"
+    assert await said(hour(20), asked("x")) == "ask"
+    pay = [asked("pay", arguments={"amount": amount}) for amount in (5, 500, 50_000, True, "5", -1)]
+    found = [await said(names["SpendingLimit"](), record) for record in pay]
+    assert found == ["allow", "no opinion", "deny", "no opinion", "deny", "no opinion"]
+    assert await said(names["ReadOnly"](), asked("get_weather")) == "allow"
+    assert await said(names["ReadOnly"](), asked("pay")) == "no opinion"
+    child = asked("x", origin=Origin(parent_agent="boss"))
+    assert await said(names["Delegated"](), child) == "ask"
+
+    async def fine(text: str) -> str:
+        return "fine" if "ls" in text else "looks odd"
+
+    reviewer = names["ModelReviewer"](fine)
+    assert await said(reviewer, asked("ls")) == "no opinion"
+    assert await said(reviewer, asked("x", arguments={})) == "ask"
+    assert await said(names["ModelReviewer"](None), asked("ls")) == "failed"
+
+
+@dataclass
+class Fixed:
+    """A clock that stands still."""
+
+    now: int
+
+    def now_ms(self) -> int:
+        """Return the time it stands at."""
+        return self.now
+
+
+def test_the_rules_of_the_policy_page_can_be_applied() -> None:
+    """What the page shows is a policy file."""
+    text = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+    found = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    names = [rule.name for rule in read_policy(found[1]).rules]
+    assert "reading the repository" in names

@@ -73,3 +73,22 @@ async def test_explain_shows_every_decider_and_its_failure() -> None:
     chain = Chain([Fixed("b", 1, None), Fixed("a", 9, "broken"), Fixed("c", 0, DENY)])
     found = [(one.decider, one.effect) for one in await chain.explain(record(), Route())]
     assert found == [("a", "failed"), ("b", "no opinion"), ("c", "deny")]
+
+
+@pytest.mark.parametrize(
+    ("effect", "kind"),
+    [("maybe", DeciderKind.RULE), (ALLOW, DeciderKind.PERSON), (ALLOW, DeciderKind.SYSTEM)],
+)
+async def test_an_answer_that_nobody_can_act_on_is_a_failure(
+    effect: str, kind: DeciderKind
+) -> None:
+    """A made-up effect, or a decision in a person's name, allows nothing, here nor below."""
+
+    class Strange:
+        name, priority = "strange", 5
+
+        async def decide(self, record: Record, route: Route) -> Verdict | None:
+            """Answer strangely."""
+            return Verdict(effect=effect, by=DecidedBy(kind=kind, name="ann"))
+
+    assert await Chain([Strange(), Fixed("allow", 1, ALLOW)]).decide(record(), Route()) is None

@@ -1,0 +1,65 @@
+"""Signs that a request destroys something or reaches for secrets, whoever asks and why.
+
+They are signs, not proof: what finds none is not harmless. In shadow, where they begin, they only
+stand in the audit, so that an operator sees what they would have stopped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gateway.grants.paths import delicate
+from gateway.grants.tables import rows
+from gateway.grants.tools import PATH_NAMES, RUNNING_ARGUMENTS
+from gateway.models import Kind
+from gateway.records import Record
+from gateway.wire import JsonObject
+
+_MOST_TEXT = 20_000
+_MOST_FOUND = 8
+
+_SIGNS = tuple(
+    (says, re.compile(pattern, re.IGNORECASE))
+    for says, _, pattern in (row.partition(" => ") for row in rows("signs.txt"))
+)
+_WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
+
+
+def findings(record: Record) -> tuple[str, ...]:
+    """Return what a request shows signs of, each in a few words."""
+    found: dict[str, None] = {}
+    for text in _commands(record):
+        if len(text) > _MOST_TEXT:
+            found["is too long to be looked through"] = None
+        shown = text[:_MOST_TEXT]
+        found |= {says: None for says, sign in _SIGNS if sign.search(shown)}
+        for word in _WORDS.findall(shown):
+            found |= _secret(word)
+    for name in PATH_NAMES:
+        found |= _secret(record.arguments.get(name))
+    return tuple(found)[:_MOST_FOUND]
+
+
+def _secret(path: Any) -> dict[str, None]:
+    why = delicate(path) if isinstance(path, str) else None
+    return {f"names {path[:80]}: {why}": None} if why else {}
+
+
+def _commands(record: Record) -> Iterator[str]:
+    """Yield what looks like something to run: all text of a command, else what is named so."""
+    for name, value in record.arguments.items():
+        if record.request.kind is Kind.COMMAND or name.lower() in RUNNING_ARGUMENTS:
+            yield from _texts(value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield " ".join(part for part in value if isinstance(part, str))
+        yield from (text for part in value if not isinstance(part, str) for text in _texts(part))
+    elif isinstance(value, dict):
+        parts: JsonObject = value
+        yield from (text for part in parts.values() for text in _texts(part))

@@ -1,0 +1,191 @@
+"""The operator's rules and the guardrails as links of the policy chain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+
+from gateway.grants.grant import CommandPattern
+from gateway.grants.matching import (
+    Cover,
+    fits_tool,
+    forbids_command,
+    forbids_folder,
+    legible,
+    lies_in,
+    runs_only,
+)
+from gateway.grants.patterns import allowing, denying
+from gateway.grants.tools import COMMAND_NAMES, PATH_NAMES, SAID_ABOUT
+from gateway.guardrails import findings
+from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
+from gateway.policy import ALLOW, ASK, DENY, Shadow
+from gateway.ports import Verdict
+from gateway.records import PolicyDocument, Record, Route
+from gateway.rulebook import Guardrails, PolicyRule, RuleEffect, named
+
+GUARDRAILS_PRIORITY = 1000
+PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
+
+ReadPolicy = Callable[[], Awaitable[PolicyDocument]]
+
+
+def rule_links(policy: ReadPolicy) -> tuple[Rules | GuardrailLink, ...]:
+    """Return the links that answer with what operators wrote."""
+    return (GuardrailLink(policy), *(Rules(policy, effect) for effect in RuleEffect))
+
+
+class Rules:
+    """All rules of one effect, in the order in which they are written."""
+
+    def __init__(self, policy: ReadPolicy, effect: RuleEffect) -> None:
+        self._policy = policy
+        self._effect = effect
+        self.name = f"{effect} rules"
+        self.priority = PRIORITIES[effect]
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Answer with the first rule that fits and is in force."""
+        found = [one for one in await self._fitting(record) if not one[0].shadow]
+        certain = (_verdict(rule) for rule, cover in found if cover is Cover.YES)
+        unsure = (
+            replace(_verdict(rule), effect=ASK, message=f"may be {rule.name}")
+            for rule, cover in found
+            if cover is Cover.UNSURE
+        )
+        return next(certain, None) or next(unsure, None)
+
+    async def shadows(self, record: Record) -> list[Shadow]:
+        """Return what the rules in shadow would have done."""
+        found = await self._fitting(record)
+        return [Shadow(rule=one.name, effect=one.effect.value) for one, _ in found if one.shadow]
+
+    async def _fitting(self, record: Record) -> list[tuple[PolicyRule, Cover]]:
+        rules = [one for one in (await self._policy()).rules if one.effect is self._effect]
+        found = [(rule, fits(rule, record)) for rule in rules]
+        return [one for one in found if one[1] is not Cover.NO]
+
+
+class GuardrailLink:
+    """The built-in guardrails, as far as the policy has them in force."""
+
+    name = "guardrails"
+    priority = GUARDRAILS_PRIORITY
+
+    def __init__(self, policy: ReadPolicy) -> None:
+        self._policy = policy
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Ask or deny where something was found, and the policy says so."""
+        mode = (await self._policy()).guardrails
+        if mode not in (Guardrails.ASK, Guardrails.DENY):
+            return None
+        found = findings(record)
+        if not found:
+            return None
+        by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
+        effect = DENY if mode is Guardrails.DENY else ASK
+        return Verdict(effect=effect, by=by, reason=Reason.RULE, message="; ".join(found))
+
+    async def shadows(self, record: Record) -> list[Shadow]:
+        """Return what would have been stopped."""
+        if (await self._policy()).guardrails is not Guardrails.SHADOW:
+            return []
+        return [Shadow(rule=self.name, effect=DENY, why=why) for why in findings(record)]
+
+
+def fits(rule: PolicyRule, record: Record) -> Cover:
+    """Return whether a rule fits a request: an allow must be certain, others miss nothing."""
+    request = record.request
+    if not (named(rule.agents, request.agent) and named(rule.tools, request.tool)):
+        return Cover.NO
+    if rule.kinds and request.kind not in rule.kinds:
+        return Cover.NO
+    if rule.effect is RuleEffect.ALLOW:
+        return Cover.YES if _allowed(rule, record) else Cover.NO
+    found = set(_hits(rule, record))
+    if Cover.NO in found:
+        return Cover.NO
+    return Cover.UNSURE if Cover.UNSURE in found else Cover.YES
+
+
+def mistakes(rule: PolicyRule) -> Iterator[str]:
+    """Say what is wrong with a rule as it is written."""
+    allows = rule.effect is RuleEffect.ALLOW
+    if allows and rule.contains:
+        yield "an allow cannot go by `contains`: text around it could say anything."
+    if allows and not (rule.tools or rule.commands):
+        yield "an allow names tools or commands."
+    for text in rule.commands:
+        if (allowing(text, None) if allows else denying(text)) is None:
+            known = "known in commands.txt, without flags" if allows else "plain"
+            yield f"the command {text!r} is not {known}."
+    for folder in rule.folders:
+        if not folder.startswith("/"):
+            yield f"the folder {folder!r} does not begin at the root."
+
+
+def _verdict(rule: PolicyRule) -> Verdict:
+    by = DecidedBy(kind=DeciderKind.RULE, name=rule.name)
+    effect = {RuleEffect.ALLOW: ALLOW, RuleEffect.DENY: DENY, RuleEffect.ASK: ASK}[rule.effect]
+    return Verdict(effect=effect, by=by, reason=Reason.RULE, message=rule.message)
+
+
+def _allowed(rule: PolicyRule, record: Record) -> bool:
+    request = record.request
+    high = record.risk.level is RiskLevel.HIGH
+    if high or request.questions or rule.contains or not legible(record.arguments):
+        return False
+    if request.context.env or request.payload is not None:
+        return False
+    if rule.commands:
+        return _runs_one_of(rule, record)
+    if rule.folders:
+        return _stays_in(rule.folders, record)
+    return bool(rule.tools) and fits_tool(record)
+
+
+def _runs_one_of(rule: PolicyRule, record: Record) -> bool:
+    names = [name for name in COMMAND_NAMES if name in record.arguments]
+    if len(names) != 1 or set(record.arguments) - set(names) - SAID_ABOUT:
+        return False
+    folders = rule.folders or (record.request.context.cwd,)
+    patterns = (allowing(text, folder) for text in rule.commands for folder in folders)
+    value = record.arguments[names[0]]
+    return any(pattern is not None and runs_only(pattern, value, record) for pattern in patterns)
+
+
+def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
+    names = [name for name in PATH_NAMES if name in record.arguments]
+    commands = any(name in record.arguments for name in COMMAND_NAMES)
+    if not names or commands or record.request.kind is Kind.COMMAND:
+        return False
+    return all(
+        any(lies_in(folder, record.arguments[name], record) for folder in folders) for name in names
+    )
+
+
+def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
+    if rule.contains:
+        text = json.dumps(record.arguments, ensure_ascii=False).lower()
+        yield Cover.YES if any(part.lower() in text for part in rule.contains) else Cover.NO
+    if rule.commands:
+        patterns = filter(None, map(denying, rule.commands))
+        yield _most([_forbidden(pattern, record) for pattern in patterns])
+    if rule.folders:
+        cwd = record.request.context.cwd
+        paths = [record.arguments[name] for name in PATH_NAMES if name in record.arguments]
+        yield _most([forbids_folder(one, path, cwd) for one in rule.folders for path in paths])
+
+
+def _forbidden(pattern: CommandPattern, record: Record) -> Cover:
+    names = [name for name in COMMAND_NAMES if name in record.arguments]
+    if not names:
+        return Cover.UNSURE if record.request.kind is Kind.COMMAND else Cover.NO
+    return _most([forbids_command(pattern, record.arguments[name]) for name in names])
+
+
+def _most(covers: list[Cover]) -> Cover:
+    """Return the strongest of several answers of which any one is enough."""
+    return next((one for one in (Cover.YES, Cover.UNSURE) if one in covers), Cover.NO)

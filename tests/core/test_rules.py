@@ -1,0 +1,197 @@
+"""Rules that operators write, guardrails and shadows, through the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.grants.matching import Cover
+from gateway.models import Context, Kind, Risk, RiskLevel, Status
+from gateway.policyfile import BadPolicy, read_policy
+from gateway.ports import Verdict
+from gateway.records import Mode, Record, Remember, Route
+from gateway.rulebook import Guardrails, PolicyRule, RuleEffect
+from gateway.rules import fits, mistakes
+from tests.grants.making import asked, command
+from tests.world import World, assembled, click
+
+ALLOW_GIT = PolicyRule(name="git", effect=RuleEffect.ALLOW, commands=("git log", "make test"))
+DENY_RM = PolicyRule(name="no rm", effect=RuleEffect.DENY, commands=("rm -rf",))
+CWD = Context(cwd="/ws")
+
+
+async def in_force(world: World, *rules: PolicyRule, **more: Any) -> None:
+    """Put rules in force beside the world's route."""
+    current = await world.store.policy()
+    await world.store.apply(replace(current, rules=rules, **more), by="test")
+    world.approvals.forget_policy()
+
+
+async def shell(world: World, text: str, **more: Any) -> Record:
+    """Submit a command."""
+    arguments = {"command": text}
+    return await world.submit(kind=Kind.COMMAND, arguments=arguments, context=CWD, **more)
+
+
+async def test_an_allow_rule_approves_what_it_reads_and_nothing_else(world: World) -> None:
+    """The decision cites the rule; what is not read completely asks."""
+    await in_force(world, ALLOW_GIT)
+    done = await shell(world, "git log --stat")
+    assert done.status is Status.APPROVED
+    assert done.decision is not None
+    assert done.decision.sentence() == "approved by the rule git; no person was asked"
+    for text in ("git log; rm x", "git log --output=x", "git status", "make deploy", "cat /etc/x"):
+        assert (await shell(world, text)).status is Status.PENDING, text
+
+
+async def test_a_deny_rule_outranks_grants_and_modes(world: World) -> None:
+    """What a person remembered does not pass a rule, nor does auto-approve."""
+    first = await shell(world, "rm -rf build")
+    await world.approvals.decide(click(first, remember=Remember(everywhere=True)))
+    route = Route(approvers=("ann",), mode=Mode.AUTO_APPROVE)
+    await in_force(world, DENY_RM, routes=(route,))
+    assert (await shell(world, "rm -rf build")).status is Status.DENIED
+    assert (await shell(world, "rm -r build")).status is Status.APPROVED
+    assert (await shell(world, "ls && rm -rf build")).status is Status.PENDING
+
+
+async def test_a_mandatory_human_beats_every_allow(world: World) -> None:
+    """Grant, allow rule and mode are there, and people are asked; denials still count."""
+    first = await shell(world, "git log")
+    await world.approvals.decide(click(first, remember=Remember(everywhere=True)))
+    ask = PolicyRule(name="always ask", effect=RuleEffect.ASK, tools=("sh*",))
+    await in_force(world, ask, ALLOW_GIT)
+    assert (await shell(world, "git log")).status is Status.PENDING
+    deny = Route(approvers=("ann",), mode=Mode.AUTO_DENY)
+    await in_force(world, ask, routes=(deny,))
+    assert (await shell(world, "git log")).status is Status.DENIED
+
+
+async def test_a_rule_in_shadow_decides_nothing_and_is_recorded(world: World) -> None:
+    """The audit says what it would have done, so that an operator dares to put it in force."""
+    await in_force(world, replace(DENY_RM, shadow=True), replace(ALLOW_GIT, shadow=True))
+    for text, effect in (("rm -rf x", "deny"), ("git log", "allow")):
+        record = await shell(world, text)
+        assert record.status is Status.PENDING
+        (event,) = await world.events(record.id)
+        named = [(one["rule"], one["effect"]) for one in event.data["shadow"]]
+        assert ({"deny": "no rm", "allow": "git"}[effect], effect) in named
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "shadows"),
+    [
+        (Guardrails.SHADOW, Status.PENDING, True),
+        (Guardrails.OFF, Status.PENDING, False),
+        (Guardrails.ASK, Status.PENDING, False),
+        (Guardrails.DENY, Status.DENIED, False),
+    ],
+)
+async def test_guardrails_do_what_the_policy_says(
+    world: World, mode: Guardrails, status: Status, shadows: bool
+) -> None:
+    """In shadow they record, else they ask, deny, or are off; a harmless command is untouched."""
+    await in_force(world, guardrails=mode)
+    record = await shell(world, "git push --force origin main")
+    assert record.status is status
+    event = (await world.events(record.id))[0]
+    assert ("shadow" in event.data) is shadows
+    route = Route(approvers=("ann",), mode=Mode.AUTO_APPROVE)
+    await in_force(world, guardrails=mode, routes=(route,))
+    assert (await shell(world, "git status")).status is Status.APPROVED
+    forced = {Guardrails.ASK: Status.PENDING, Guardrails.DENY: Status.DENIED}
+    again = await shell(world, "git push --force origin main")
+    assert again.status is forced.get(mode, Status.APPROVED)
+
+
+class Hanging:
+    """A decider that never answers."""
+
+    name, priority = "hanging", 960
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return None
+
+
+async def test_a_decider_that_hangs_has_failed(
+    server_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is stored and people are asked, though the route would approve."""
+    monkeypatch.setattr("gateway.policy.DECIDER_SECONDS", 0.01)
+    async with assembled(server_url, namespace, (Hanging(),)) as world:
+        await in_force(world, routes=(Route(approvers=("ann",), mode=Mode.AUTO_APPROVE),))
+        assert (await world.submit()).status is Status.PENDING
+        opinions = {one.decider: one for one in await world.approvals.explain(asked().request)}
+        assert opinions["hanging"].effect == "failed"
+
+
+def test_an_allow_rule_must_be_certain() -> None:
+    """High risk, another environment, hidden text, secrets and shells are never allowed by one."""
+    read = PolicyRule(name="read", effect=RuleEffect.ALLOW, tools=("read*",), folders=("/ws",))
+    weather = PolicyRule(name="w", effect=RuleEffect.ALLOW, tools=("weather", "shell"))
+
+    def covered(rule: PolicyRule, record: Record) -> bool:
+        return fits(rule, record) is Cover.YES
+
+    assert covered(read, asked("read_file", arguments={"path": "/ws/a"}))
+    for path in ("/ws/.env", "/etc/passwd", "/ws/../x", "/ws/a\u202e"):
+        assert not covered(read, asked("read_file", arguments={"path": path})), path
+    assert covered(weather, asked("weather", arguments={"city": "Oslo"}))
+    assert not covered(weather, asked("shell", arguments={"city": "Oslo"}))
+    high = Risk(level=RiskLevel.HIGH)
+    assert not covered(weather, asked("weather", arguments={}, risk=high))
+    assert not covered(ALLOW_GIT, command("git log", context=Context(cwd="/ws", env={"A": "1"})))
+    assert not covered(ALLOW_GIT, command("", arguments={"command": "git log", "shell": "sh"}))
+    assert not covered(replace(weather, contains=("x",)), asked("weather", arguments={"x": 1}))
+
+
+def test_a_deny_or_ask_rule_misses_nothing() -> None:
+    """Unclear spelling is unsure; what is named by text or folder is found."""
+    for text in ("rm -rf x", "rm -fr x", "/bin/rm -r -f x", "RM -rf x"):
+        assert fits(DENY_RM, command(text)) is Cover.YES, text
+    for text in ("rm$IFS-rf x", "sh -c 'rm -rf x'", "rm --recursive --force x", "rm '-rf' x"):
+        assert fits(DENY_RM, command(text)) is Cover.UNSURE, text
+    for text in ("ls", "git log", "rm x"):
+        assert fits(DENY_RM, command(text)) is Cover.NO, text
+    etc = PolicyRule(name="etc", effect=RuleEffect.DENY, folders=("/etc",))
+    assert fits(etc, asked("write", arguments={"path": "/ETC/hosts"})) is Cover.YES
+    assert fits(etc, asked("write", arguments={"path": "/ws/../etc/x"})) is Cover.UNSURE
+    assert fits(etc, asked("write", arguments={"path": "/ws/x"})) is Cover.NO
+    prod = PolicyRule(name="prod", effect=RuleEffect.DENY, contains=("PROD",), tools=("deploy*",))
+    assert fits(prod, asked("deploy_app", arguments={"to": "prod-eu"})) is Cover.YES
+    assert fits(prod, asked("deploy_app", arguments={"to": "test"})) is Cover.NO
+    assert fits(prod, asked("look", arguments={"to": "prod-eu"})) is Cover.NO
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'effect = "allow"',
+        'effect = "allow"\ntools = ["x"]\ncontains = ["y"]',
+        'effect = "allow"\ncommands = ["rm -rf"]',
+        'effect = "allow"\ncommands = ["git log --output=x"]',
+        'effect = "allow"\ncommands = ["bash"]',
+        'effect = "deny"\ncommands = ["rm; ls"]',
+        'effect = "deny"\nfolders = ["etc"]',
+        'effect = "maybe"',
+        'effect = "deny"\nunknown = 1',
+    ],
+)
+def test_a_rule_that_cannot_be_meant_is_refused_with_the_file(text: str) -> None:
+    """A bad file changes nothing, and names the rule."""
+    with pytest.raises(BadPolicy):
+        read_policy(f'[[rules]]\nname = "r"\n{text}\n')
+
+
+def test_a_good_file_has_rules_and_guardrails() -> None:
+    """Both stand in the document."""
+    policy = read_policy(
+        'guardrails = "ask"\n[[rules]]\nname = "r"\neffect = "allow"\ncommands = ["git log"]\n'
+    )
+    assert policy.guardrails is Guardrails.ASK
+    assert not list(mistakes(policy.rules[0]))
