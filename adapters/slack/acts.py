@@ -18,6 +18,8 @@ from adapters.slack.workspaces import Workspace
 from gateway.cards import Card, card_of, full_view
 from gateway.delivery import Notes
 from gateway.errors import Conflict, InvalidRequest
+from gateway.grants.grant import Grant
+from gateway.grants.offers import offers
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Click, Identity, Record
@@ -43,6 +45,9 @@ class Acts:
 
     async def clicked(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         """Do what a button asks for."""
+        if did.act == Act.REVOKE:
+            await self.revoke(workspace, did, did.value)
+            return
         form = did.form()
         if did.act in (Act.APPROVE, Act.APPROVE_SURE):
             sure = did.act == Act.APPROVE_SURE
@@ -59,7 +64,7 @@ class Acts:
             identity, _ = await self._rights.approver(workspace, did.actor, form.request_id)
             await self._desk.claim(form.request_id, identity)
             await reply.tell("The card says that you are looking at it.")
-        elif did.act in _BUILD or did.act == Act.DETAILS:
+        elif did.act in (*_BUILD, Act.REMEMBER, Act.DETAILS):
             await self._open(workspace, did, form, reply)
         else:
             raise Malformed("an unknown button")
@@ -92,12 +97,24 @@ class Acts:
         if record.final:
             raise Conflict(f"This was decided already: {said(record)}")
         card = whole(record)
-        if not any(FORMS[control.action] == did.act for control in card.controls):
-            raise InvalidRequest("this request does not allow that")
         # What is filled in belongs to what the card said when the button was pressed.
         if form.revision < record.shown_since:
             raise Conflict("the request has changed since you saw it; look at it again")
+        if did.act == Act.REMEMBER:
+            return await self._remember(did, form, record, card)
+        if not any(FORMS[control.action] == did.act for control in card.controls):
+            raise InvalidRequest("this request does not allow that")
         return _BUILD[did.act](card, form)
+
+    async def _remember(self, did: Interaction, form: Form, record: Record, card: Card) -> Json:
+        if why := await self._rights.unreadable(form, did.actor.team, record):
+            raise InvalidRequest(why)
+        return modals.remember(card, offers(record), form)
+
+    async def revoke(self, workspace: Workspace, did: Interaction, grant_id: str) -> Grant:
+        """Take a remembered decision back, for whoever may."""
+        identity = await self._rights.caller(workspace, did.actor)
+        return await self._desk.revoke(grant_id, identity)
 
     async def details(self, workspace: Workspace, did: Interaction, form: Form) -> Json:
         """Return one page of everything that would run, for somebody who may see it."""

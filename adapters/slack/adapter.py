@@ -91,7 +91,7 @@ class SlackAdapter:
         directory = Directory()
         rights = Rights(desk, directory, uploads)
         acts = Acts(desk, desk.notes, rights)
-        commands = Commands(desk, directory, rights, acts)
+        commands = Commands(desk, rights, acts)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
         def reply(workspace: Workspace, did: Interaction) -> Reply:

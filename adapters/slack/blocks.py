@@ -54,6 +54,8 @@ class Act(StrEnum):
     RESPOND = "respond_form"
     ANSWER = "answer_form"
     ABORT = "abort_form"
+    REMEMBER = "remember_form"
+    REVOKE = "revoke"
     APPROVE = "approve"
     APPROVE_SURE = "approve_confirmed"  # the client asked "are you sure" before it sent this
     DETAILS = "details"
@@ -191,6 +193,8 @@ def actions(card: Card, copy: str, *, block_id: str = "actions") -> Json:
     value = Button(card.request_id, card.revision, copy).written()
     offered = [control for control in card.controls if offers(card, control)]
     elements = [_pressed(one, value) for one in offered if one.action not in _IN_MENU]
+    if any(one.action is Action.APPROVE for one in offered) and card.risk is not RiskLevel.HIGH:
+        elements.append(button("Remember…", Act.REMEMBER, value))
     elements.append(button("Details", Act.DETAILS, value))
     rare = [one for one in offered if one.action in _IN_MENU]
     menu = [option(f"{one.label}…", f"{FORMS[one.action]} {value}") for one in rare]

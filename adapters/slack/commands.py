@@ -7,17 +7,29 @@ from collections.abc import AsyncIterator
 from adapters.slack import modals
 from adapters.slack.acts import Acts, click, said, whole
 from adapters.slack.blocks import Act, actions
-from adapters.slack.directory import Directory
 from adapters.slack.interactions import Interaction
 from adapters.slack.replies import Reply
 from adapters.slack.rights import Rights
-from adapters.slack.text import Json, context, moment, one_line, ours, plain, rich, words
+from adapters.slack.text import (
+    Json,
+    button,
+    context,
+    fitted,
+    moment,
+    one_line,
+    ours,
+    plain,
+    rich,
+    words,
+)
 from adapters.slack.values import NO_COPY, Form
 from adapters.slack.workspaces import Workspace
 from gateway.errors import InvalidRequest, NotFound
+from gateway.grants.grant import Grant
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
 from gateway.records import Identity, Query, Record
+from gateway.visible import visible
 
 COMMAND = "/approvals"
 _LEAST_ID = 4
@@ -28,6 +40,8 @@ HELP = (
     "/approvals show ID: everything about one request\n"
     "/approvals approve ID\n"
     "/approvals deny ID reason\n"
+    "/approvals grants: what you have remembered\n"
+    "/approvals revoke ID\n"
     "IDs may be shortened to their first characters."
 )
 
@@ -35,9 +49,8 @@ HELP = (
 class Commands:
     """Answers the command."""
 
-    def __init__(self, desk: Desk, directory: Directory, rights: Rights, acts: Acts) -> None:
+    def __init__(self, desk: Desk, rights: Rights, acts: Acts) -> None:
         self._desk = desk
-        self._directory = directory
         self._rights = rights
         self._acts = acts
 
@@ -53,6 +66,10 @@ class Commands:
             await self._approve(workspace, did, name, reply)
         elif verb == "deny":
             await self._deny(workspace, did, name, words_after.strip(), reply)
+        elif verb == "grants":
+            await self._grants(workspace, did, reply)
+        elif verb == "revoke":
+            await self._revoke(workspace, did, name, reply)
         else:
             await reply.tell(HELP)
 
@@ -68,13 +85,36 @@ class Commands:
             if after is None:
                 return
 
-    async def caller(self, workspace: Workspace, did: Interaction) -> Identity:
-        """Return who called, with their groups; raises Stranger, Unknown."""
-        identity = await self._directory.member(workspace, did.actor)
-        return await self._directory.with_groups(workspace, identity)
+    async def granted(self, identity: Identity) -> list[Grant]:
+        """Return the remembered decisions that this person made, or all of them for an admin."""
+        person = await self._desk.person(identity)
+        name = person.name if person else identity.written
+        every = person is not None and person.admin
+        return [one for one in await self._desk.grants() if every or one.made_by == name]
+
+    async def _grants(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
+        identity = await self._rights.caller(workspace, did.actor)
+        found = await self.granted(identity)
+        if not found:
+            await reply.tell("You have remembered nothing.")
+            return
+        blocks = [block for grant in found[:_MOST_LISTED] for block in remembered(grant)]
+        await reply.tell(f"{len(found)} remembered", blocks=blocks)
+
+    async def _revoke(
+        self, workspace: Workspace, did: Interaction, name: str, reply: Reply
+    ) -> None:
+        if len(name) < _LEAST_ID:
+            raise InvalidRequest(f"give at least {_LEAST_ID} characters of the id")
+        identity = await self._rights.caller(workspace, did.actor)
+        found = [one for one in await self.granted(identity) if one.id.startswith(name.lower())]
+        if len(found) != 1:
+            raise NotFound("no remembered decision of yours, or more than one, begins so")
+        await self._desk.revoke(found[0].id, identity)
+        await reply.tell("Revoked: from now on it decides nothing.")
 
     async def _list(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
-        identity = await self.caller(workspace, did)
+        identity = await self._rights.caller(workspace, did.actor)
         found = [record async for record in self.waiting(identity)]
         if not found:
             await reply.tell("Nothing waits for you.")
@@ -116,7 +156,7 @@ class Commands:
         """Return the one waiting request, of those the caller may see, whose id begins so."""
         if len(name) < _LEAST_ID:
             raise InvalidRequest(f"give at least {_LEAST_ID} characters of the request's id")
-        identity = await self.caller(workspace, did)
+        identity = await self._rights.caller(workspace, did.actor)
         found = [one async for one in self.waiting(identity) if one.id.startswith(name.lower())]
         if len(found) > 1:
             raise InvalidRequest("more than one request begins so; give more of the id")
@@ -137,6 +177,21 @@ def listed(record: Record) -> list[Json]:
         rich(name, [{"type": "rich_text_section", "elements": parts}]),
         context(ours(f"Waits until {moment(card.deadline)}"), plain(f"{card.risk.value} risk")),
         row,
+    ]
+
+
+def remembered(grant: Grant) -> list[Json]:
+    """Return a remembered decision in words, with a button that takes it back."""
+    where = f"session {grant.session}" if grant.session else "everywhere"
+    lead = f"{grant.effect.value.title()} for {grant.agent}, {where}: "
+    said = [words(lead, bold=True), words(fitted(one_line(visible(grant.words).text), 600))]
+    ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"
+    confirm = ("From then on it is asked about again.", "Revoke")
+    take_back = button("Revoke", Act.REVOKE, grant.id, style="danger", confirm=confirm)
+    return [
+        rich(f"grant {grant.id}", [{"type": "rich_text_section", "elements": said}]),
+        context(ours(ends), plain(f"by {grant.made_by} · {grant.id[:8]}")),
+        {"type": "actions", "block_id": f"revoke {grant.id}", "elements": [take_back]},
     ]
 
 

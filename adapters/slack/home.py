@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adapters.slack.calls import SlackRefused, asked
-from adapters.slack.commands import COMMAND, Commands, listed
+from adapters.slack.commands import COMMAND, Commands, listed, remembered
 from adapters.slack.directory import Actor, Directory, Stranger
 from adapters.slack.text import Json, context, header, plain, section
 from adapters.slack.workspaces import Workspace
@@ -42,6 +42,8 @@ class Home:
             return _home([section(plain(str(stranger)))])
         identity = await self._directory.with_groups(workspace, identity)
         entries = [listed(record) async for record in self._commands.waiting(identity)]
+        waiting = len(entries)
+        entries += [remembered(grant) for grant in await self._commands.granted(identity)]
         blocks: list[Json] = []
         shown = 0
         for entry in entries:
@@ -49,8 +51,12 @@ class Home:
                 break
             blocks += entry
             shown += 1
-        count = f"{len(entries)} waiting" if entries else "Nothing waits for you."
-        more = f"{len(entries) - shown} more: {COMMAND} list" if shown < len(entries) else ""
+        count = f"{waiting} waiting" if waiting else "Nothing waits for you."
+        more = (
+            f"{len(entries) - shown} more: {COMMAND} list, {COMMAND} grants"
+            if shown < len(entries)
+            else ""
+        )
         return _home([context(plain(count)), *blocks, *([context(plain(more))] if more else [])])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from adapters.slack.blocks import Act, actions
@@ -28,22 +29,20 @@ from adapters.slack.values import Form
 from gateway.canonical import parse
 from gateway.cards import Card, Field, FullView
 from gateway.errors import InvalidRequest
+from gateway.grants.offers import LIFETIMES, Offer
 from gateway.models import Action, FieldKind
+from gateway.records import Remember
 
-DENY, EDIT, CHECK, RESPOND, ANSWER, ABORT, READ = (
-    "deny",
-    "edit",
-    "check_edit",
-    "respond",
-    "answer",
-    "abort",
-    "read",
-)
+DENY, EDIT, CHECK, RESPOND = "deny", "edit", "check_edit", "respond"
+ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"
 PAGE_CHARS = 6000
 _MOST_OPTIONS = 100
 _FEW_OPTIONS = 10
 _LABEL_TEXT = 1900
 _REASON, _NEXT, _TEXT = "reason", "next", "text"
+_OFFER, _SCOPE, _LIFETIME = "offer", "scope", "lifetime"
+_EVERYWHERE = "everywhere"
+_MOST_OFFERS = 10
 REPLAN = "replan"
 
 
@@ -100,6 +99,33 @@ def abort(card: Card, form: Form) -> Json:
         _entry(_NEXT, "What stops", {**choice, "initial_option": ways[0]}),
     ]
     return modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
+
+
+def remember(card: Card, made: Sequence[Offer], form: Form) -> Json:
+    """Ask what an approval shall cover from now on, where, and until when."""
+    if not made:
+        return told("Remember", "This is asked about each time: nothing of it can be remembered.")
+    covers = [option(one.words, one.id) for one in made[:_MOST_OFFERS]]
+    scopes = [
+        option("In this session", "session"),
+        option("Everywhere", _EVERYWHERE, "In all sessions of this agent"),
+    ]
+    ends = [option(f"{words[:1].upper()}{words[1:]}", name) for name, words, _ in LIFETIMES]
+    blocks = [_about(card)]
+    if any(units(one.words) > LABEL_UNITS for one in made):
+        said = "\n".join(f"{number}. {one.words}" for number, one in enumerate(made, 1))
+        blocks.append(rich("covers", [exact(said)]))
+    blocks += [
+        _entry(_OFFER, "Approve this, and from now on", _first("radio_buttons", covers)),
+        _entry(_SCOPE, "Where", _first("radio_buttons", scopes)),
+        _entry(_LIFETIME, "How long", _first("static_select", ends)),
+    ]
+    return modal("Remember", blocks, form=form, kind=REMEMBER, submit="Approve, remember")
+
+
+def _first(kind: str, options: list[Json]) -> Json:
+    """Return a choice whose first option, the narrowest, is chosen."""
+    return {**_choice(kind, options), "initial_option": options[0]}
 
 
 def edit(card: Card, form: Form) -> Json:
@@ -262,6 +288,14 @@ class Typed:
     def all_chosen(self, name: str) -> list[str]:
         """Return the values of the chosen options."""
         return [one["value"] for one in self._of(name).get("selected_options") or []]
+
+    def remembered(self) -> Remember:
+        """Return what is to be remembered."""
+        return Remember(
+            offer=self.chosen(_OFFER) or "",
+            everywhere=self.chosen(_SCOPE) == _EVERYWHERE,
+            lifetime=self.chosen(_LIFETIME) or "1h",
+        )
 
     def answers(self, fields: tuple[Field, ...]) -> Json:
         """Return the answers to a question; what was left empty is left out."""

@@ -44,6 +44,11 @@ class Rights:
             identity = await self._directory.with_groups(workspace, identity)
         return identity, record
 
+    async def caller(self, workspace: Workspace, actor: Actor) -> Identity:
+        """Return who this is, with their groups; raises Stranger, Unknown."""
+        identity = await self._directory.member(workspace, actor)
+        return await self._directory.with_groups(workspace, identity)
+
     async def approver(
         self, workspace: Workspace, actor: Actor, request_id: str
     ) -> tuple[Identity, Record]:

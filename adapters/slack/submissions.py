@@ -89,14 +89,16 @@ def _typed(kind: str, typed: Typed, record: Record) -> tuple[Action, dict[str, A
         if replan and not typed.reason:
             raise _Wrong("reason", "Say what the agent should plan instead.")
         return Action.DENY, {"message": typed.reason, "feedback": replan}
+    if kind == modals.REMEMBER:
+        return Action.APPROVE, {"remember": typed.remembered()}
     if kind == modals.ABORT:
         return Action.ABORT, {"message": typed.reason, "abort": typed.chosen() or "turn"}
     if kind == modals.RESPOND:
         return Action.RESPOND, {"result": typed.text(), "confirmed": True}
-    if kind == modals.ANSWER:
-        try:
-            answers = typed.answers(whole(record).fields)
-        except InvalidRequest as error:
-            raise Conflict(str(error)) from error
-        return Action.ANSWER, {"answers": answers, "confirmed": True}
-    raise Malformed("an unknown modal")
+    if kind != modals.ANSWER:
+        raise Malformed("an unknown modal")
+    try:
+        answers = typed.answers(whole(record).fields)
+    except InvalidRequest as error:
+        raise Conflict(str(error)) from error
+    return Action.ANSWER, {"answers": answers, "confirmed": True}

@@ -27,7 +27,18 @@ PEOPLE = (
     Person(name="eve", identities=("slack:T1/UEVE",)),
     Person(name="root", identities=("token:root",), admin=True),
 )
+BUTTONS = ["Approve", "Deny…", "Remember…", "Details"]
 ROUTE = Route(approvers=("ann", "bob"), targets=("slack:T1/C1",))
+
+
+async def form(human: Human, kind: str) -> None:
+    """Wait until somebody's modal is filled."""
+    await human.state.until(lambda: human.has_modal and human.modal.view.get("callback_id") == kind)
+
+
+async def told(human: Human, part: str) -> None:
+    """Wait until somebody is told something in private."""
+    await human.state.until(lambda: any(part in text for text in human.private()))
 
 
 @contextmanager

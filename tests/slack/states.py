@@ -9,6 +9,7 @@ from adapters.slack import blocks, modals
 from adapters.slack.blocks import CARD_CHARS, CARD_LINES, FullText
 from adapters.slack.values import Form
 from gateway.cards import card_of, full_view
+from gateway.grants.offers import offers
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -144,6 +145,7 @@ EDITED = replace(asked(), edited={"command": "make release"}, revision=3, shown_
 REPORTED = Report(execution=Execution.SUCCEEDED, duration_ms=1840)
 RECORDS: dict[str, Record] = {
     "pending": asked(),
+    "pending-git": asked(arguments={"command": "git log --oneline -n 5"}),
     "pending-high-risk": PAYMENT,
     "pending-hostile": HOSTILE,
     "pending-long": LONG,
@@ -213,6 +215,8 @@ def views() -> dict[str, Json]:
     return {
         "deny": modals.deny(whole["pending"], form),
         "abort": modals.abort(whole["pending"], form),
+        "remember": modals.remember(whole["pending-git"], offers(RECORDS["pending-git"]), form),
+        "remember-nothing": modals.remember(whole["pending-high-risk"], offers(PAYMENT), form),
         "edit": modals.edit(whole["pending"], form),
         "edit-too-long": modals.edit(whole["pending-long"], form),
         "check-edit": modals.check_edit(diff, form, high=True),

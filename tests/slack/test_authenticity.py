@@ -14,8 +14,7 @@ from gateway.models import Status, new_id
 from tests.slack.counterpart.deliveries import form as form_body
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
-from tests.slack.office import Office, at_work, labels
-from tests.slack.test_decisions import form
+from tests.slack.office import BUTTONS, Office, at_work, form, labels
 from tests.world import World
 
 Json = dict[str, Any]
@@ -176,7 +175,7 @@ async def test_17_button_value_tampered(office: Office) -> None:
     await still_waits(office, record.id)
     await still_waits(office, other.id)
     assert len(await office.events("refused")) >= 3
-    assert labels(office.ann, message) == ["Approve", "Deny…", "Details"]
+    assert labels(office.ann, message) == BUTTONS
 
 
 def test_17_values_are_read_strictly() -> None:

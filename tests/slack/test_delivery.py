@@ -10,8 +10,7 @@ from gateway.models import Reason, Status
 from gateway.records import Escalation, Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
-from tests.slack.office import ROUTE, Office, at_work, labels, put_in_force, shown
-from tests.slack.test_decisions import form
+from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown
 from tests.world import World
 
 LONG = {"command": "echo start\n" + "".join(f"line {n}\n" for n in range(2000)) + "rm -rf /"}

@@ -33,8 +33,15 @@ class Payloads:
             "is_enterprise_install": False,
         }
 
-    def on_message(self, channel: str, message: Message, block: Json, element: Json) -> Json:
-        """A click on a button of a message."""
+    def on_message(
+        self,
+        channel: str,
+        message: Message,
+        block: Json,
+        element: Json,
+        option: Json | None = None,
+    ) -> Json:
+        """A click on a button of a message, or the choice of an option in a menu."""
         trigger = views.new_trigger(self.state, self.workspace, self.user.id)
         answers = views.new_response_url(
             self.state, self.workspace, channel, self.user.id, message.ts
@@ -52,7 +59,7 @@ class Payloads:
             "message": shown(message, self.workspace),
             "state": {"values": {}},
             "response_url": answers,
-            "actions": [self._action(block, element)],
+            "actions": [self._action(block, element, option)],
         }
 
     def on_view(self, view: View, block: Json, element: Json) -> Json:
@@ -65,14 +72,18 @@ class Payloads:
             "actions": [self._action(block, element)],
         }
 
-    def _action(self, block: Json, element: Json) -> Json:
-        return {
+    def _action(self, block: Json, element: Json, option: Json | None = None) -> Json:
+        action = {
             "action_id": element.get("action_id", "auto"),
             "block_id": block.get("block_id", "auto"),
+            "type": element["type"],
+            "action_ts": self.state.stamp(),
+        }
+        if option is not None:
+            return action | {"selected_option": option}
+        return action | {
             "text": {"emoji": True, **element["text"]},
             "value": element.get("value", ""),
-            "type": "button",
-            "action_ts": self.state.stamp(),
         }
 
     def submission(self, view: View) -> Json:

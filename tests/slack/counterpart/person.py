@@ -88,6 +88,24 @@ class Human:
         block, button = self._button(message.blocks, label)
         return await self._act(self.payloads.on_message(channel.id, message, block, button))
 
+    async def choose(self, message: Message, label: str) -> Ack:
+        """Choose an entry of a message's menu by its label."""
+        channel = self.sees(message)
+        menus = [
+            (block, element)
+            for block in message.blocks
+            for element in elements_of(block)
+            if element["type"] == "overflow"
+        ]
+        for block, menu in menus:
+            for option in menu["options"]:
+                if option["text"]["text"] == label:
+                    payloads = self.payloads
+                    return await self._act(
+                        payloads.on_message(channel.id, message, block, menu, option)
+                    )
+        raise NotShown(f"no menu entry {label!r}")
+
     async def click_home(self, label: str, number: int = 0) -> Ack:
         """Click the n-th button with this label in the Home tab."""
         view = self.workspace.homes[self.user.id]

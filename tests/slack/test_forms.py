@@ -1,0 +1,149 @@
+"""What forms do: edits, results, questions, and what is remembered."""
+
+from __future__ import annotations
+
+from gateway.models import Action, Kind, Option, Question, Reason, Status
+from gateway.models import FieldKind as Kinds
+from tests.slack.office import HIGH, Office, form, labels, shown, told
+
+
+async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> None:
+    """Broken JSON is refused in the form; what is confirmed is what the diff showed."""
+    record, message = await office.asked()
+    ann = office.ann
+    await ann.choose(message, "Edit…")
+    await form(ann, "edit")
+    for wrong in ("{", '{"a": 1, "a": 2}', "[]", '{"command": NaN}'):
+        ann.fill("Arguments, as JSON", wrong)
+        await ann.submit()
+        assert "text" in ann.modal.view["errors"]
+    ann.fill("Arguments, as JSON", '{\n  "command": "ls"\n}')
+    await ann.submit()
+    assert "Nothing is changed" in ann.modal.view["errors"]["text"]
+    ann.fill("Arguments, as JSON", '{"command": "ls -l"}')
+    await ann.submit()
+    assert ann.modal.view["callback_id"] == "check_edit"
+    assert '+   "command": "ls -l"' in office.modal_says(ann)
+    await ann.submit()
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert done.decision.arguments == {"command": "ls -l"}
+    assert done.decision.digest != record.digest
+    await office.card_says(message, "Approved with changes")
+    assert "What the editor changed" in shown(message)
+
+
+async def test_responding_and_stopping(office: Office) -> None:
+    """A result instead of running, and a denial that stops the turn, reach the agent."""
+    record, message = await office.asked()
+    await office.ann.choose(message, "Respond instead…")
+    await form(office.ann, "respond")
+    office.ann.fill("Result, given to the agent instead of running it", "42")
+    await office.ann.submit()
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert (done.decision.action, done.decision.result) == (Action.RESPOND, "42")
+    record, message = await office.asked()
+    await office.ann.choose(message, "Deny and stop…")
+    await form(office.ann, "abort")
+    office.ann.fill("What stops", "Stop the agent")
+    await office.ann.submit()
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert (done.decision.action, done.decision.abort) == (Action.ABORT, "agent")
+
+
+async def test_feedback_needs_words(office: Office) -> None:
+    """Asking for another plan without saying which is refused in the form."""
+    record, message = await office.asked()
+    bob = office.bob
+    await bob.click(message, "Deny…")
+    await form(bob, "deny")
+    bob.fill("What then", "Deny, and ask for another plan")
+    await bob.submit()
+    assert "reason" in bob.modal.view["errors"]
+    bob.fill("Reason, for the agent", "use the staging machine")
+    await bob.submit()
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert done.decision.reason is Reason.FEEDBACK
+
+
+async def test_questions_are_answered_in_a_form(office: Office) -> None:
+    """Choices, numbers, yes and no and texts arrive as what they are; empty ones are left out."""
+    questions = (
+        Question(id="env", text="Where?", kind=Kinds.CHOICE, options=(Option(value="p" * 200),)),
+        Question(id="n", text="How many?", kind=Kinds.NUMBER),
+        Question(id="ok", text="Sure?", kind=Kinds.BOOLEAN),
+        Question(
+            id="who",
+            text="Who?",
+            kind=Kinds.CHOICES,
+            options=(Option(value="a", label="A"), Option(value="b", label="B")),
+        ),
+        Question(id="why", text="Why?", required=False),
+    )
+    allowed = (Action.ANSWER, Action.DENY)
+    record, message = await office.asked(
+        kind=Kind.QUESTION, arguments={}, questions=questions, allowed=allowed
+    )
+    ann = office.ann
+    await ann.click(message, "Answer…")
+    await form(ann, "answer")
+    for label, value in (("How many?", "3.5"), ("Sure?", "No"), ("Who?", ["A", "B"])):
+        ann.fill(label, value)
+    ann.fill("Where?", "p" * 74 + "…")
+    await ann.submit()
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert done.decision.answers == {"env": "p" * 200, "n": 3.5, "ok": False, "who": ["a", "b"]}
+
+
+async def test_secrets_are_not_asked_for_in_slack(office: Office) -> None:
+    """A required secret: no answer button, and the card says where to answer."""
+    questions = (Question(id="pw", text="Password?", secret=True),)
+    allowed = (Action.ANSWER, Action.DENY)
+    _, message = await office.asked(
+        kind=Kind.QUESTION, arguments={}, questions=questions, allowed=allowed
+    )
+    assert labels(office.ann, message) == ["Deny…", "Details"]
+    assert "answer in the inbox" in shown(message)
+
+
+async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Office) -> None:
+    """Remember approves, the next such request needs nobody, and /approvals revoke ends that."""
+    command = {"command": "git log --oneline -n 5"}
+    record, message = await office.asked(kind=Kind.COMMAND, arguments=command)
+    ann = office.ann
+    await ann.click(message, "Remember…")
+    await form(ann, "remember")
+    assert "exactly this, and nothing else" in office.modal_says(ann)
+    ann.fill("Where", "Everywhere")
+    ann.fill("How long", "For a day")
+    await ann.submit()
+    assert (await office.ended(record)).status is Status.APPROVED
+    again = await office.ask(kind=Kind.COMMAND, arguments=command)
+    assert again.decision is not None
+    assert again.decision.reason is Reason.GRANT
+    await ann.slash("/approvals", "grants", "C1")
+    await told(ann, "1 remembered")
+    (grant,) = await office.desk.grants()
+    assert (grant.made_by, grant.session) == ("ann", None)
+    await office.bob.slash("/approvals", f"revoke {grant.id[:8]}", "C1")
+    await told(office.bob, "This is no longer available")
+    await ann.slash("/approvals", f"revoke {grant.id[:8]}", "C1")
+    await told(ann, "Revoked")
+    assert (await office.ask(kind=Kind.COMMAND, arguments=command)).status is Status.PENDING
+
+
+async def test_high_risk_is_never_remembered(office: Office) -> None:
+    """No button, and a forged press on it offers nothing."""
+    record, message = await office.asked(risk=HIGH)
+    assert "Remember…" not in labels(office.ann, message)
+    block, button = office.ann.buttons(message.blocks)[-1]
+    forged = {**button, "action_id": "remember_form"}
+    payload = office.ann.payloads.on_message("C1", message, block, forged)
+    await office.slack.deliveries.interaction(payload)
+    await office.slack.until(lambda: "asked about each time" in office.modal_says(office.ann))
+    assert "submit" not in office.ann.modal.view
+    assert (await office.desk.get(record.id)).status is Status.PENDING
