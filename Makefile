@@ -8,7 +8,7 @@ SOURCES := gateway adapters tests benchmarks
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow check format-check lint types imports docs format bench \
-	agent-wheel lock clean
+	screenshots agent-wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ format: $(READY) ## format the code and sort the imports
 
 bench: $(READY) ## measure speed and memory, write build/bench.json
 	$(RUN) -m benchmarks
+
+screenshots: $(READY) ## take the pictures of the inbox for the documents
+	$(RUN) -m tests.web.screenshots
 
 agent-wheel: $(READY) ## build the agent-only distribution into dist/
 	$(RUN) -m build --wheel --no-isolation --outdir dist packaging/agent

@@ -33,7 +33,7 @@ from gateway.production import refuse_unsafe
 from gateway.records import PolicyDocument, Route
 from gateway.registry import adapter_class, decider
 from gateway.retention import Retention
-from gateway.serving import background, desk_of, followed_up, served
+from gateway.serving import HasStreams, background, desk_of, followed_up, served
 from gateway.settings import BadSettings, Settings
 from gateway.signatures import SEED_BYTES, Signer
 from gateway.stores.connect import connect, disconnect, line_to
@@ -321,7 +321,12 @@ def _site(
         if isinstance(adapter, HasRoutes):
             pages += adapter.routes(desks[name], logins, secure=settings.secure)
     host = urlsplit(settings.public_url).hostname if settings.public_url else None
-    return Site(hosts=frozenset({host} if host else ()), secure=settings.secure, pages=tuple(pages))
+    return Site(
+        hosts=frozenset({host} if host else ()),
+        secure=settings.secure,
+        pages=tuple(pages),
+        closing=tuple(one.end_streams for one in adapters.values() if isinstance(one, HasStreams)),
+    )
 
 
 async def _serve(app: web.Application, settings: Settings, stack: AsyncExitStack) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol, runtime_checkable
 
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
@@ -23,6 +24,14 @@ from gateway.writer import FOLLOWUPS
 log = logging.getLogger("gateway.serving")
 
 _RESTART_SECONDS = 1.0
+
+
+@runtime_checkable
+class HasStreams(Protocol):
+    """An adapter whose pages keep answers open, which the web server would wait for."""
+
+    def end_streams(self) -> None:
+        """End them: the web server stops."""
 
 
 def desk_of(name: str, approvals: Approvals, store: RedisStore) -> FrontDesk:

@@ -1,6 +1,5 @@
 """The adapter itself: routes for the gateway's web server, and the end of its live streams."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,16 +15,20 @@ class WebAdapter:
     name = "web"
 
     def __init__(self) -> None:
-        self._stopping = asyncio.Event()
+        self._inboxes: list[Inbox] = []
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Serve until left; leaving ends the live streams, so that the web server can stop."""
-        try:
-            yield
-        finally:
-            self._stopping.set()
+        """Serve until left: the web server does all the work."""
+        yield
 
     def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> list[web.RouteDef]:
         """Return the inbox's routes. `secure` tells whether browsers reach us over TLS."""
-        return Inbox(desk, logins, secure=secure, stopping=self._stopping).routes()
+        inbox = Inbox(desk, logins, secure=secure)
+        self._inboxes.append(inbox)
+        return inbox.routes()
+
+    def end_streams(self) -> None:
+        """End the live streams, so that the web server can stop."""
+        for inbox in self._inboxes:
+            inbox.end_streams()

@@ -5,10 +5,12 @@ cannot forge: the session cookie (SameSite=Strict), our own `Origin`, and a toke
 only our page can read. The token is derived from the session, so nothing is stored for it.
 """
 
+import asyncio
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -20,6 +22,7 @@ from gateway.wire import JsonObject
 CSRF_HEADER = "X-CSRF-Token"
 MAX_BODY = 512 * 1024  # bytes of one decision, edited arguments included
 
+T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 HEADERS = {
@@ -73,6 +76,10 @@ class Guard:
             return response
 
         return answer
+
+    async def still(self, visitor: Visitor) -> bool:
+        """Whether a visitor is still signed in."""
+        return await self._logins.who(visitor.session) is not None
 
     def headers(self) -> dict[str, str]:
         """Return the headers of every answer."""
@@ -143,6 +150,18 @@ class Guard:
             return problem(error.status, error.code, str(error))
 
 
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Let a write come to its end also when the browser hangs up in the middle."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # nobody is left to be told
+        raise
+
+
 async def json_body(request: web.Request) -> bytes:
     """Return the JSON bytes of a write, at most MAX_BODY."""
     if request.content_type != "application/json":
@@ -158,6 +177,15 @@ async def json_body(request: web.Request) -> bytes:
 def csrf_token(session: str) -> str:
     """Return the token that proves a write came from a page that could read the session's API."""
     return hmac.new(session.encode(), b"inbox csrf", hashlib.sha256).hexdigest()
+
+
+def seen_token(session: str, request_id: str, revision: int) -> str:
+    """Return what the page gets with a request that it shows whole, at this revision.
+
+    Approving needs it: what was cut, or never fetched, was not seen.
+    """
+    shown = f"seen {request_id} {revision}"
+    return hmac.new(session.encode(), shown.encode(), hashlib.sha256).hexdigest()
 
 
 def problem(status: int, code: str, detail: str, **more: object) -> web.Response:

@@ -1,106 +1,164 @@
-"""One request as the page gets it: everything an approver must see, as visible text."""
+"""A card as the page gets it: the core rendered it, this only puts it into JSON.
+
+Text is a string, or a list of [text, is an escape] where something was made visible.
+"""
 
 from __future__ import annotations
 
-from adapters.web.blocks import (
-    Block,
-    Line,
-    blocks_of,
-    changes,
-    flags,
-    headline,
-    pretty,
-    shown,
-    shown_text,
-)
-from gateway.models import Question
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from gateway.blocks import Block, Change
+from gateway.cards import Card, Field, card_of
 from gateway.records import Record
-from gateway.visible import ascii_escaped, visible
-from gateway.wire import JsonObject, plain
+from gateway.visible import Segment, Visible
+from gateway.wire import JsonObject
+
+ROW_LINES, ROW_CHARS = 24, 2_000  # what a row of the list shows of all blocks together
+WHOLE = 10**9
+HEAVY_CHARS = 50_000  # more than this is rendered beside the event loop, which would stand still
+
+T = TypeVar("T")
+Line = str | list[list[str | bool]]
 
 
-def view_of(record: Record, *, full: bool, refusal: str | None) -> JsonObject:
-    """Return the view of a request; `refusal` says why this visitor may not decide it."""
-    request = record.request
-    body = shown(blocks_of(record), full=full)
-    hidden, mixed = flags(request.tool, request.hint, request.context.cwd or "")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Who looks at a request: their name, and why they may not decide it, if so."""
+
+    name: str
+    refusal: str | None = None
+
+
+def row_of(record: Record, look: Look) -> JsonObject:
+    """Return a request as a row of the list: the start of what would run, once it ended none."""
+    size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
+    card = card_of(record, lines=size[0], chars=size[1])
+    return {**_view(card, record, look), "editable": None}
+
+
+def whole_of(record: Record, look: Look, *, reveal: bool = False) -> JsonObject:
+    """Return everything about a request; with `reveal` its secrets too."""
+    card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal)
+    return {**_view(card, record, look), "opened": True, "revealed": reveal}
+
+
+def changes_of(rows: tuple[Change, ...]) -> list[list[Any]]:
+    """Return a diff as rows of [sign, line]."""
+    return [[row.sign, line_of(row.text.segments)] for row in rows]
+
+
+def line_of(segments: tuple[Segment, ...]) -> Line:
+    """Return segments as text, or as they are when something in them was made visible."""
+    if not any(escape for _, escape in segments):
+        return "".join(text for text, _ in segments)
+    return [[text, escape] for text, escape in segments]
+
+
+async def made(make: Callable[[], T], *values: Any) -> T:
+    """Return what `make` returns, in a thread when the values it renders are large."""
+    return await asyncio.to_thread(make) if heavy(*values) else make()
+
+
+def heavy(*values: Any) -> bool:
+    """Whether values hold more text than the event loop should wait for."""
+    left, waiting = HEAVY_CHARS, list(values)
+    while waiting and left > 0:
+        value = waiting.pop()
+        left -= 1
+        if isinstance(value, str):
+            left -= len(value)
+        elif isinstance(value, dict):
+            waiting += value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return left <= 0
+
+
+def weight_of(record: Record) -> tuple[Any, ...]:
+    """Return the parts of a request that may be large."""
+    request, preview = record.request, record.request.preview
+    told = (request.hint, preview.text if preview else "")
+    context = (request.context.env, request.context.files)
+    return (request.arguments, record.edited, request.payload, *context, *told)
+
+
+def _view(card: Card, record: Record, look: Look) -> JsonObject:
+    claim = record.claim
     return {
-        "id": record.id,
-        "status": record.status.value,
-        "revision": record.revision,
-        "kind": request.kind.value,
-        "tool": shown_text(request.tool),
-        "agent": request.agent,
-        "session": shown_text(request.session),
-        "host": _maybe(request.context.host),
-        "cwd": _maybe(request.context.cwd),
-        "risk": {
-            "level": record.risk.level.value,
-            "reasons": [shown_text(reason) for reason in record.risk.reasons],
-        },
-        "says": _maybe(request.hint),
-        "headline": headline(record),
-        "blocks": body.blocks,
-        "lines": body.lines,
-        "total_lines": body.total_lines,
-        "total_chars": body.total_chars,
-        "long": body.long,
-        "full": full or not body.long,
-        "hidden": hidden or body.hidden,
-        "mixed_script": mixed or body.mixed_script,
-        "preview": _preview(record),
-        "changed": _changed(record),
-        "created": record.created,
-        "deadline": record.deadline,
-        "digest": record.digest,
-        "waiting": record.waiting,
-        "quorum": record.quorum,
+        **_state(card),
+        "facts": [[fact.label, line_of(fact.text.segments)] for fact in card.facts],
+        "reasons": [line_of(reason.segments) for reason in card.reasons],
+        "says": _maybe(card.says),
+        "headline": line_of(card.headline.segments),
+        "blocks": [_block(block) for block in card.blocks if block.text.segments],
+        "preview": _block(card.preview) if card.preview else None,
+        "changed": changes_of(card.changed),
+        "fields": [_field(field) for field in card.fields],
+        "masked": any(block.text.masked for block in card.blocks),
+        "claim": {"by": claim.person, "mine": claim.person == look.name} if claim else None,
         "votes": [vote.person for vote in record.votes],
-        "allowed": [action.value for action in request.allowed],
-        "questions": [_question(question) for question in request.questions],
-        "editable": ascii_escaped(pretty(record.arguments)),
-        "refusal": refusal,
-        "ended": _ended(record),
-        "report": plain(record.report) if record.report else None,
+        "quorum": record.quorum,
+        "refusal": look.refusal,
+        "outcome": _maybe(card.outcome),
+        "note": _maybe(card.note),
+        "result": _maybe(card.result),
+        "controls": [
+            {
+                "action": control.action.value,
+                "label": control.label,
+                "style": control.style.value,
+                "confirm": control.confirm,
+            }
+            for control in card.controls
+        ],
     }
 
 
-def _question(question: Question) -> JsonObject:
-    """Return a field of a form; an agent's words and labels are shown as visible text."""
-    values: JsonObject = plain(question)
-    values["text"] = shown_text(question.text)
-    values["options"] = [
-        {"value": option.value, "label": visible(option.label or option.value).text}
-        for option in question.options
-    ]
-    return values
-
-
-def _maybe(text: str | None) -> Line | None:
-    return shown_text(text) if text else None
-
-
-def _preview(record: Record) -> JsonObject | None:
-    preview = record.request.preview
-    if preview is None:
-        return None
-    block = Block("the agent's preview", preview.format, preview.text)
-    return shown(iter([block]), full=False).blocks[0]
-
-
-def _changed(record: Record) -> list[list[str | Line]] | None:
-    if record.edited is None:
-        return None
-    return changes(pretty(record.request.arguments), pretty(record.edited))
-
-
-def _ended(record: Record) -> JsonObject | None:
-    decision = record.decision
-    if decision is None:
-        return None
+def _state(card: Card) -> JsonObject:
     return {
-        "says": shown_text(decision.sentence()),
-        "action": decision.action.value if decision.action else None,
-        "at": decision.decided_at,
-        "note": _maybe(record.note),
+        "id": card.request_id,
+        "short_id": card.short_id,
+        "revision": card.revision,
+        "status": card.status.value,
+        "kind": card.kind.value,
+        "word": card.word,
+        "tool": line_of(card.tool.segments),
+        "summary": card.summary,
+        "risk": card.risk.value,
+        "complete": card.complete,
+        "size": card.size,
+        "notices": list(card.notices),
+        "progress": card.progress,
+        "created": card.created,
+        "deadline": card.deadline,
+        "decided_at": card.decided_at,
+        "digest": card.digest,
+        "editable": card.editable,
     }
+
+
+def _block(block: Block) -> JsonObject:
+    return {
+        "label": block.label,
+        "format": block.format,
+        "lines": [line_of(line) for line in block.text.lines()],
+    }
+
+
+def _field(field: Field) -> JsonObject:
+    return {
+        "id": field.id,
+        "text": line_of(field.text.segments),
+        "kind": field.kind.value,
+        "choices": [{"value": one.value, "label": one.label.text} for one in field.choices],
+        "required": field.required,
+        "secret": field.secret,
+    }
+
+
+def _maybe(text: Visible | None) -> Line | None:
+    return line_of(text.segments) if text else None

@@ -28,12 +28,14 @@ T = TypeVar("T")
 class Site:
     """How the API is reached: host names beside the loopback ones, and whether over TLS.
 
-    `pages` are the web pages of adapters, served beside the API under the same guards.
+    `pages` are the web pages of adapters, served beside the API under the same guards; `closing`
+    ends what they keep open.
     """
 
     hosts: frozenset[str] = frozenset()
     secure: bool = False
     pages: tuple[web.AbstractRouteDef, ...] = ()
+    closing: tuple[Callable[[], None], ...] = ()
 
 
 def build_api(
@@ -77,7 +79,7 @@ def build_api(
     app.add_routes(site.pages)
     app.on_response_prepare.append(secured(site.secure))
     app.cleanup_ctx.append(_counting)
-    app.on_shutdown.append(_end_waits)
+    app.on_shutdown.append(_end_waits(site.closing))
     return app
 
 
@@ -126,6 +128,13 @@ async def _counting(app: web.Application) -> AsyncIterator[None]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _end_waits(app: web.Application) -> None:
-    for task in app[SERVICES].hanging:
-        task.cancel()
+def _end_waits(
+    closing: Sequence[Callable[[], None]],
+) -> Callable[[web.Application], Awaitable[None]]:
+    async def end(app: web.Application) -> None:
+        for close in closing:
+            close()
+        for task in app[SERVICES].hanging:
+            task.cancel()
+
+    return end

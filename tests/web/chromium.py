@@ -8,9 +8,11 @@ import itertools
 import json
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ _FLAGS = (
     "--remote-debugging-port=0",
 )
 PHONE, DESK = (390, 844), (1280, 900)
+_PATIENCE = 60.0  # seconds; a loaded machine is slow, and nothing here waits in vain
 
 
 def binary() -> str:
@@ -49,7 +52,7 @@ class _Replaced(Exception):
 class Page:
     """One tab. Positions and clicks are a person's: through the rendered page."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse, session: str) -> None:
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, session: str | None) -> None:
         self._socket = socket
         self._session = session
         self._numbers = itertools.count(1)
@@ -58,20 +61,28 @@ class Page:
     async def send(self, method: str, **parameters: Any) -> Any:
         """Send one DevTools command; return its result."""
         number = next(self._numbers)
-        message = {"id": number, "method": method, "params": parameters, "sessionId": self._session}
+        message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
         await self._socket.send_json(message)
         while True:
-            answer = json.loads((await self._socket.receive(timeout=20)).data)
-            if answer.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded"):
-                self.errors.append(json.dumps(answer["params"])[:400])
+            answer = json.loads((await self._socket.receive(timeout=_PATIENCE)).data)
+            self._note(answer)
             if answer.get("id") == number:
                 if method == "Runtime.evaluate" and "error" in answer:
                     raise _Replaced
                 assert "error" not in answer, answer
                 return answer["result"]
 
-    async def size(self, size: tuple[int, int], *, dark: bool = False) -> None:
-        """Take the shape of a phone or a desk, in light or dark."""
+    def _note(self, answer: Any) -> None:
+        """Keep what the page threw; that the gateway refused something is no error of the page."""
+        parameters = answer.get("params", {})
+        refused = parameters.get("entry", {}).get("source") == "network"
+        if answer.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded") and not refused:
+            self.errors.append(json.dumps(parameters)[:400])
+
+    async def size(self, size: tuple[int, int], *, dark: bool = False, still: bool = False) -> None:
+        """Take the shape of a phone or a desk, in light or dark, with motion or `still`."""
         await self.send(
             "Emulation.setDeviceMetricsOverride",
             width=size[0],
@@ -79,8 +90,12 @@ class Page:
             deviceScaleFactor=1,
             mobile=size == PHONE,
         )
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        await self.send("Emulation.setEmulatedMedia", features=[scheme])
+        wishes = {
+            "prefers-color-scheme": "dark" if dark else "light",
+            "prefers-reduced-motion": "reduce" if still else "no-preference",
+        }
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        await self.send("Emulation.setEmulatedMedia", features=features)
 
     async def goto(self, url: str) -> None:
         """Open an address."""
@@ -96,7 +111,7 @@ class Page:
 
     async def until(self, script: str) -> Any:
         """Return the value of an expression once it is true."""
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(_PATIENCE):
             while not (value := await self._try(script)):
                 continue
         return value
@@ -117,7 +132,8 @@ class Page:
         """Click the middle of the visible button with this text."""
         find = (
             f"[...{within}.querySelectorAll('button')]"
-            f".find((one) => one.textContent.trim() === {json.dumps(label)} && !one.disabled)"
+            f".find((one) => one.textContent.trim() === {json.dumps(label)} && !one.disabled"
+            " && !one.closest('.settling'))"
         )
         await self.until(f"Boolean({find})")
         box = await self.evaluate(
@@ -143,18 +159,32 @@ class Page:
         await self.send("Input.insertText", text=text)
 
     async def key(self, key: str) -> None:
-        """Press a letter key."""
+        """Press a letter, or a key by its name."""
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {"Enter": 13, "Tab": 9, "Escape": 27}.get(key, 0)
         for kind in ("keyDown", "keyUp"):
             await self.send(
-                "Input.dispatchKeyEvent", type=kind, key=key, text=key if kind == "keyDown" else ""
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                text=text if kind == "keyDown" else "",
+                windowsVirtualKeyCode=code,
             )
 
     async def screenshot(self, path: Path, *, whole: bool) -> None:
         """Save what a person would see: the whole page, or its first screen."""
-        result = await self.send(
-            "Page.captureScreenshot", format="png", captureBeyondViewport=whole
-        )
-        path.write_bytes(base64.b64decode(result["data"]))
+        tall = "document.documentElement.scrollHeight"
+        path.write_bytes(await self.picture(await self.evaluate(tall) if whole else None))
+
+    async def picture(self, height: int | None = None) -> bytes:
+        """Return what a person would see: so much of the page, or its first screen."""
+        clip = None
+        if height is not None:
+            width = await self.evaluate("innerWidth")
+            clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        more = {"captureBeyondViewport": True, "clip": clip} if clip else {}
+        result = await self.send("Page.captureScreenshot", format="png", **more)
+        return base64.b64decode(result["data"])
 
     async def controls(self) -> list[tuple[str, str]]:
         """Return (role, name) of every control in the accessibility tree."""
@@ -170,50 +200,72 @@ class Page:
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Page]:
-    """Run a browser with a profile of its own; yield its first tab."""
+    """Run a browser for one page; yield its tab."""
+    with running() as address:
+        async with visiting(address) as browser:
+            yield await browser.tab()
+
+
+@contextmanager
+def running() -> Iterator[str]:
+    """Run a browser with a profile of its own; yield the address that its tabs are asked for at."""
     with tempfile.TemporaryDirectory(prefix="agw-chromium", ignore_cleanup_errors=True) as profile:
-        process = await asyncio.create_subprocess_exec(
-            binary(),
-            *_FLAGS,
-            f"--user-data-dir={profile}",
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            address = await _address(process)
-            async with (
-                aiohttp.ClientSession() as http,
-                http.ws_connect(address, max_msg_size=0) as socket,
-            ):
-                yield await _tab(socket)
-        finally:
-            process.kill()
-            await process.wait()
+        command = [binary(), *_FLAGS, f"--user-data-dir={profile}"]
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield _address(process)
+            finally:
+                process.kill()
 
 
-async def _address(process: asyncio.subprocess.Process) -> str:
+def _address(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
-    async with asyncio.timeout(30):
-        while line := (await process.stderr.readline()).decode():
-            if "DevTools listening on" in line:
-                return line.split(" on ", 1)[1].strip()
+    for line in process.stderr:
+        if "DevTools listening on" in line:
+            return line.split(" on ", 1)[1].strip()
     raise AssertionError("the browser ended")
 
 
-async def _tab(socket: aiohttp.ClientWebSocketResponse) -> Page:
-    browser = Page(socket, "")
+@asynccontextmanager
+async def visiting(address: str) -> AsyncIterator[Browser]:
+    """Yield a visitor's browser: nothing is shared with other visitors of the same process."""
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        socket = await stack.enter_async_context(http.ws_connect(address, max_msg_size=0))
+        control = Page(socket, None)
+        made = await control.send("Target.createBrowserContext")
+        browser = Browser(address, control, made["browserContextId"], stack, http)
+        try:
+            yield browser
+        finally:
+            await control.send("Target.disposeBrowserContext", browserContextId=browser.context)
 
-    async def ask(method: str, **parameters: Any) -> Any:
-        number = next(browser._numbers)
-        await socket.send_json({"id": number, "method": method, "params": parameters})
-        while True:
-            answer = json.loads((await socket.receive(timeout=20)).data)
-            if answer.get("id") == number:
-                return answer["result"]
 
-    target = await ask("Target.createTarget", url="about:blank")
-    attached = await ask("Target.attachToTarget", targetId=target["targetId"], flatten=True)
-    page = Page(socket, attached["sessionId"])
-    for domain in ("Page", "Runtime", "Log"):
-        await page.send(f"{domain}.enable")
-    return page
+@dataclass
+class Browser:
+    """One visitor's browser, with cookies of its own."""
+
+    address: str
+    control: Page
+    context: str
+    stack: AsyncExitStack
+    http: aiohttp.ClientSession
+
+    async def tab(self, size: tuple[int, int] = PHONE) -> Page:
+        """Open a tab. Each has a connection of its own, so that none reads another's answers."""
+        made = await self.control.send(
+            "Target.createTarget", url="about:blank", browserContextId=self.context
+        )
+        socket = await self.stack.enter_async_context(
+            self.http.ws_connect(self.address, max_msg_size=0)
+        )
+        attached = await Page(socket, None).send(
+            "Target.attachToTarget", targetId=made["targetId"], flatten=True
+        )
+        page = Page(socket, attached["sessionId"])
+        for domain in ("Page", "Runtime", "Log"):
+            await page.send(f"{domain}.enable")
+        await page.size(size)
+        return page

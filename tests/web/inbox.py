@@ -21,10 +21,11 @@ from gateway.models import (
     RiskLevel,
 )
 from gateway.ports import Origin
-from gateway.records import Record
+from gateway.records import Event, Person, PolicyDocument, Record, Route
+from gateway.serving import desk_of
 from gateway.settings import Settings
 from tests.web.chromium import Page
-from tests.world import request
+from tests.world import PROCESS, click, identity, request
 
 AGENT = "deployer"
 
@@ -34,37 +35,90 @@ class Inbox:
     """A running gateway and a signed-in approver's page."""
 
     gateway: Gateway
-    person: str = "ann"
 
     async def ask(self, **details: Any) -> Record:
         """Submit a request as an agent that waits."""
         asked = request(
             agent=AGENT, **{"context": Context(cwd="/srv/shop", host="ci-7"), **details}
         )
-        origin = Origin(agent=AGENT, process="p" * 16)
+        origin = Origin(agent=AGENT, process=PROCESS)
         record, _ = await self.gateway.approvals.submit(asked, origin)
         return record
 
-    async def sign_in(self, page: Page) -> None:
+    async def sign_in(self, page: Page, person: str = "ann") -> None:
         """Follow a one-time link and press the button."""
-        code = await self.gateway.backend.logins.invite(self.person)
+        code = await self.gateway.backend.logins.invite(person)
         await page.goto(f"{self.gateway.url}/inbox/login#code={code}")
         await page.press("Sign in")
-        await page.until(
-            "location.pathname === '/inbox' && document.getElementById('who').textContent"
+        await page.until(CONNECTED)
+
+    async def route(self, **changes: Any) -> None:
+        """Put one route in force; ann, bob and eve are people, and ann is an admin."""
+        store = self.gateway.backend.store
+        values = {"approvers": ("ann", "bob"), **changes}
+        people = tuple(
+            Person(name=name, identities=(f"token:{name}",), admin=name == "ann")
+            for name in ("ann", "bob", "eve")
         )
+        generation = (await store.policy()).generation
+        await store.apply(
+            PolicyDocument(generation=generation, people=people, routes=(Route(**values),)),
+            by="test",
+        )
+        self.gateway.approvals.forget_policy()
 
     async def get(self, record: Record) -> Record:
         """Return a request as it stands."""
         return await self.gateway.approvals.get(record.id)
 
+    async def decide(self, record: Record, action: Action = Action.APPROVE, **more: Any) -> Record:
+        """Decide as somebody elsewhere does: bob, unless another identity is given."""
+        now = await self.get(record)
+        return await self.gateway.approvals.decide(
+            click(now, action, **{"identity": identity("bob"), "confirmed": True, **more})
+        )
+
+    async def claim(self, record: Record, person: str = "bob") -> None:
+        """Say that somebody looks at it."""
+        desk = desk_of("web", self.gateway.approvals, self.gateway.backend.store)
+        await desk.claim(record.id, identity(person))
+
+    async def leave(self) -> None:
+        """Have the asking process go away: its lease has run out."""
+        store = self.gateway.backend.store
+        await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})
+        await self.gateway.approvals.lapse(AGENT, PROCESS)
+
+    async def expire(self, record: Record) -> None:
+        """Let a request that was asked with hardly any time run out."""
+        while not (await self.get(record)).final:
+            await self.gateway.approvals.expire(record.id)
+
+    async def events(self, kind: str) -> list[Event]:
+        """Return what the audit holds of one kind."""
+        found = await self.gateway.approvals.history(None, 10_000)
+        return [event for event in found if event.type == kind]
+
+
+def card(record: Record) -> str:
+    """Return the JavaScript expression for a request's card."""
+    return f"document.querySelector('[data-id=\"{record.id}\"]')"
+
 
 @asynccontextmanager
 async def inbox(folder: Path) -> AsyncIterator[Inbox]:
-    """Run a gateway with the embedded server, the inbox, and ann as approver."""
+    """Run a gateway with the embedded server and the inbox, where ann and bob may decide."""
     async with running(Settings(data_dir=folder / "data", port=0)) as gateway:
-        await gateway.backend.credentials.add_approver("ann")
-        yield Inbox(gateway)
+        made = Inbox(gateway)
+        await made.route()
+        yield made
+
+
+CONNECTED = (
+    "location.pathname === '/inbox' && document.getElementById('who').textContent"
+    " && document.getElementById('offline').hidden"
+    " && !document.body.textContent.includes('Connecting')"
+)
 
 
 COMMAND = {
@@ -91,6 +145,13 @@ FILE_CHANGE = {
     },
     "preview": Preview(format="text", text="one line changes"),
     "risk": Risk(level=RiskLevel.LOW),
+}
+SECRET = "ghp_" + "a1B2c3D4e5" * 3
+MASKED = {
+    "tool": "shell",
+    "kind": Kind.COMMAND,
+    "arguments": {"command": f"git push https://bot:{SECRET}@git.example.org/shop.git main"},
+    "hint": "Publish the release branch.",
 }
 HOSTILE = {
     "tool": "shell",

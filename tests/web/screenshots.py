@@ -1,104 +1,236 @@
-"""Takes the pictures of the inbox for the documents: `python -m tests.web.screenshots`."""
+"""Takes the pictures of the inbox for the documents: `make screenshots`."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
-from dataclasses import replace
+from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.models import Action, Execution, Report
+from gateway.models import Action, Execution, Reason, Report
 from gateway.ports import Origin
 from gateway.records import Record
-from tests.web.chromium import DESK, PHONE, Page, chromium
+from tests.web.chromium import DESK, PHONE, Page, running, visiting
 from tests.web.inbox import (
     AGENT,
     COMMAND,
+    CONNECTED,
     FILE_CHANGE,
     HIGH_RISK,
     HOSTILE,
     LONG,
+    MASKED,
     QUESTION,
     Inbox,
+    card,
     inbox,
 )
-from tests.world import click
+from tests.web.sheets import cropped, only, sheet
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
-SHAPES = (
-    ("phone", PHONE, False),
-    ("phone-dark", PHONE, True),
-    ("desk", DESK, False),
-    ("desk-dark", DESK, True),
-)
-STATES: dict[str, dict[str, Any]] = {
-    "command": COMMAND,
-    "high-risk": HIGH_RISK,
-    "file-change": FILE_CHANGE,
-    "hostile": HOSTILE,
-    "long": LONG,
-    "question": QUESTION,
+SHAPES = {"phone": (PHONE, 4, 1500), "desk": (DESK, 2, 1150)}
+SHEETS = {
+    "ask": ("waiting", "a command", "a file change", "a question"),
+    "care": ("cut", "everything, at its end", "hostile text", "masked secrets"),
+    "answer": ("edit with its diff", "high risk asks twice", "deny with a reason", "revealed"),
+    "team": ("one of two approved", "claimed", "nobody waits", "not yours to decide"),
+    "done": ("history", "history, opened", "sessions", "nothing waits"),
+    "page": ("login", "signed out", "settings", "not connected"),
 }
+
+
+@dataclass
+class Camera:
+    """Takes each state in every shape, in light and dark."""
+
+    page: Page
+    taken: dict[tuple[str, bool], dict[str, bytes]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+
+    async def take(self, name: str, *, at_end: bool = False) -> None:
+        """Take the page as it stands."""
+        for shape, (size, _, most) in SHAPES.items():
+            for dark in (False, True):
+                await self.page.size(size, dark=dark, still=True)
+                await self.page.until("!document.querySelector('.settling')")
+                if at_end:
+                    await self.page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+                    picture = await self.page.picture()
+                else:
+                    await self.page.evaluate("scrollTo(0, 0)")
+                    tall = await self.page.evaluate("document.body.getBoundingClientRect().bottom")
+                    picture = cropped(await self.page.picture(max(int(tall), 600)), most)
+                self.taken[shape, dark][name] = picture
+        await self.page.size(PHONE, still=True)
+
+    def develop(self) -> None:
+        """Write the sheets, and the one picture that the README shows."""
+        first = only(self.taken["phone", False], ["a command"])
+        sheet(first, FOLDER / "inbox-command-phone.png", columns=1, dark=False)
+        for (shape, dark), pictures in self.taken.items():
+            for title, names in SHEETS.items():
+                path = FOLDER / f"inbox-{title}-{shape}{'-dark' if dark else ''}.png"
+                sheet(only(pictures, names), path, columns=SHAPES[shape][1], dark=dark)
 
 
 async def main() -> None:
     """Take every picture."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        async with inbox(Path(folder)) as box, chromium() as page:
-            await page.size(PHONE)
-            await box.sign_in(page)
-            await shots(page, "empty")
-            for name, details in STATES.items():
-                record = await box.ask(**details)
-                await page.until(f"document.querySelector('[data-id=\"{record.id}\"]')")
-                await shots(page, name)
-                await box.gateway.approvals.decide(click(record, Action.DENY))
-                await page.evaluate("location.reload()")
-                await page.until("document.querySelector('.empty')")
-            await edit(box, page)
-            await endings(box, page)
+    with tempfile.TemporaryDirectory() as folder, running() as address:
+        async with visiting(address) as browser:
+            async with inbox(Path(folder)) as box:
+                camera = Camera(await browser.tab())
+                await doors(box, camera)
+                await asking(box, camera)
+                await answering(box, camera)
+                await team(box, camera)
+                await done(box, camera)
+                await box.ask(**COMMAND)
+                await camera.page.until("document.querySelector('.card.pending')")
+            await camera.page.until("!document.getElementById('offline').hidden")
+            await camera.take("not connected")
+            assert camera.page.errors == []
+    await asyncio.to_thread(camera.develop)
 
 
-async def edit(box: Inbox, page: Page) -> None:
-    """Show an edit with its diff."""
-    await box.ask(**HIGH_RISK)
+async def doors(box: Inbox, camera: Camera) -> None:
+    """Show the ways in and out, and the settings."""
+    page, logins = camera.page, box.gateway.backend.logins
+    await page.goto(f"{box.gateway.url}/inbox/login#code={await logins.invite('ann')}")
+    await page.until("!document.querySelector('button').disabled")
+    await camera.take("login")
+    await page.goto(f"{box.gateway.url}/inbox")
+    await page.until("document.body.textContent.includes('You are signed out')")
+    await camera.take("signed out")
+    await box.sign_in(page)
+    await camera.take("nothing waits")
+    await page.evaluate("document.querySelector('.menu').open = true")
+    await camera.take("settings")
+    await page.evaluate("document.querySelector('.menu').open = false")
+
+
+async def asking(box: Inbox, camera: Camera) -> None:
+    """Show what requests look like."""
+    kinds: dict[str, dict[str, Any]] = {
+        "a command": COMMAND,
+        "a file change": FILE_CHANGE,
+        "a question": QUESTION,
+        "cut": LONG,
+        "hostile text": HOSTILE,
+        "masked secrets": MASKED,
+    }
+    for name, details in kinds.items():
+        record = await shown(box, camera, **details)
+        await camera.take(name)
+        if name == "cut":
+            await camera.page.press("Open everything")
+            await camera.page.until(f"{card(record)}.textContent.includes('a = 8999;')")
+            await camera.take("everything, at its end", at_end=True)
+        await away(box, camera, record)
+    three = [await shown(box, camera, **one) for one in (COMMAND, HIGH_RISK, FILE_CHANGE)]
+    await camera.take("waiting")
+    for record in three:
+        await away(box, camera, record)
+
+
+async def answering(box: Inbox, camera: Camera) -> None:
+    """Show what an approver does."""
+    page = camera.page
+    record = await shown(box, camera, **HIGH_RISK)
     await page.press("Edit")
     changed = '{"order": "A-10477", "amount": 249.0, "currency": "EUR", "notify": true}'
-    await page.fill("textarea", changed)
+    await page.fill("[data-key=edit]", changed)
     await page.press("Show the changes")
-    await page.until("document.querySelector('.extra .added')")
-    await shots(page, "edit")
+    await page.until("document.querySelector('.panel .added')")
+    await camera.take("edit with its diff")
+    await away(box, camera, record)
+    record = await shown(box, camera, **HIGH_RISK)
+    await page.press("Approve")
+    await page.until("document.querySelector('.sure')")
+    await camera.take("high risk asks twice")
+    await away(box, camera, record)
+    record = await shown(box, camera, **COMMAND)
+    await page.press("Deny with a reason")
+    await page.fill("[data-key=reason]", "Not on a Friday evening.")
+    await camera.take("deny with a reason")
+    await away(box, camera, record)
+    record = await shown(box, camera, **MASKED)
+    await page.press("Reveal secrets")
+    await page.until(f"{card(record)}.textContent.includes('ghp_')")
+    await camera.take("revealed")
+    await away(box, camera, record)
 
 
-async def endings(box: Inbox, page: Page) -> None:
+async def team(box: Inbox, camera: Camera) -> None:
+    """Show what others do."""
+    await box.route(quorum=2)
+    record = await shown(box, camera, **COMMAND)
+    await box.decide(record)
+    await camera.page.until(f"{card(record)}.textContent.includes('1 of 2')")
+    await camera.take("one of two approved")
+    await away(box, camera, record)
+    await box.route()
+    record = await shown(box, camera, **FILE_CHANGE)
+    await box.claim(record)
+    await camera.page.until(f"{card(record)}.textContent.includes('bob is looking')")
+    await camera.take("claimed")
+    await away(box, camera, record)
+    record = await shown(box, camera, **COMMAND)
+    await box.leave()
+    await camera.page.until(f"{card(record)}.textContent.includes('Nobody waits')")
+    await camera.take("nobody waits")
+    await away(box, camera, record)
+    await box.route(approvers=("bob",))
+    record = await shown(box, camera, **HIGH_RISK)
+    await camera.take("not yours to decide")
+    await box.route()
+    await away(box, camera, record)
+
+
+async def done(box: Inbox, camera: Camera) -> None:
     """Show how requests end."""
+    page = camera.page
     approved = await box.ask(**COMMAND)
-    await decide(box, approved, Action.APPROVE)
+    await box.decide(approved)
     report = Report(execution=Execution.SUCCEEDED, duration_ms=1840)
     await box.gateway.approvals.report(approved.id, report, Origin(agent=AGENT))
-    await decide(
-        box, await box.ask(**FILE_CHANGE), Action.DENY, message="use the rates table of 2026"
+    await box.decide(
+        await box.ask(**FILE_CHANGE), Action.DENY, message="use the rates table of 2026"
     )
-    expired = await box.ask(tool="restart", arguments={"service": "web"}, timeout=0.001)
-    while (await box.get(expired)).final is False:
-        await box.gateway.approvals.expire(expired.id)
+    await box.expire(await box.ask(tool="restart", arguments={"service": "web"}, timeout=0.001))
+    cancelled = await box.ask(**HIGH_RISK)
+    await box.gateway.approvals.cancel(
+        cancelled.id, Origin(agent=AGENT), reason=Reason.CANCELLED_BY_AGENT
+    )
     await page.press("History")
-    await page.until("document.querySelector('.card.expired')")
-    await shots(page, "history", whole=False)
+    await page.until("document.querySelector('.card.cancelled')")
+    await camera.take("history")
+    await page.press("Details", card(approved))
+    await page.until(f"{card(approved)}.querySelector('pre')")
+    await page.evaluate(f"document.querySelector('main').prepend({card(approved)})")
+    await camera.take("history, opened")
+    await page.press("Sessions")
+    await page.until("document.querySelector('.sessions')")
+    await camera.take("sessions")
+    await page.press("Waiting")
 
 
-async def decide(box: Inbox, record: Record, action: Action, message: str = "") -> None:
-    """Decide as ann."""
-    await box.gateway.approvals.decide(replace(click(record, action), message=message))
+async def shown(box: Inbox, camera: Camera, **details: Any) -> Record:
+    """Ask, and wait until the page shows it."""
+    record = await box.ask(**details)
+    await camera.page.until(card(record))
+    return record
 
 
-async def shots(page: Page, name: str, *, whole: bool = True) -> None:
-    """Take one state in every shape."""
-    for shape, size, dark in SHAPES:
-        await page.size(size, dark=dark)
-        await page.screenshot(FOLDER / f"inbox-{name}-{shape}.png", whole=whole)
+async def away(box: Inbox, camera: Camera, record: Record) -> None:
+    """End a request, and begin with an empty list."""
+    await box.decide(record, Action.DENY)
+    await camera.page.evaluate("document.getElementById('who').textContent = ''; location.reload()")
+    await camera.page.until(CONNECTED)
+    await camera.page.until(f"!{card(record)}")
 
 
 if __name__ == "__main__":

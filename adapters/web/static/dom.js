@@ -12,31 +12,70 @@ export function make(tag, options = {}, ...children) {
 }
 
 // A line is plain text, or segments of [text, is an escape] where something was made visible.
-export function line(content) {
-  if (typeof content === "string") return [document.createTextNode(content)];
-  return content.map(([text, escape]) =>
+export function line(content, dress = null) {
+  if (typeof content === "string") return pieces(content, dress);
+  return content.flatMap(([text, escape]) =>
     escape
-      ? make("mark", { class: "escape", title: "a character that does not show, or poses as another" }, text)
-      : document.createTextNode(text));
+      ? [make("mark", { class: "escape", title: "a character that does not show, poses as another, or a secret" }, text)]
+      : pieces(text, dress));
 }
 
-export function lines(rows) {
-  return rows.flatMap((row, at) => (at ? [document.createTextNode("\n"), ...line(row)] : line(row)));
+export function plain(content) {
+  return typeof content === "string" ? content : content.map(([text]) => text).join("");
 }
 
-export function diff(rows) {
-  const signs = { "+": "added", "-": "removed", " ": "same", "@": "gap" };
-  return make("pre", { class: "diff", tabindex: "0" }, ...rows.map(([sign, text]) =>
-    make("span", { class: signs[sign] }, `${sign} `, ...line(text), "\n")));
+// What an eye should catch in a format; the text itself stays as it is.
+const CATCHES = {
+  shell: /&&|\|\||[;|&<>]|\$\(|`/g,
+  json: /^\s*"(?:[^"\\]|\\.)*"(?=:)/g,
+};
+
+function pieces(text, dress) {
+  const found = dress ? [...text.matchAll(dress)] : [];
+  if (!found.length) return [document.createTextNode(text)];
+  const made = [];
+  let done = 0;
+  for (const match of found) {
+    made.push(document.createTextNode(text.slice(done, match.index)), make("span", { class: "catch" }, match[0]));
+    done = match.index + match[0].length;
+  }
+  made.push(document.createTextNode(text.slice(done)));
+  return made;
+}
+
+const SIGNS = { "+": "added", "-": "removed", "@": "gap" };
+
+export function lines(given, format) {
+  // The end of the last line is not a line of its own.
+  const rows = given.length > 1 && given.at(-1) === "" ? given.slice(0, -1) : given;
+  if (format === "diff") return rows.map((row) => make("span", { class: `row ${SIGNS[plain(row)[0]] ?? "same"}` }, ...line(row), "\n"));
+  const dress = CATCHES[format] ?? null;
+  return rows.flatMap((row, at) => (at ? [document.createTextNode("\n"), ...line(row, dress)] : line(row, dress)));
+}
+
+export function diff(rows, label) {
+  const marked = rows.map(([sign, text]) => make("span", { class: `row ${SIGNS[sign] ?? "same"}` }, `${sign} `, ...line(text), "\n"));
+  return make("pre", { class: "diff", tabindex: "0", role: "region", "aria-label": label }, ...marked);
+}
+
+// The gateway's clock counts; the device's may be wrong.
+let ahead = 0;
+
+export function setClock(now) {
+  ahead = now - Date.now();
 }
 
 export function clock(ms) {
-  return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const date = new Date(ms);
+  const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const today = date.toDateString() === new Date(Date.now() + ahead).toDateString();
+  return today ? time : `${date.toLocaleDateString([], { day: "numeric", month: "short" })}, ${time}`;
 }
 
 export function left(ms) {
-  const seconds = Math.max(0, Math.round((ms - Date.now()) / 1000));
-  if (seconds >= 86400) return `${Math.round(seconds / 86400)} d left`;
+  const seconds = Math.max(0, Math.round((ms - Date.now() - ahead) / 1000));
+  if (!seconds) return "time is up";
+  if (seconds >= 86400) return `${Math.round(seconds / 86400)} days left`;
   if (seconds >= 3600) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min left`;
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} left`;
 }

@@ -1,145 +1,309 @@
 // The page: keeps a list of requests true to the gateway, and sends what people decide.
+import { api, nonce, signIn } from "./api.js";
 import { card } from "./card.js";
-import { clock, left, make } from "./dom.js";
+import { left, make, setClock } from "./dom.js";
+import { listen, listKeys } from "./keys.js";
+import { showSessions } from "./sessions.js";
+import { follow } from "./stream.js";
 
 const list = document.getElementById("list");
-const more = document.getElementById("more");
+const older = document.getElementById("more");
 const offline = document.getElementById("offline");
 const announce = document.getElementById("announce");
-const items = new Map();
-let view = "pending", csrf = "", next = null, online = false, at = -1;
+const items = new Map(), drafts = new Map();
+let view = "pending", next = null, online = false, loads = 0;
 
-async function api(path, body) {
-  const options = body === undefined ? {} : {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf },
-    body: JSON.stringify(body),
-  };
-  const answer = await fetch(`/inbox/api/${path}`, options);
-  if (answer.status === 401) {
-    location.replace("/inbox/login");
-    throw new Error("signed out");
-  }
-  const value = await answer.json();
-  return { ok: answer.ok, status: answer.status, value };
+const FLOOD = 20; // so many changes at once are read as a list
+const CALM_MS = 1000; // changes after the first are gathered for so long
+const SETTLE_MS = 500; // nothing can be tapped for so long after the list moved under the finger
+
+const settings = Object.fromEntries(["sound", "notify", "keys"].map((name) => [name, document.getElementById(name)]));
+
+function draftOf(id) {
+  if (!drafts.has(id)) drafts.set(id, { panel: null, text: {} });
+  return drafts.get(id);
 }
 
-// Unlike randomUUID this is there without TLS too, as on a phone in the same network.
-function nonce() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+function elementOf(id) {
+  return list.querySelector(`[data-id="${id}"]`);
 }
 
-const actions = { act, open, compare };
+function say(text) {
+  announce.textContent = "";
+  announce.textContent = text;
+}
 
-async function act(item, body) {
-  if (!online) return;
-  const shown = items.get(item.id);
-  const element = list.querySelector(`[data-id="${item.id}"]`);
-  for (const button of element.querySelectorAll("button")) button.disabled = true;
-  const sent = { ...body, revision: shown.revision, full: shown.full, nonce: nonce() };
-  const answer = await api(`requests/${item.id}/decide`, sent).catch(() => null);
-  if (answer?.ok) {
-    put(answer.value);
-    say(`${answer.value.status}: ${item.agent}`);
+// ------------------------------------------------------------------ what people do
+
+const acts = { decide, open, less, claim, reveal, compare, panel, copy };
+
+async function decide(item, body) {
+  const draft = draftOf(item.id);
+  if (!online || draft.busy) return;
+  const control = item.controls.find((one) => one.action === body.action);
+  if (control?.confirm && !body.confirmed) {
+    draft.asked = body;
+    panel(item, "confirm");
     return;
   }
-  if (answer?.value.request) put(answer.value.request);
-  else render(item.id);
-  const text = answer?.value.detail ?? "Not recorded: the gateway did not answer. Try again.";
-  list.querySelector(`[data-id="${item.id}"]`)?.append(make("p", { class: "warning", role: "alert" }, `⚠ ${text}`));
+  // The same press sent again is told what became of the first one.
+  const press = JSON.stringify(body);
+  if (draft.press !== press) Object.assign(draft, { press, nonce: nonce() });
+  const sent = { ...body, note: draft.text.note ?? "", revision: item.revision, nonce: draft.nonce };
+  if (item.seen) sent.seen = item.seen;
+  const text = sent.edited ?? null;
+  delete sent.edited;
+  const answer = await busy(item.id, `requests/${item.id}/decide`, sent, text);
+  if (!answer) return;
+  draft.press = null;
+  if (answer.ok) {
+    if (answer.value.status !== "pending") drafts.delete(item.id);
+    put(answer.value);
+    say(`${answer.value.word}: ${item.facts[0][1]}`);
+  } else {
+    draft.panel = draft.panel === "confirm" ? null : draft.panel;
+    draft.problem = answer.value.detail;
+    if (answer.value.request) items.set(item.id, answer.value.request);
+    if (answer.value.request?.status !== "pending" && answer.value.request) draft.panel = null;
+    render(item.id);
+  }
+}
+
+async function claim(item, on) {
+  const answer = await busy(item.id, `requests/${item.id}/claim`, { on });
+  if (answer) await settled(item.id, answer);
+}
+
+async function reveal(item) {
+  const answer = await busy(item.id, `requests/${item.id}/reveal`, {});
+  if (answer?.ok) put(answer.value);
+  else if (answer) await settled(item.id, answer);
+}
+
+async function compare(item, text) {
+  const draft = draftOf(item.id);
+  draft.changed = null;
+  draft.problem = null;
+  try { JSON.parse(text); } catch (error) { draft.problem = `This is not JSON: ${error.message}`; }
+  if (draft.problem) { render(item.id); return; }
+  const answer = await busy(item.id, `requests/${item.id}/diff`, {}, text);
+  if (!answer) return;
+  if (!answer.ok) draft.problem = answer.value.detail;
+  else if (!answer.value.changed.length) draft.problem = "Nothing is changed.";
+  else draft.changed = { rows: answer.value.changed, text };
+  render(item.id);
+}
+
+// Send one thing about a request; null, and the reason on the card, when no answer came.
+async function busy(id, path, body, text) {
+  const draft = draftOf(id);
+  Object.assign(draft, { busy: true, problem: null });
+  render(id);
+  const answer = await api(path, body, text).catch(() => null);
+  draft.busy = false;
+  if (!answer) {
+    draft.problem = "Not recorded: the gateway did not answer. Try again.";
+    render(id);
+  }
+  return answer;
+}
+
+async function settled(id, answer) {
+  draftOf(id).problem = answer.ok ? null : answer.value.detail;
+  await read(id);
+  render(id);
 }
 
 async function open(item) {
-  const answer = await api(`requests/${item.id}?full=1`);
-  if (answer.ok) put(answer.value);
+  const answer = await api(`requests/${item.id}?whole=1`).catch(() => null);
+  if (answer?.ok) put(answer.value);
 }
 
-async function compare(item, changed) {
-  const answer = await api(`requests/${item.id}/diff`, { arguments: changed });
-  return answer.ok ? answer.value : null;
+async function less(item) {
+  items.set(item.id, { ...items.get(item.id), opened: false, revealed: false });
+  await read(item.id);
 }
 
-function fits(item) {
-  return view === "pending" ? true : item.status !== "pending";
+async function panel(item, name) {
+  const draft = draftOf(item.id);
+  const opener = draft.panel === "confirm" ? draft.asked.action : `to-${draft.panel}`;
+  Object.assign(draft, { panel: name, problem: null, changed: null });
+  if (name === "edit" && !items.get(item.id).opened) await open(item);
+  render(item.id);
+  const wanted = name ? ".panel textarea, .panel button" : `[data-key="${opener}"]`;
+  elementOf(item.id)?.querySelector(wanted)?.focus();
 }
+
+async function copy(text, element) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied.");
+  } catch {
+    // Without TLS a page may not write the clipboard; it can still mark the text.
+    getSelection().selectAllChildren(element);
+    say("Marked: copy it with your keyboard.");
+  }
+}
+
+// ------------------------------------------------------------------ what the page shows
 
 function put(item) {
-  const fresh = !items.has(item.id);
+  const before = items.get(item.id);
+  const draft = drafts.get(item.id);
+  if (draft && before && before.digest !== item.digest) {
+    // What would run is another thing now: nothing prepared for the old one may be sent.
+    Object.assign(draft, { changed: null, asked: null, panel: draft.panel === "confirm" ? null : draft.panel });
+  }
+  if (draft && item.status !== "pending") Object.assign(draft, { panel: null });
   items.set(item.id, item);
-  if (view === "sessions" || !fits(item)) return fresh;
-  render(item.id);
+  if (view === "sessions" || (view === "final" && item.status === "pending")) return;
+  if (JSON.stringify(before) !== JSON.stringify(item) || !elementOf(item.id)) render(item.id);
   count();
-  return fresh;
+}
+
+function made(item) {
+  const draft = draftOf(item.id);
+  return card(item, { draft, online, busy: Boolean(draft.busy), acts });
 }
 
 function render(id) {
-  const item = items.get(id);
-  const old = list.querySelector(`[data-id="${id}"]`);
-  const made = card(item, actions);
-  made.classList.toggle("offline", !online);
-  if (!old) list.prepend(made);
-  else {
-    const focused = old.contains(document.activeElement);
-    old.replaceWith(made);
-    if (focused) made.focus();
+  const old = elementOf(id);
+  const fresh = made(items.get(id));
+  settle();
+  if (!old) {
+    list.querySelector(".empty")?.remove();
+    fresh.classList.add("fresh");
+    list.prepend(fresh);
+  } else {
+    const mark = focusIn(old);
+    old.replaceWith(fresh);
+    if (mark) focusAgain(fresh, mark);
   }
-  list.querySelector(".empty")?.remove();
+  places();
+}
+
+function settle() {
+  list.classList.add("settling");
+  clearTimeout(settle.timer);
+  settle.timer = setTimeout(() => list.classList.remove("settling"), SETTLE_MS);
+}
+
+function focusIn(element) {
+  const at = document.activeElement;
+  if (!element.contains(at)) return null;
+  const { selectionStart, selectionEnd, scrollTop } = at;
+  return { key: at.dataset.key, selectionStart, selectionEnd, scrollTop };
+}
+
+function focusAgain(element, mark) {
+  const found = mark.key && element.querySelector(`[data-key="${CSS.escape(mark.key)}"]`);
+  const target = found && !found.disabled ? found : element;
+  target.focus({ preventScroll: true });
+  if (target.matches("textarea,input[type=text],input[type=password]")) target.setSelectionRange(mark.selectionStart, mark.selectionEnd);
+  target.scrollTop = mark.scrollTop;
 }
 
 function count() {
   const waiting = [...items.values()].filter((item) => item.status === "pending").length;
-  if (view === "pending") document.getElementById("count").textContent = waiting || "";
-  document.title = waiting ? `(${waiting}) Approvals` : "Approvals";
+  const text = waiting ? `${waiting}${next && view === "pending" ? "+" : ""}` : "";
+  if (view === "pending") document.getElementById("count").textContent = text;
+  document.title = text && view === "pending" ? `(${text}) Approvals` : "Approvals";
+  places();
 }
 
-function say(text) {
-  announce.textContent = text;
+function places() {
+  const waiting = [...list.querySelectorAll(".card.pending .place")];
+  const all = `${waiting.length}${next ? "+" : ""}`;
+  waiting.forEach((place, at) => { place.textContent = waiting.length > 1 ? `${at + 1} of ${all}` : ""; });
 }
+
+function empty() {
+  const [title, text] = view === "pending"
+    ? ["Nothing waits for you", "When an agent asks, its request appears here by itself."]
+    : ["Nothing was decided yet", "What was approved, denied, expired or cancelled is listed here."];
+  list.replaceChildren(make("div", { class: "empty" }, make("p", { class: "title" }, title), make("p", {}, text)));
+}
+
+// ------------------------------------------------------------------ what the gateway says
 
 async function load(after) {
+  const mine = ++loads;
   const answer = await api(`requests?status=${view}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
-  if (!answer.ok) return;
-  if (!after) { items.clear(); list.replaceChildren(); }
-  for (const item of answer.value.items) {
-    items.set(item.id, item);
-    list.append(card(item, actions));
-  }
+  if (mine !== loads || view === "sessions") return;
+  if (!answer.ok) throw new Error(answer.value.detail);
+  if (answer.at) setClock(answer.at + 500);
+  const opened = [...items.values()].filter((item) => item.opened).map((item) => item.id);
+  if (!after) items.clear();
+  for (const item of answer.value.items) items.set(item.id, item);
   next = answer.value.next;
-  more.hidden = !next;
-  if (!items.size) {
-    list.replaceChildren(make("p", { class: "empty" }, view === "pending" ? "Nothing waits for you." : "Nothing was decided yet."));
+  older.hidden = !next;
+  draw(after ? answer.value.items : null);
+  for (const id of opened) if (items.has(id)) await open(items.get(id));
+}
+
+function draw(added) {
+  if (added) list.append(...added.map(made));
+  else {
+    const at = document.activeElement?.closest?.(".card")?.dataset.id;
+    const mark = at ? focusIn(elementOf(at)) : null;
+    list.replaceChildren(...[...items.values()].map(made));
+    if (mark && elementOf(at)) focusAgain(elementOf(at), mark);
   }
+  if (!items.size) empty();
+  settle();
   count();
 }
 
-async function sessions() {
-  const answer = await api("sessions");
-  const rows = answer.value.items.map((row) => make("tr", {},
-    make("td", {}, row.agent), make("td", {}, row.name), make("td", {}, clock(row.last_seen))));
-  const head = make("tr", {}, ...["Agent", "Session", "Last request"].map((text) => make("th", { scope: "col" }, text)));
-  list.replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
-  more.hidden = true;
-}
-
 async function refresh() {
-  await (view === "sessions" ? sessions() : load());
+  if (view === "sessions") await showSessions(list, say);
+  else await load();
 }
 
-async function changed(id, type) {
-  if (view === "sessions") return;
+async function read(id) {
   const known = items.get(id);
-  const answer = await api(`requests/${id}${known?.full && known?.long ? "?full=1" : ""}`);
-  if (!answer.ok) return;
-  const busy = list.querySelector(`[data-id="${id}"] .extra`)?.contains(document.activeElement);
-  if (busy && known.revision === answer.value.revision) return;
-  if (put(answer.value) && type === "submitted") arrived(answer.value);
+  const answer = await api(`requests/${id}${known?.opened ? "?whole=1" : ""}`);
+  if (!answer.ok) return null;
+  // Secrets stay in sight for the revision that they were revealed of, and no longer.
+  if (known?.revealed && known.revision === answer.value.revision) return known;
+  put(answer.value);
+  return answer.value;
 }
 
-function arrived(item) {
-  say(`New request from ${item.agent}`);
-  if (document.getElementById("sound").checked) beep();
-  if (document.getElementById("notify").checked && Notification.permission === "granted") {
-    new Notification("Approval needed", { body: `from ${item.agent}`, tag: item.id });
+const queue = new Map();
+let draining = false;
+
+function changed(id, type) {
+  if (view === "sessions") return;
+  queue.set(id, queue.get(id) === "submitted" ? "submitted" : type);
+  if (!draining) drain();
+}
+
+async function drain() {
+  draining = true;
+  while (queue.size) {
+    const all = [...queue];
+    queue.clear();
+    const arrived = all.filter(([id, type]) => type === "submitted" && !items.has(id)).length;
+    try {
+      if (all.length > FLOOD) await load();
+      else for (const [id] of all) if (view === "pending" || !items.has(id) || items.get(id).status !== "pending") await read(id);
+      if (arrived && view === "pending") tell(arrived);
+    } catch {
+      break; // the stream breaks too, and everything is read again
+    }
+    await new Promise((done) => setTimeout(done, CALM_MS));
+  }
+  draining = false;
+}
+
+function tell(arrived) {
+  const text = arrived === 1 ? "A new request waits." : `${arrived} new requests wait.`;
+  say(text);
+  if (settings.sound.checked) beep();
+  // A lock screen shows it to anyone: no arguments, no names.
+  if (settings.notify.checked && document.hidden && Notification.permission === "granted") {
+    const shown = new Notification("Approval needed", { body: text, tag: "approval" });
+    shown.onclick = () => { window.focus(); shown.close(); };
   }
 }
 
@@ -149,68 +313,63 @@ function beep() {
   tone.connect(audio.destination);
   tone.start();
   tone.stop(audio.currentTime + 0.12);
+  tone.onended = () => audio.close();
 }
 
-function connection(state) {
-  online = state;
-  offline.hidden = state;
-  for (const element of list.querySelectorAll(".card")) element.classList.toggle("offline", !state);
-}
-
-function follow() {
-  const stream = new EventSource("/inbox/api/changes");
-  // Subscribed first, then read: nothing can fall between the two.
-  stream.addEventListener("ready", async () => { await refresh(); connection(true); });
-  stream.addEventListener("message", (event) => {
-    const { id, type } = JSON.parse(event.data);
-    changed(id, type);
-  });
-  stream.addEventListener("error", () => connection(false));
-}
-
-function move(step) {
-  const cards = [...list.querySelectorAll(".card")];
-  at = Math.min(cards.length - 1, Math.max(0, at + step));
-  cards[at]?.focus();
-  cards[at]?.scrollIntoView({ block: "nearest" });
-}
-
-document.addEventListener("keydown", (event) => {
-  if (event.target.matches("input,textarea,select") || event.metaKey || event.ctrlKey || event.altKey) return;
-  if (event.key === "j") move(1);
-  else if (event.key === "k") move(-1);
-  else if ("ade".includes(event.key)) {
-    const button = document.activeElement.closest?.(".card")?.querySelector(`[data-key="${event.key}"]`);
-    if (button && !button.disabled) { event.preventDefault(); button.click(); }
+function connection(up, why) {
+  online = up;
+  offline.hidden = up;
+  if (!up) offline.textContent = `${why ? `Not connected: ${why}.` : "Not connected."} What you see may be old, so nothing can be decided here until the connection is back.`;
+  for (const press of list.querySelectorAll("[data-decides]")) {
+    const id = press.closest(".card").dataset.id;
+    const had = press === document.activeElement;
+    press.disabled = !up || Boolean(drafts.get(id)?.busy);
+    if (had && press.disabled) press.closest(".card").focus({ preventScroll: true });
   }
-});
+}
 
-for (const button of document.querySelectorAll("nav button")) {
-  button.addEventListener("click", async () => {
-    view = button.dataset.view;
-    for (const one of document.querySelectorAll("nav button")) one.setAttribute("aria-pressed", String(one === button));
+// ------------------------------------------------------------------ the page itself
+
+for (const press of document.querySelectorAll("nav button")) {
+  press.addEventListener("click", async () => {
+    view = press.dataset.view;
+    for (const one of document.querySelectorAll("nav button")) one.setAttribute("aria-pressed", String(one === press));
     items.clear();
-    await refresh();
+    older.hidden = true;
+    await refresh().catch(() => connection(false));
   });
 }
-for (const name of ["sound", "notify"]) {
-  const box = document.getElementById(name);
-  box.checked = localStorage.getItem(name) === "on";
-  box.addEventListener("change", () => {
+
+for (const [name, box] of Object.entries(settings)) {
+  box.checked = (localStorage.getItem(name) ?? (name === "keys" ? "on" : "off")) === "on";
+  box.addEventListener("change", async () => {
+    if (name === "notify" && box.checked && (await Notification.requestPermission()) !== "granted") {
+      box.checked = false;
+      say("This browser does not allow notifications here.");
+    }
     localStorage.setItem(name, box.checked ? "on" : "off");
-    if (name === "notify" && box.checked) Notification.requestPermission();
   });
 }
-more.addEventListener("click", () => load(next));
+if (!("Notification" in window)) settings.notify.disabled = true;
+
+older.addEventListener("click", () => load(next).catch(() => connection(false)));
 document.getElementById("signout").addEventListener("click", async () => {
-  await api("logout", {});
-  location.replace("/inbox/login");
+  await api("logout", {}).catch(() => null);
+  location.replace("/inbox/login#signed-out");
 });
 setInterval(() => {
-  for (const element of list.querySelectorAll(".countdown")) element.textContent = left(Number(element.dataset.deadline));
+  for (const element of list.querySelectorAll(".countdown")) {
+    element.textContent = left(Number(element.dataset.deadline));
+  }
 }, 1000);
 
-const me = await api("me");
-csrf = me.value.csrf;
-document.getElementById("who").textContent = me.value.name;
-follow();
+listKeys(document.getElementById("keylist"));
+listen(list, { enabled: () => settings.keys.checked, close: (id) => drafts.get(id)?.panel && panel(items.get(id), null) });
+follow({
+  ready: async () => {
+    document.getElementById("who").textContent = (await signIn()).name;
+    await refresh();
+  },
+  changed,
+  state: connection,
+});

@@ -1,15 +1,19 @@
 // The code travels in the fragment, so no server log and no link preview ever sees it, and it is
 // used only when a person presses the button.
 const says = document.getElementById("says");
-const code = new URLSearchParams(location.hash.slice(1)).get("code");
+const form = document.getElementById("login");
+const given = new URLSearchParams(location.hash.slice(1));
+const code = given.get("code");
 history.replaceState(null, "", location.pathname);
+// A new link opened where this page is shown already changes the fragment, and loads nothing.
+addEventListener("hashchange", () => location.reload());
 
-document.getElementById("login").addEventListener("submit", async (event) => {
+form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const answer = await fetch("/inbox/api/login", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ code: code ?? "" }),
+    body: JSON.stringify({ code }),
   }).catch(() => null);
   if (answer?.ok) {
     location.replace("/inbox");
@@ -17,8 +21,14 @@ document.getElementById("login").addEventListener("submit", async (event) => {
   }
   const problem = answer ? await answer.json() : null;
   says.textContent = problem?.detail ?? "The gateway does not answer. Try again.";
-  says.classList.add("bad");
+  says.classList.add("problem");
 });
 
-// Until here a press would have left the page without the code.
-document.querySelector("button").disabled = false;
+if (code) {
+  // Until here a press would have left the page without the code.
+  document.querySelector("button").disabled = false;
+} else {
+  form.remove();
+  says.textContent = given.has("signed-out") ? "You are signed out." : "You are not signed in.";
+  document.getElementById("how").hidden = false;
+}

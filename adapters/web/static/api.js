@@ -1,0 +1,31 @@
+// Calls to the gateway. Whoever is signed out is sent to the page that says so.
+let csrf = "";
+
+export function signedOut() {
+  location.replace("/inbox/login#signed-out");
+  return new Promise(() => {}); // nothing goes on while the page leaves
+}
+
+// `text` is JSON that a person wrote, sent as their "arguments" letter by letter: reading and writing
+// it here would turn 1249.0 into 1249, and round the digits of a long number.
+export async function api(path, body, text = null) {
+  const options = body === undefined ? {} : {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-CSRF-Token": csrf },
+    body: text === null ? JSON.stringify(body) : `${JSON.stringify(body).slice(0, -1)}${Object.keys(body).length ? "," : ""}"arguments":${text}}`,
+  };
+  const answer = await fetch(`/inbox/api/${path}`, options);
+  if (answer.status === 401) return signedOut();
+  return { ok: answer.ok, status: answer.status, value: await answer.json(), at: Date.parse(answer.headers.get("Date")) };
+}
+
+export async function signIn() {
+  const answer = await api("me");
+  csrf = answer.value.csrf;
+  return answer.value;
+}
+
+// Unlike randomUUID this is there without TLS too, as on a phone in the same network.
+export function nonce() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}

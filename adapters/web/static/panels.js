@@ -1,0 +1,185 @@
+// What people do with a request: the buttons, and the panel that one of them opens.
+// Whatever they typed lives in the card's draft, so that a redrawn card still has it.
+import { diff, line, make } from "./dom.js";
+
+export function button(view, label, { key, run, kind = "plain", letter = null, decides = true, ...options }) {
+  return make("button", {
+    type: "button",
+    class: options.class ?? kind,
+    "data-key": key,
+    "data-letter": letter,
+    "data-decides": decides,
+    disabled: decides && (!view.online || view.busy),
+    "aria-keyshortcuts": letter,
+    "aria-expanded": options.expanded == null ? null : String(options.expanded),
+    onclick: run,
+  }, label);
+}
+
+const PANELS = { reason, edit, respond, abort, confirm };
+
+export function controls(item, view) {
+  const offered = new Map(item.controls.map((control) => [control.action, control]));
+  const box = make("div", { class: "controls" });
+  if (item.fields.length) box.append(form(item, view));
+  const panel = PANELS[view.draft.panel]?.(item, view);
+  if (view.draft.panel !== "confirm") box.append(main(item, view, offered), others(item, view, offered));
+  if (panel) box.append(make("div", { class: "panel", "data-panel": view.draft.panel }, panel));
+  box.append(note(view));
+  return box;
+}
+
+function main(item, view, offered) {
+  const row = make("div", { class: "main" });
+  if (offered.has("approve") && !item.fields.length) {
+    row.append(button(view, "Approve", { key: "approve", letter: "a", class: "approve", run: () => view.acts.decide(item, { action: "approve" }) }));
+  }
+  row.append(button(view, "Deny", { key: "deny", letter: "d", class: "deny", run: () => view.acts.decide(item, { action: "deny" }) }));
+  return row;
+}
+
+function others(item, view, offered) {
+  const row = make("div", { class: "others" });
+  const add = (panel, label, letter) => {
+    const run = () => view.acts.panel(item, view.draft.panel === panel ? null : panel);
+    row.append(button(view, label, { key: `to-${panel}`, letter, run, expanded: view.draft.panel === panel }));
+  };
+  add("reason", "Deny with a reason", "r");
+  if (!item.fields.length && offered.has("edit")) add("edit", "Edit", "e");
+  if (!item.fields.length && offered.has("respond")) add("respond", "Respond instead", "i");
+  if (offered.has("abort")) add("abort", "Deny and stop", "x");
+  const mine = item.claim?.mine;
+  row.append(button(view, mine ? "No longer looking" : "I'm looking", { key: "claim", letter: "c", run: () => view.acts.claim(item, !mine) }));
+  return row;
+}
+
+// A field whose text survives being drawn again.
+function kept(view, key, element) {
+  const { text } = view.draft;
+  const read = () => (element.type === "checkbox" ? element.checked : element.multiple ? [...element.selectedOptions].map((one) => one.value) : element.value);
+  element.dataset.key = key;
+  if (key in text) {
+    if (element.type === "checkbox") element.checked = text[key];
+    else if (element.multiple) for (const option of element.options) option.selected = text[key].includes(option.value);
+    else element.value = text[key];
+  }
+  const store = () => { text[key] = read(); };
+  element.addEventListener("input", store);
+  element.addEventListener("change", store);
+  return { element, read };
+}
+
+function labelled(text, element, hint = null) {
+  const id = `${element.dataset.key}-${element.dataset.of}`;
+  element.id = id;
+  if (hint) element.setAttribute("aria-describedby", `${id}-hint`);
+  return make("div", { class: "field" }, make("label", { for: id }, ...[text].flat()), element, hint ? make("span", { id: `${id}-hint`, class: "quiet" }, hint) : null);
+}
+
+function area(item, view, key, options = {}) {
+  return kept(view, key, make("textarea", { rows: "3", "data-of": item.id, ...options }));
+}
+
+function reason(item, view) {
+  const words = area(item, view, "reason");
+  const deny = (feedback) => view.acts.decide(item, { action: "deny", message: words.read(), feedback });
+  return make("div", { class: "stack" }, labelled("Words for the agent", words.element),
+    make("div", { class: "main" },
+      button(view, "Deny", { key: "deny-reason", class: "deny", run: () => deny(false) }),
+      button(view, "Ask for another plan", { key: "feedback", class: "strong", run: () => deny(true) })));
+}
+
+function edit(item, view) {
+  if (item.editable === null) {
+    return make("div", { class: "stack" }, make("p", {}, "This holds masked secrets. They must be revealed before it can be edited."),
+      button(view, "Reveal secrets", { key: "reveal-edit", class: "strong", run: () => view.acts.reveal(item) }));
+  }
+  const { draft } = view;
+  if (!("edit" in draft.text)) draft.text.edit = item.editable;
+  const words = area(item, view, "edit", { rows: "8", class: "code", spellcheck: "false" });
+  words.element.addEventListener("input", () => { if (draft.changed) { draft.changed = null; words.element.closest(".panel")?.querySelector(".checked")?.remove(); } });
+  const made = make("div", { class: "stack" }, labelled("Arguments that will run, as JSON", words.element),
+    button(view, "Show the changes", { key: "compare", class: "strong", run: () => view.acts.compare(item, words.read()) }));
+  if (draft.changed) {
+    const send = () => view.acts.decide(item, { action: "edit", edited: draft.changed.text, confirmed: true });
+    const high = item.controls.find((control) => control.action === "edit")?.confirm;
+    made.append(make("div", { class: "stack checked" }, diff(draft.changed.rows, "What your edit changes"), high ? make("p", { class: "sure" }, high) : null,
+      button(view, "Approve with these changes", { key: "send-edit", class: "approve", run: send })));
+  }
+  return made;
+}
+
+function respond(item, view) {
+  const words = area(item, view, "respond");
+  const send = () => view.acts.decide(item, { action: "respond", result: words.read() });
+  return make("div", { class: "stack" }, labelled("The agent gets this instead of running it", words.element),
+    button(view, "Send", { key: "send-respond", class: "approve", run: send }));
+}
+
+function abort(item, view) {
+  const words = area(item, view, "abort");
+  const stop = (what) => view.acts.decide(item, { action: "abort", abort: what, message: words.read() });
+  return make("div", { class: "stack" }, labelled("Words for the agent", words.element),
+    make("div", { class: "main" },
+      button(view, "Deny and stop the turn", { key: "abort-turn", class: "deny", run: () => stop("turn") }),
+      button(view, "Deny and stop the agent", { key: "abort-agent", class: "deny", run: () => stop("agent") })));
+}
+
+function confirm(item, view) {
+  const { asked } = view.draft;
+  const control = item.controls.find((one) => one.action === asked.action);
+  const yes = () => view.acts.decide(item, { ...asked, confirmed: true });
+  return make("div", { class: "stack", role: "group", "aria-label": "Confirm a high risk" },
+    make("p", { class: "sure" }, control?.confirm ?? ""),
+    make("div", { class: "main" },
+      button(view, `Yes, ${(control?.label ?? asked.action).toLowerCase()}`, { key: "confirm", class: "approve", run: yes }),
+      button(view, "Back", { key: "back", class: "strong", decides: false, run: () => view.acts.panel(item, null) })));
+}
+
+function note(view) {
+  const { draft } = view;
+  const words = kept(view, "note", make("textarea", { rows: "2", "aria-label": "Note for the record; no agent is told" }));
+  const box = make("details", { class: "note", open: Boolean(draft.noting) }, make("summary", { "data-key": "to-note" }, "Note for the record"),
+    words.element, make("span", { class: "quiet" }, "Kept with your decision. No agent is told."));
+  box.addEventListener("toggle", () => { draft.noting = box.open; });
+  return box;
+}
+
+function form(item, view) {
+  const fields = item.fields.map((one, at) => field(item, view, one, `answer-${at}`));
+  const send = (event) => {
+    event.preventDefault();
+    const answers = {};
+    for (const { id, read } of fields) {
+      const value = read();
+      if (value !== undefined) answers[id] = value;
+    }
+    view.acts.decide(item, { action: "answer", answers });
+  };
+  const press = button(view, "Send answer", { key: "answer", class: "approve" });
+  press.type = "submit";
+  return make("form", { class: "stack", onsubmit: send }, ...fields.map(({ element }) => element), item.seen ? press : null);
+}
+
+function field(item, view, { id, text, kind, choices, required, secret }, key) {
+  const options = { "data-of": item.id, required, autocomplete: "off" };
+  const label = [...line(text), required ? null : make("span", { class: "quiet" }, " (optional)")];
+  let input, value;
+  if (kind === "choice" || kind === "choices") {
+    const several = kind === "choices";
+    const made = choices.map((choice) => make("option", { value: choice.value }, choice.label));
+    input = kept(view, key, make("select", { ...options, multiple: several }, ...(several ? [] : [make("option", { value: "" }, "Choose…")]), ...made));
+    value = () => (several ? input.read() : input.read() || undefined);
+  } else if (kind === "boolean") {
+    input = kept(view, key, make("input", { type: "checkbox", "data-of": item.id }));
+    value = input.read;
+  } else {
+    const type = secret ? "password" : kind === "number" ? "number" : "text";
+    input = kept(view, key, make("input", { ...options, type, step: kind === "number" ? "any" : null, autocomplete: secret ? "new-password" : "off" }));
+    value = () => (input.read() === "" ? undefined : kind === "number" ? Number(input.read()) : input.read());
+  }
+  const hint = secret ? "Secret: only the agent that asked gets it; it is not kept." : null;
+  const made = labelled(label.filter(Boolean), input.element, hint);
+  if (kind === "boolean") made.classList.add("tick");
+  return { id, read: value, element: made };
+}
