@@ -208,10 +208,14 @@ async def test_19_a_process_killed_between_decision_and_edit_leaves_a_true_card(
     async with staged(server, server_url, namespace, tmp_path, **NOTHING) as stage:
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
         record, card = await stage.asked()
-        for method, path in (("POST", "/callback"), ("PATCH", "/messages/")):
+        faults = [
             server.discord.rest.stage(method, path, held=asyncio.Event())
+            for method, path in (("POST", "/callback"), ("PATCH", "/messages/"))
+        ]
         await stage.click(server.ann, card, "Approve", wait=False)
         assert (await stage.ended(record)).status is Status.APPROVED
+        for fault in faults:
+            await fault.reached.wait()
         assert "Approve" in labels(card)
         await first.kill()
         second = await Replica(server, server_url, namespace, tmp_path / "b").start()

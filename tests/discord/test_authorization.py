@@ -1,0 +1,214 @@
+"""Scenarios 22 to 30: who may decide is read at the click, and modals change nothing about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.models import Origin, Reason, RiskLevel, Status
+from gateway.records import RiskRule
+from tests.discord.interactions import OPEN_MODAL
+from tests.discord.person import Person
+from tests.discord.stage import Stage, labels, private_text
+from tests.discord.town import EVERYTHING
+from tests.world import over_http
+
+
+def role_of(stage: Stage, name: str, *members: Person) -> str:
+    """Make a role of the server, and return it as a route writes it."""
+    guild = stage.server.guild
+    role = stage.server.discord.town.role(guild, name)
+    for person in members:
+        guild.members[person.id].roles.append(role)
+    return f"discord:{guild.id}/{role}"
+
+
+async def test_22_a_role_counts_only_in_its_own_server(stage: Stage) -> None:
+    """The same number as a role elsewhere, and a role of another server, admit nobody."""
+    town, server = stage.server.discord.town, stage.server
+    away = town.guild("Elsewhere", server.eve.user)
+    town.join(away, server.app.user)
+    channel = town.channel(away, "approvals")
+    here = role_of(stage, "deployers")
+    number = here.rpartition("/")[2]
+    town.role(away, "deployers", role_id=number)
+    away.members[server.eve.id].roles.append(number)
+    await stage.policy(
+        stage.route(approvers=(here,), targets=(stage.target, f"discord:{away.id}/{channel.id}"))
+    )
+    record = await stage.ask()
+    card = await stage.card(record, channel)
+    done = await stage.click(server.eve, card, "Approve", channel=channel)
+    assert "not an approver" in private_text(done)
+    server.guild.members[server.bob.id].roles.append(number)
+    await stage.click(server.bob, await stage.card(record), "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+
+
+async def test_23_direct_messages_take_people_not_roles(stage: Stage) -> None:
+    """A role-only route refuses a click in a direct message; a person's id is accepted there."""
+    server = stage.server
+    role = role_of(stage, "deployers", server.ann)
+    inbox = server.ann.inbox(server.app)
+    await stage.policy(stage.route(approvers=(role,), targets=(f"discord:@{server.ann.id}",)))
+    record = await stage.ask()
+    done = await stage.click(server.ann, await stage.card(record, inbox), "Approve", channel=inbox)
+    assert "not an approver" in private_text(done)
+    await stage.policy(stage.route(targets=(f"discord:@{server.ann.id}",)))
+    done = await stage.click(server.ann, await stage.card(record, inbox), "Approve", channel=inbox)
+    assert (await stage.ended(record)).status is Status.APPROVED
+
+
+async def test_24_a_role_is_lost_between_card_click_and_modal(stage: Stage) -> None:
+    """Taken away after posting, or while the modal is open: refused both times."""
+    server = stage.server
+    role = role_of(stage, "deployers", server.eve)
+    await stage.policy(stage.route(approvers=(role,)))
+    record, card = await stage.asked()
+    opened = await stage.click(server.eve, card, "Deny")
+    assert opened.answer == OPEN_MODAL
+    server.guild.members[server.eve.id].roles.clear()
+    done = await server.eve.submit(opened, reason="late")
+    assert "not an approver" in private_text(done)
+    done = await stage.click(server.eve, card, "Approve")
+    assert "not an approver" in private_text(done)
+    assert not (await stage.approvals.get(record.id)).final
+
+
+async def test_25_neither_bots_nor_the_timed_out_nor_the_mighty_decide(stage: Stage) -> None:
+    """The server's owner, an administrator, a bot on the list and a timed-out approver."""
+    server, town = stage.server, stage.server.discord.town
+    admin = town.role(server.guild, "admins", permissions=EVERYTHING)
+    server.guild.members[server.eve.id].roles.append(admin)
+    record, card = await stage.asked()
+    owner = server.discord.as_person(server.guild.owner)
+    for mighty in (owner, server.eve):
+        assert "not an approver" in private_text(await stage.click(mighty, card, "Approve"))
+    server.bob.user.bot = True
+    assert "bots decide nothing" in private_text(await stage.click(server.bob, card, "Approve"))
+    server.guild.members[server.ann.id].timed_out_until = "2100-01-01T00:00:00+00:00"
+    for label in ("Approve", "Deny", "I'm looking", "Details"):
+        assert "timed out" in private_text(await stage.click(server.ann, card, label))
+    assert not (await stage.approvals.get(record.id)).final
+    assert len(await stage.events("refused")) == 7
+
+
+async def test_25_nobody_approves_their_own_dangerous_request(stage: Stage) -> None:
+    """High risk: the one on whose behalf the agent asks is refused, another approver is not."""
+    risky = RiskRule(name="all", level=RiskLevel.HIGH, reason="everything is dangerous here")
+    await stage.policy(stage.route(), risks=(risky,))
+    record, card = await stage.asked(
+        origin=Origin(channel="discord", sender=stage.server.ann.id), arguments={"command": "drop"}
+    )
+    done = await stage.click(stage.server.ann, card, "Approve…")
+    assert "asked for this yourself" in private_text(done)
+    view = await stage.click(stage.server.bob, card, "Approve…")
+    await stage.click(stage.server.bob, view.private[0], "Approve: I have read it")
+    assert (await stage.ended(record)).status is Status.APPROVED
+
+
+async def test_26_roles_are_read_although_the_server_is_not_cached(stage: Stage) -> None:
+    """Discord has not sent the server yet: the payload's own role ids count."""
+    server = stage.server
+    role = role_of(stage, "deployers", server.eve)
+    await stage.policy(stage.route(approvers=(role,)))
+    server.guild.unavailable = True
+    await server.discord.gateway.command(9, False)
+    await server.discord.gateway.until(lambda: server.discord.gateway.identified == 2)
+    record, card = await stage.asked()
+    await stage.click(server.eve, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+
+
+async def test_27_a_quorum_counts_people_and_one_denial_ends_it(stage: Stage) -> None:
+    """Ann twice is once; ann and bob are two; bob's denial ends another one."""
+    await stage.policy(stage.route(quorum=2))
+    record, card = await stage.asked()
+    await stage.click(stage.server.ann, card, "Approve")
+    await stage.shows(card, "1 of 2 approvals", "ann")
+    again = await stage.click(stage.server.ann, card, "Approve")
+    assert "approved this already" in private_text(again)
+    await stage.click(stage.server.bob, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    record, card = await stage.asked()
+    await stage.click(stage.server.ann, card, "Approve")
+    opened = await stage.click(stage.server.bob, card, "Deny")
+    await stage.server.bob.submit(opened)
+    assert (await stage.ended(record)).status is Status.DENIED
+
+
+async def test_28_commands_check_what_buttons_check(stage: Stage) -> None:
+    """Only what the caller may decide is offered or decided; all answers are private."""
+    server = stage.server
+    await stage.policy(stage.route(name="mine", tools=("shell",)), stage.route(approvers=("eve",)))
+    record, _ = await stage.asked()
+    other, _ = await stage.asked(tool="mail")
+    offered = await server.ann.complete(server.app, server.channel, "approve", "request")
+    assert [one["value"] for one in offered] == [record.id]
+    refused = await server.ann.command(server.app, server.channel, "deny", request=other.id)
+    assert "not an approver" in private_text(refused)
+    listed = await server.ann.command(server.app, server.channel, "pending")
+    assert record.id[:8] in private_text(listed) and other.id[:8] not in private_text(listed)
+    menu = listed.private[0]["components"][1]["components"][0]
+    (label,) = (one["label"] for one in menu["options"])
+    view = await server.ann.choose(server.app, server.channel, listed.private[0], label)
+    assert "Approve" in labels(view.private[0])
+    done = await server.ann.command(
+        server.app, server.channel, "deny", request=record.id[:8], reason="no"
+    )
+    assert "Denied" in private_text(done)
+    ended = await stage.ended(record)
+    assert ended.decision is not None and ended.decision.message == "no"
+    empty = await server.bob.command(server.app, server.channel, "pending")
+    assert "Nothing waits" in private_text(empty)
+    gone = await server.bob.command(server.app, server.channel, "deny", request="0" * 32)
+    assert "not known" in private_text(gone)
+
+
+async def test_29_a_removed_approver_is_refused_on_the_next_click(stage: Stage) -> None:
+    """The card is out; the policy changes; the button does nothing more."""
+    record, card = await stage.asked()
+    await stage.policy(stage.route(approvers=("bob",)))
+    done = await stage.click(stage.server.ann, card, "Approve")
+    assert "not an approver" in private_text(done)
+    assert not (await stage.approvals.get(record.id)).final
+
+
+@pytest.mark.parametrize("reason", ["", "x" * 1000, "🔥 لا 🙅🏽‍♀️ \u202egnp.exe"])
+async def test_30_reasons_of_every_kind_arrive_as_typed(stage: Stage, reason: str) -> None:
+    """Empty, as long as the field takes, emoji and right-to-left: told as typed, shown inert."""
+    record, card = await stage.asked()
+    opened = await stage.click(stage.server.ann, card, "Deny")
+    await stage.server.ann.submit(opened, reason=reason)
+    ended = await stage.ended(record)
+    assert ended.decision is not None and ended.decision.message == reason
+    text = await stage.shows(card, "Denied")
+    assert "\u202e" not in text
+
+
+async def test_30_a_modal_that_is_overtaken_or_left_decides_nothing(stage: Stage) -> None:
+    """Two people open it; one submits, the other hears; a cancelled one changes nothing; one
+    submitted after the end is told so."""
+    record, card = await stage.asked()
+    left = await stage.click(stage.server.ann, card, "Deny")
+    assert left.answer == OPEN_MODAL
+    mine = await stage.click(stage.server.bob, card, "Deny")
+    await stage.server.bob.submit(mine, reason="first")
+    done = await stage.server.ann.submit(left, reason="second")
+    assert "bob" in private_text(done)
+    record, card = await stage.asked()
+    late = await stage.click(stage.server.ann, card, "Deny")
+    await stage.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
+    done = await stage.server.ann.submit(late, reason="late")
+    assert "decided already" in private_text(done)
+    assert (await stage.ended(record)).status is Status.CANCELLED
+
+
+async def test_someone_says_that_they_are_looking(stage: Stage) -> None:
+    """A claim is shown to everybody, and taken back by whoever made it."""
+    _, card = await stage.asked()
+    await stage.click(stage.server.ann, card, "I'm looking")
+    await stage.shows(card, "ann is looking at it")
+    await stage.click(stage.server.bob, card, "Not looking")
+    await stage.shows(card, "ann is looking at it")
+    await stage.click(stage.server.ann, card, "Not looking")
+    await stage.seen(lambda: "I'm looking" in labels(card))
