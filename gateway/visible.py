@@ -154,7 +154,7 @@ def _escape_run(run: str) -> str:
 
 
 def _json_escape(char: str) -> str:
-    pairs = char.encode("utf-16-be")
+    pairs = char.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{pairs[at]:02x}{pairs[at + 1]:02x}" for at in range(0, len(pairs), 2))
 
 
