@@ -16,7 +16,8 @@ from adapters.discord.connection import Connection
 from adapters.discord.endpoint import PATH, Endpoint
 from adapters.discord.ids import PLATFORM
 from adapters.discord.posting import Posting
-from adapters.discord.settings import read_settings
+from adapters.discord.rights import add_commands
+from adapters.discord.settings import DiscordSettings, read_settings
 from adapters.discord.views import CARD_CHARS, CARD_LINES
 from gateway.cards import Card
 from gateway.delivery import Notice, TryLater
@@ -35,17 +36,16 @@ class DiscordAdapter:
     repeatable = True
 
     def __init__(self) -> None:
-        self._settings = read_settings()
+        self._settings: DiscordSettings | None = None
         self._connection: Connection | None = None
         self._posting: Posting | None = None
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
         """Serve until left. Raises GatewayError when Discord does not accept the settings."""
-        over_http = self._settings.public_key is not None
-        connection = Connection(
-            self._settings, desk.notes, Clicks(desk).arrived, over_http=over_http
-        )
+        self._settings = settings = read_settings()
+        over_http = settings.public_key is not None
+        connection = Connection(settings, desk.notes, Clicks(desk).arrived, over_http=over_http)
         self._connection = connection
         self._posting = Posting(connection.client, desk.notes)
         async with connection.running():
@@ -63,6 +63,10 @@ class DiscordAdapter:
         """Say what keeps people from answering, empty when nothing does."""
         problem = self._connection.problem if self._connection else "not running"
         return [f"Discord: {problem}"] if problem else []
+
+    def commands(self, verbs: Any) -> None:
+        """Add `gateway discord invite` and `gateway discord check`."""
+        add_commands(verbs)
 
     # --- cards ----------------------------------------------------------------------------------
 
@@ -87,7 +91,7 @@ class DiscordAdapter:
 
     def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[Any]:
         """Return the Interactions Endpoint, when a public key is set."""
-        key = self._settings.public_key
+        key = self._settings.public_key if self._settings else None
         connection = self._connection
         if key is None or connection is None:
             return []

@@ -88,7 +88,7 @@ class Connection:
 
         When Discord is merely away, entering succeeds after a while, and we go on trying.
         """
-        _point_at(self._settings)
+        point_at(self._settings)
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._supervise(first), name="discord connection")
         try:
@@ -224,6 +224,17 @@ class Connection:
             log.info("lease not given up: %s", error, extra={"event": "lease_unsure"})
 
 
+async def login_of(settings: DiscordSettings) -> discord.Client:
+    """Return a client that is logged in, for a command. Raises GatewayError."""
+    client = discord.Client(intents=discord.Intents.none())
+    try:
+        await client.login(settings.token.get_secret_value())
+    except Exception as error:
+        await client.close()
+        raise GatewayError(_said(error)) from error
+    return client
+
+
 class Misconfigured(GatewayError):
     """Discord and our settings disagree about how clicks come."""
 
@@ -253,7 +264,7 @@ def _said(error: Exception) -> str:
     return f"no connection to Discord ({type(error).__name__})"
 
 
-def _point_at(settings: DiscordSettings) -> None:
+def point_at(settings: DiscordSettings) -> None:
     """Talk to another Discord, where the settings name one."""
     if settings.api_base is not None:
         discord.http.Route.BASE = settings.api_base

@@ -15,6 +15,7 @@ from aiohttp import web
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from gateway.clock import SystemClock
 from gateway.delivery import Notes, TryLater
 
 log = logging.getLogger("adapters.discord")
@@ -41,6 +42,7 @@ class Endpoint:
     ) -> None:
         self._key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
         self._notes = notes
+        self._clock = SystemClock()
         self._client = client
         self._arrived = arrived
 
@@ -93,7 +95,7 @@ class Endpoint:
         try:
             signature = bytes.fromhex(request.headers.get("X-Signature-Ed25519", ""))
             self._key.verify(signature, stamp.encode() + body)
-            age = discord.utils.utcnow().timestamp() - int(stamp)
+            age = self._clock.now_ms() / 1000 - int(stamp)
         except (ValueError, InvalidSignature):
             return False
         return abs(age) <= FRESH_SECONDS

@@ -7,6 +7,7 @@ point here. It refuses what Discord refuses; what a test wants to go wrong it st
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import secrets
 from collections.abc import AsyncIterator
@@ -105,7 +106,7 @@ class FakeDiscord:
         kept = {name: value for name, value in signed.items() if value}
         async with (
             aiohttp.ClientSession() as session,
-            session.post(app.endpoint, data=body, headers=kept) as answer,
+            session.post(app.endpoint, data=io.BytesIO(body), headers=kept) as answer,
         ):
             return Pushed(answer.status, await answer.read())
 

@@ -67,6 +67,7 @@ class Gateway:
         self.refuse: int | None = None
         self.mute = False
         self.heartbeat_ms = 41_250
+        self.down = 0  # so many handshakes fail
         self.changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         town.changed.append(self.announce)
@@ -75,6 +76,10 @@ class Gateway:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve one websocket until it closes."""
+        if self.down:
+            self.down -= 1
+            self._note()
+            return web.Response(status=503)
         socket = web.WebSocketResponse(autoping=True)
         await socket.prepare(request)
         self.connections += 1

@@ -1,0 +1,381 @@
+"""Scenarios 38 to 45: the connection breaks in every way, and clicks still count, once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import discord
+import pytest
+
+from adapters.discord.adapter import DiscordAdapter
+from adapters.discord.settings import DiscordSettings
+from gateway.errors import GatewayError
+from gateway.models import Status
+from tests.discord.furnished import Server
+from tests.discord.messages import buttons
+from tests.discord.stage import Stage, environment, labels, private_text, staged
+from tests.discord.town import FORUM
+
+
+async def approved(stage: Stage) -> None:
+    """Ask, click and see that it counted."""
+    record, card = await stage.asked()
+    done = await stage.click(stage.server.ann, card, "Approve")
+    assert not done.failed
+    assert (await stage.ended(record)).status is Status.APPROVED
+
+
+async def ready(stage: Stage) -> tuple[int, str]:
+    """Return what the gateway answers about being ready."""
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"{stage.gateway.url}/readyz") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_38_a_failing_first_connection_is_tried_again(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """discord.py ends when its first connection fails (T4); we do not."""
+    environment(monkeypatch, server)
+    server.discord.gateway.down = 1
+    async with staged(server, server_url, namespace, tmp_path) as stage:
+        await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
+        await approved(stage)
+
+
+async def test_38_discord_away_at_the_start_stops_nothing_else(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No name, no route, no answer: the gateway starts without it, says so, and connects later."""
+    environment(monkeypatch, server)
+    monkeypatch.setattr("adapters.discord.connection._START_SECONDS", 0.2)
+    monkeypatch.setattr("adapters.discord.connection._FIRST_PAUSE", 0.2)
+    fault = server.discord.rest.stage("GET", "/users/@me", times=3, refuse=True)
+    async with staged(server, server_url, namespace, tmp_path) as stage:
+        assert fault.reached.is_set()
+        await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
+        await approved(stage)
+
+
+async def test_38_a_dropped_line_replays_the_click(stage: Stage) -> None:
+    """Cut for a moment: RESUME brings the click that was made meanwhile."""
+    record, card = await stage.asked()
+    await stage.server.discord.gateway.drop()
+    await stage.click(stage.server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    assert stage.server.discord.gateway.resumed == 1
+
+
+async def test_38_after_a_long_cut_a_new_session_takes_the_clicks(stage: Stage) -> None:
+    """The session is forgotten: identified anew, and old cards work."""
+    gateway = stage.server.discord.gateway
+    record, card = await stage.asked()
+    await gateway.drop(forget=True)
+    await gateway.until(lambda: gateway.identified == 2)
+    await stage.click(stage.server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+
+
+@pytest.mark.parametrize(("op", "data"), [(7, None), (9, True), (9, False)])
+async def test_38_discord_asks_to_reconnect(stage: Stage, op: int, data: Any) -> None:
+    """Op 7, and op 9 that can and cannot be resumed."""
+    gateway = stage.server.discord.gateway
+    await gateway.command(op, data)
+    await gateway.until(lambda: gateway.identified + gateway.resumed == 2)
+    await approved(stage)
+
+
+async def test_39_a_revoked_token_turns_us_red_and_is_not_hammered(stage: Stage) -> None:
+    """4004 and 401: not ready, one more login at most, and what is asked is not approved."""
+    server = stage.server
+    record, _ = await stage.asked()
+    server.discord.revoke(server.app)
+    await server.discord.gateway.drop(code=4004)
+    async with asyncio.timeout(15):
+        while (await ready(stage))[0] == 200:
+            pass
+    assert "token" in (await ready(stage))[1]
+    calls = len(server.discord.rest.calls)
+    other = await stage.ask()
+    assert len(server.discord.rest.calls) - calls < 5
+    for one in (record, other):
+        assert not (await stage.approvals.get(one.id)).final
+
+
+async def test_39_a_bad_token_is_refused_at_the_start(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a sentence that says what to do, and without the token."""
+    environment(monkeypatch, server, TOKEN="wrong.token.here")
+    with pytest.raises(GatewayError, match="developer portal") as refused:
+        async with staged(server, server_url, namespace, tmp_path):
+            pass
+    assert "wrong.token" not in str(refused.value)
+
+
+async def test_40_refused_intents_are_told_and_not_tried_for_ever(stage: Stage) -> None:
+    """4014: red with a sentence; no further IDENTIFY, of which a day has only a thousand."""
+    gateway = stage.server.discord.gateway
+    gateway.refuse = 4014
+    await gateway.drop(forget=True)
+    async with asyncio.timeout(20):
+        while (await ready(stage))[0] == 200:
+            pass
+    assert "intents" in (await ready(stage))[1]
+    assert gateway.connected == 0
+
+
+async def test_41_events_nobody_understands_do_not_end_us(stage: Stage) -> None:
+    """Unknown events, broken ones, and component types of the future (T5)."""
+    gateway = stage.server.discord.gateway
+    await gateway.send_raw("SOMETHING_NEW", {"x": 1})
+    await gateway.send_raw("INTERACTION_CREATE", {"broken": True})
+    await gateway.until(lambda: gateway.identified + gateway.resumed >= 2)
+    record, card = await stage.asked()
+    data = {"custom_id": buttons(card)["Approve"]["custom_id"], "component_type": 2, "id": 1}
+    strange = {**card, "components": [*card["components"], {"type": 99, "id": 77}]}
+    await stage.server.discord.raw(
+        stage.server.app, stage.server.ann.user, stage.server.channel, data, message=strange
+    )
+    assert (await stage.ended(record)).status is Status.APPROVED
+
+
+# --- HTTP ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def pushed(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Stage]:
+    """Run a gateway that gets its clicks over HTTP."""
+    environment(monkeypatch, server, PUBLIC_KEY=server.app.verify_key)
+    server.app.endpoint = "set in the portal"
+    async with staged(server, server_url, namespace, tmp_path) as stage:
+        server.app.endpoint = f"{stage.gateway.url}/discord/interactions"
+        yield stage
+
+
+async def test_42_clicks_come_signed_over_http(pushed: Stage) -> None:
+    """A button, a modal and a command, without any gateway connection; PING gets PONG."""
+    server = pushed.server
+    await approved(pushed)
+    record, card = await pushed.asked()
+    opened = await pushed.click(server.bob, card, "Deny")
+    await server.bob.submit(opened, reason="über HTTP 🙂")
+    assert (await pushed.ended(record)).status is Status.DENIED
+    listed = await server.ann.command(server.app, server.channel, "pending")
+    assert "Nothing waits" in private_text(listed)
+    assert server.discord.gateway.connections == 0
+    assert {one.status for one in server.discord.pushes} == {202}
+    pong = await server.discord.push(server.app, b'{ "type":1 ,"id":"1" }')
+    assert (pong.status, json.loads(pong.body)) == (200, {"type": 1})
+
+
+async def test_42_what_discord_did_not_sign_now_is_refused(pushed: Stage) -> None:
+    """No signature, a bad one, another body, an old one, one from the future, and a replay."""
+    server, fake = pushed.server, pushed.server.discord
+    record, card = await pushed.asked()
+    made, payload = fake.desk.start(
+        server.app,
+        server.ann.user,
+        server.channel,
+        3,
+        {"custom_id": buttons(card)["Approve"]["custom_id"], "component_type": 2, "id": 1},
+        card,
+    )
+    body = json.dumps(payload).encode()
+    now = fake.calendar.now_ms() // 1000
+    for headers in (
+        {"X_Signature_Ed25519": ""},
+        {"X_Signature_Ed25519": "00" * 64},
+        {"X_Signature_Ed25519": "zz"},
+        {"X_Signature_Timestamp": ""},
+        {"X_Signature_Timestamp": str(now - 1)},
+    ):
+        assert (await fake.push(server.app, body, **headers)).status == 401
+    for stamp in (now - 600, now + 600):
+        assert (await fake.push(server.app, body, at=str(stamp))).status == 401
+    assert not (await pushed.approvals.get(record.id)).final
+    assert (await fake.push(server.app, body)).status == 202
+    assert (await pushed.ended(record)).status is Status.APPROVED
+    assert (await fake.push(server.app, body)).status == 401
+    assert not made.failed or made.answered.is_set()
+
+
+async def test_42_bodies_that_are_no_interactions(pushed: Stage) -> None:
+    """Signed nonsense is a 400, more than a megabyte a 413; nothing breaks."""
+    fake, app = pushed.server.discord, pushed.server.app
+    for body in (b"", b"[]", b"{", b'{"type":3,"id":"9"}', b"\xff"):
+        assert (await fake.push(app, body)).status == 400
+    assert (await fake.push(app, b'{"type":1,"id":"' + b"1" * 1_048_576 + b'"}')).status == 413
+    await approved(pushed)
+
+
+async def test_43_a_stopping_gateway_answers_the_clicks_that_came(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The store is slow and the gateway is told to stop: the click is decided and answered."""
+    environment(monkeypatch, server)
+    async with staged(server, server_url, namespace, tmp_path) as stage:
+        record, card = await stage.asked()
+        redis = stage.gateway.backend.store.redis
+        await redis.execute_command("CLIENT", "PAUSE", "700", "ALL")
+        click = await stage.click(server.ann, card, "Approve", wait=False)
+        await stage.seen(lambda: discord_has(server, click.id))
+    assert not (await server.ann.outcome(click)).failed
+    await stage.seen(lambda: labels(card) == set())
+    assert record.id
+
+
+def discord_has(server: Server, interaction: str) -> bool:
+    """Tell whether an interaction is on its way to a session, and give it a turn of the loop."""
+    sent = (one for session in server.discord.gateway.sessions.values() for one in session.sent)
+    return any(one["d"].get("id") == interaction for one in sent)
+
+
+async def test_44_an_endpoint_set_in_the_portal_is_told_at_the_start(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clicks would never come over the gateway: it refuses to start, and says what to do."""
+    environment(monkeypatch, server)
+    server.app.endpoint = "https://example.org/interactions"
+    with pytest.raises(GatewayError, match="Interactions Endpoint URL"):
+        async with staged(server, server_url, namespace, tmp_path):
+            pass
+
+
+async def test_45_nothing_grows_with_the_number_of_cards(
+    stage: Stage,
+) -> None:
+    """Cards, modals, full views and claims leave nothing behind in discord.py (T1, T3)."""
+    for _ in range(8):
+        record, card = await stage.asked()
+        await stage.click(stage.server.ann, card, "Details")
+        await stage.click(stage.server.ann, card, "I'm looking")
+        opened = await stage.click(stage.server.ann, card, "Deny")
+        await stage.click(stage.server.bob, card, "Deny")
+        await stage.server.ann.submit(opened)
+        await stage.ended(record)
+    clients = [one for one in gc.get_objects() if isinstance(one, discord.Client)]
+    alive = [one for one in clients if not one.is_closed()]
+    assert alive
+    for client in alive:
+        store = client._connection._view_store
+        assert not store._views and not store._modals and not store._dynamic_items
+        assert not client._connection._messages
+
+
+# --- settings and commands ------------------------------------------------------------------------
+
+
+def test_the_endpoints_are_loopback_only_and_never_in_production(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bot's token is sent there: no other host, and not where it matters."""
+    monkeypatch.setenv("GATEWAY_DISCORD_TOKEN", "x")
+    for url in ("https://evil.example/api", "http://127.0.0.1.evil.example", "http://10.0.0.1"):
+        monkeypatch.setenv("GATEWAY_DISCORD_API_BASE", url)
+        with pytest.raises(ValueError, match="loopback"):
+            DiscordSettings()
+    monkeypatch.setenv("GATEWAY_DISCORD_API_BASE", "http://127.0.0.1:1/api")
+    assert DiscordSettings().api_base
+    monkeypatch.setenv("GATEWAY_ENV", "production")
+    with pytest.raises(ValueError, match="production"):
+        DiscordSettings()
+
+
+async def test_a_missing_token_is_said_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And it may come from a file."""
+    with pytest.raises(GatewayError, match="GATEWAY_DISCORD_TOKEN"):
+        async with DiscordAdapter().run(None):  # type: ignore[arg-type]
+            pass
+    (tmp_path / "token").write_text("from-a-file\n", encoding="utf-8")
+    monkeypatch.setenv("GATEWAY_DISCORD_TOKEN_FILE", str(tmp_path / "token"))
+    assert DiscordSettings().token.get_secret_value() == "from-a-file"
+
+
+async def command(server: Server, *words: str) -> tuple[int, str]:
+    """Run `gateway discord …` as an operator does."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.cli", "discord", *words),
+        env={
+            "GATEWAY_DISCORD_TOKEN": server.app.token,
+            "GATEWAY_DISCORD_API_BASE": server.discord.api_base,
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return process.returncode or 0, out.decode()
+
+
+async def test_the_invite_link_asks_for_the_least(server: Server) -> None:
+    """Both scopes, six permissions, nothing that administers."""
+    code, said = await command(server, "invite")
+    assert code == 0, said
+    assert f"client_id={server.app.id}" in said
+    assert "bot+applications.commands" in said
+    asked = discord.Permissions(int(said.partition("permissions=")[2].split("&")[0]))
+    assert sorted(name for name, value in asked if value) == [
+        "attach_files",
+        "embed_links",
+        "read_message_history",
+        "read_messages",
+        "send_messages",
+        "send_messages_in_threads",
+    ]
+
+
+async def test_permissions_are_checked_per_channel(server: Server) -> None:
+    """Each channel says what the bot lacks there; any fault makes the command fail."""
+    town, guild = server.discord.town, server.guild
+    mute, hidden = town.channel(guild, "mute"), town.channel(guild, "hidden")
+    forum, thread = town.channel(guild, "forum", FORUM), town.thread(server.channel, "t")
+    mute.overwrites[guild.id] = (0, 1 << 15)
+    hidden.overwrites[guild.id] = (0, 1 << 10)
+    names = [f"discord:{guild.id}/{one.id}" for one in (server.channel, thread)]
+    code, said = await command(server, "check", *names)
+    assert code == 0, said
+    bad = [f"discord:{guild.id}/{one.id}" for one in (mute, hidden, forum)]
+    code, said = await command(server, "check", *bad, "discord:nonsense")
+    assert code == 1
+    lines = said.splitlines()
+    assert "attach files" in lines[0]
+    assert "cannot see" in lines[1]
+    assert "this kind" in lines[2]
+    assert "no place" in lines[3]
