@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.app import Backend, adapter_running, opened, running
+from gateway.doctor import OK, examine
 from gateway.embedded import find_server_binary
 from gateway.errors import GatewayError
 from gateway.production import OPEN_DEFAULT, UnsafeSettings
@@ -17,6 +18,7 @@ from gateway.settings import Settings
 from gateway.stores.connect import connect
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
+from tests.frame.test_compose import Server
 from tests.settings.test_settings import free_port, server
 from tests.world import SEED
 
@@ -120,3 +122,34 @@ async def test_it_needs_a_redis_of_its_own() -> None:
     with pytest.raises(GatewayError, match="REDIS_URL"):
         async with running(settings("redis://unused", REDIS_URL=None)):
             pass
+
+
+async def test_the_compose_file_is_a_setting_that_passes(tmp_path: Path) -> None:
+    """With its own server line, its users file, and the gateway's user of few rights."""
+    valkey = Server(tmp_path)
+    valkey.start()
+    try:
+        url = (valkey.secrets / "redis_url").read_text()
+        local = url.replace("@valkey:6379", f"@127.0.0.1:{valkey.port}")
+        chosen = settings(
+            local,
+            data_dir=tmp_path / "state",
+            host="0.0.0.0",
+            trusted_proxy=True,
+            public_url="http://gateway:8080",
+            signing_key=(valkey.secrets / "signing_key").read_text().strip(),
+        )
+        async with opened(chosen, local) as backend:
+            await backend.credentials.add_approver("ann")
+            made = await backend.credentials.add_agent("ci")
+            assert made.kept
+            async with running(chosen):
+                pass
+            checks = await examine(chosen, lambda: opened(chosen, local))
+            await backend.credentials.revoke_agent("ci")
+        found = {
+            check.name: check.result for check in checks if check.name not in ("port", "ready")
+        }
+        assert set(found.values()) == {OK}
+    finally:
+        valkey.kill()

@@ -1,0 +1,55 @@
+"""The owner whom the first start makes, and the link that is printed for them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from gateway.app import OWNER, OWNER_FILE, first_login, running
+from gateway.discovery import read_private
+from gateway.settings import Settings
+
+
+async def test_the_owner_is_made_once(tmp_path: Path) -> None:
+    """Every start prints a link that logs the owner in, and keeps the owner's token."""
+    settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
+    async with running(settings) as gateway:
+        links = [await first_login(gateway, settings) for _ in range(2)]
+        kept = read_private(settings.data_dir / OWNER_FILE)
+        assert kept is not None
+        assert await gateway.backend.credentials.authenticate(kept["token"])
+        for link in links:
+            assert gateway.url in link[0]
+            session = await gateway.backend.logins.redeem(link[0].rpartition("=")[2])
+            found = await gateway.backend.logins.who(session)
+            assert found is not None
+            assert found.id == OWNER
+
+
+async def test_no_link_for_an_owner_who_was_revoked(tmp_path: Path) -> None:
+    """The file that is left of them gives nobody a login."""
+    settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
+    async with running(settings) as gateway:
+        await first_login(gateway, settings)
+        await gateway.backend.credentials.add_approver("ann")
+        await gateway.backend.credentials.revoke_approver(OWNER)
+        assert (settings.data_dir / OWNER_FILE).exists()
+        assert await first_login(gateway, settings) == [
+            "Log in with the link of: gateway login NAME"
+        ]
+
+
+async def test_replicas_that_start_at_once_make_one_owner(
+    tmp_path: Path, server_url: str, namespace: str
+) -> None:
+    """One of them shows the link; none of them falls over."""
+
+    def settings(name: str) -> Settings:
+        values: dict[str, Any] = {"REDIS_URL": server_url, "namespace": namespace}
+        return Settings(data_dir=tmp_path / name, port=0, adapters=(), **values)
+
+    one, two = settings("one"), settings("two")
+    async with running(one) as first, running(two) as second:
+        lines = await asyncio.gather(first_login(first, one), first_login(second, two))
+    assert sorted("inbox/login" in line[0] for line in lines) == [False, True]
