@@ -3,7 +3,7 @@ checks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ async def examine(
     settings: Settings, backend: Callable[[], AbstractAsyncContextManager[Backend]]
 ) -> list[Check]:
     """Run every check that can be run, in the order a person would ask."""
-    found = [_named(name, await check(settings)) for name, check in OUTSIDE_CHECKS]
+    found = [_named(name, await _made(check(settings))) for name, check in OUTSIDE_CHECKS]
     try:
         async with backend() as inside:
             found.append(_named("redis", fine("answers")))
@@ -58,13 +58,16 @@ async def _inside(settings: Settings, backend: Backend) -> list[Check]:
         found += [_named(name, refused) for name, _ in SERVER_CHECKS]
     else:
         found += [_named(name, check(facts)) for name, check in SERVER_CHECKS]
-    for name, look in NAMESPACE_CHECKS:
-        try:
-            finding = await look(backend)
-        except _ERRORS as error:
-            finding = failed(f"cannot be checked: {error}", "see the gateway's log")
-        found.append(_named(name, finding))
+    found += [_named(name, await _made(check(backend))) for name, check in NAMESPACE_CHECKS]
     return found
+
+
+async def _made(check: Awaitable[Finding]) -> Finding:
+    """Make one check; that it cannot be made is a finding too, and stops no other."""
+    try:
+        return await check
+    except _ERRORS as error:
+        return failed(f"cannot be checked: {error}", "see the gateway's log")
 
 
 def _named(name: str, finding: Finding) -> Check:

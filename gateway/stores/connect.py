@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import redis.asyncio
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
-from redis.backoff import ExponentialBackoff
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
+from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.exceptions import ConnectionError as NoConnection
+from redis.exceptions import RedisClusterException
 
 from gateway.errors import GatewayError
 from gateway.stores.line import Line
@@ -68,7 +70,7 @@ def _connect(url: str, blocking: bool) -> Any:
         return _sentinel(parts, options)
     if parts.scheme == "redis+cluster":
         nodes = [ClusterNode(host, port) for host, port in _hosts(parts, _DEFAULT_PORT)]
-        return redis.asyncio.RedisCluster(startup_nodes=nodes, **_login(parts), **options)
+        return _Cluster(startup_nodes=nodes, **_login(parts), **options)
     if blocking:
         pool = redis.asyncio.ConnectionPool.from_url(url, max_connections=_READERS, **options)
     else:
@@ -96,6 +98,40 @@ async def line_to(url: str) -> AsyncIterator[Line | None]:
         await disconnect(client)
 
 
+class _Cluster(redis.asyncio.RedisCluster):
+    """A cluster that is away fails as one server does: its own errors are no `RedisError`."""
+
+    async def initialize(self, *args: Any, **kwargs: Any) -> _Cluster:
+        with _as_lost_connection():
+            await super().initialize(*args, **kwargs)
+        return self
+
+    async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
+        with _as_lost_connection():
+            return await super().execute_command(*args, **kwargs)
+
+
+@contextmanager
+def _as_lost_connection() -> Iterator[None]:
+    try:
+        yield
+    except RedisClusterException as error:
+        raise NoConnection(str(error)) from error
+
+
+class _Sentinel(Sentinel):
+    """Says in a sentence that there is no primary; redis-py prints its connections."""
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        try:
+            found: tuple[str, int] = await super().discover_master(service_name)
+        except MasterNotFoundError:
+            raise MasterNotFoundError(
+                f"no Sentinel answers with a primary of {service_name}"
+            ) from None
+        return found
+
+
 async def disconnect(client: Any) -> None:
     """Close a client of `connect`, and the connections to Sentinels behind it."""
     await client.aclose()
@@ -108,9 +144,15 @@ def _sentinel(parts: SplitResult, options: dict[str, Any]) -> Any:
     service, _, database = parts.path.strip("/").partition("/")
     if not service:
         raise ValueError("a redis+sentinel URL names the service")
-    sentinel = Sentinel(  # type: ignore[no-untyped-call]
+    sentinel = _Sentinel(  # type: ignore[no-untyped-call]
         _hosts(parts, _SENTINEL_PORT),
-        sentinel_kwargs={"socket_timeout": _COMMAND_SECONDS, "decode_responses": True},
+        sentinel_kwargs={
+            "socket_timeout": _COMMAND_SECONDS,
+            "socket_connect_timeout": _CONNECT_SECONDS,
+            "decode_responses": True,
+            # The next one is asked at once; the command that wants to know tries again itself.
+            "retry": Retry(NoBackoff(), 0),
+        },
     )
     return sentinel.master_for(service, db=int(database or 0), **_login(parts), **options)
 

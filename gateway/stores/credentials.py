@@ -171,9 +171,8 @@ class RedisCredentials:
         async with self._alone(APPROVER, name):
             if await self._find(APPROVER, name, fresh=True):
                 raise Conflict(f"the approver {name} exists; revoke them first")
-            new = await self._make(APPROVER, name, None)
             await self._edit_policy(lambda policy: _with_person(policy, name, admin), by=name)
-        return new
+            return await self._make(APPROVER, name, None)
 
     async def revoke_approver(self, name: str) -> None:
         """Remove a person from the policy, and their token. Raises NotFound."""

@@ -22,6 +22,7 @@ from gateway.embedded import find_server_binary
 from gateway.errors import GatewayError
 from gateway.settings import BadSettings, Settings
 from gateway.stores.connect import UnusableUrl, connect, disconnect
+from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from tests.contract.test_store import create, pending
@@ -223,6 +224,19 @@ def test_a_url_that_cannot_be_read_is_refused_untold(url: str) -> None:
     with pytest.raises(UnusableUrl, match="redis\\+sentinel") as refused:
         connect(url)
     assert "hun" not in str(refused.value)
+
+
+@pytest.mark.parametrize("form", ["redis://{}", "redis+sentinel://{}/main", "redis+cluster://{}"])
+async def test_a_server_that_is_away_fails_alike(form: str) -> None:
+    """Soon, and as what readers catch that go on until Redis is back; in few words."""
+    client = connect(form.format(f"127.0.0.1:{free_port()}"))
+    for call in (client.ping(), client.pipeline().get("a").execute()):
+        with pytest.raises(REDIS_ERRORS) as lost:
+            async with asyncio.timeout(5):
+                await call
+        assert not isinstance(lost.value, TimeoutError)
+        assert len(str(lost.value)) < 200
+    await disconnect(client)
 
 
 async def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
