@@ -19,7 +19,6 @@ from gateway.cards import Card, card_of, full_view
 from gateway.delivery import Notes
 from gateway.errors import Conflict, InvalidRequest
 from gateway.grants.grant import Grant
-from gateway.grants.offers import offers
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Click, Identity, Record
@@ -109,7 +108,11 @@ class Acts:
     async def _remember(self, did: Interaction, form: Form, record: Record, card: Card) -> Json:
         if why := await self._rights.unreadable(form, did.actor.team, record):
             raise InvalidRequest(why)
-        return modals.remember(card, offers(record), form)
+        scopes = card.approve_scopes
+        reach = await asyncio.gather(*(self._desk.reach(record.id, one.id) for one in scopes))
+        return modals.remember(
+            card, form, dict(zip((one.id for one in scopes), reach, strict=True))
+        )
 
     async def revoke(self, workspace: Workspace, did: Interaction, grant_id: str) -> Grant:
         """Take a remembered decision back, for whoever may."""

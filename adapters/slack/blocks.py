@@ -193,7 +193,7 @@ def actions(card: Card, copy: str, *, block_id: str = "actions") -> Json:
     value = Button(card.request_id, card.revision, copy).written()
     offered = [control for control in card.controls if offers(card, control)]
     elements = [_pressed(one, value) for one in offered if one.action not in _IN_MENU]
-    if any(one.action is Action.APPROVE for one in offered) and card.risk is not RiskLevel.HIGH:
+    if card.approve_scopes:
         elements.append(button("Remember…", Act.REMEMBER, value))
     elements.append(button("Details", Act.DETAILS, value))
     rare = [one for one in offered if one.action in _IN_MENU]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from adapters.slack.blocks import Act, actions
@@ -24,14 +24,15 @@ from adapters.slack.text import (
     rich,
     section,
     units,
+    words,
 )
 from adapters.slack.values import Form
 from gateway.canonical import parse
 from gateway.cards import Card, Field, FullView
 from gateway.errors import InvalidRequest
-from gateway.grants.offers import LIFETIMES, Offer
 from gateway.models import Action, FieldKind
 from gateway.records import Remember
+from gateway.scopes import LIFETIME_WORDS
 
 DENY, EDIT, CHECK, RESPOND = "deny", "edit", "check_edit", "respond"
 ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"
@@ -40,9 +41,9 @@ _MOST_OPTIONS = 100
 _FEW_OPTIONS = 10
 _LABEL_TEXT = 1900
 _REASON, _NEXT, _TEXT = "reason", "next", "text"
-_OFFER, _SCOPE, _LIFETIME = "offer", "scope", "lifetime"
-_EVERYWHERE = "everywhere"
-_MOST_OFFERS = 10
+_SCOPE, _SPAN, _LIFETIME, _AGAIN = "scope", "span", "lifetime", "again"
+_SESSION, _EVERYWHERE, _ASK = "session", "everywhere", "ask"
+_MOST_SCOPES = 10
 REPLAN = "replan"
 
 
@@ -86,6 +87,13 @@ def deny(card: Card, form: Form) -> Json:
         _entry(_REASON, "Reason, for the agent", _typed(), optional=True),
         _entry(_NEXT, "What then", {**choice, "initial_option": ways[0]}),
     ]
+    if card.deny_scopes:
+        again = [
+            option("Ask again", _ASK),
+            option("Deny exactly this for a day, in this session", _SESSION),
+            option("Deny exactly this for a day, in all sessions", _EVERYWHERE),
+        ]
+        blocks.append(_entry(_AGAIN, "When the same is asked", _first("static_select", again)))
     return modal("Deny", blocks, form=form, kind=DENY, submit="Deny")
 
 
@@ -101,23 +109,33 @@ def abort(card: Card, form: Form) -> Json:
     return modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
 
 
-def remember(card: Card, made: Sequence[Offer], form: Form) -> Json:
-    """Ask what an approval shall cover from now on, where, and until when."""
-    if not made:
+def remember(card: Card, form: Form, reach: Mapping[str, str]) -> Json:
+    """Ask what an approval shall cover from now on, where, and until when.
+
+    `reach` says for each scope how much of late it would have covered.
+    """
+    if not card.approve_scopes:
         return told("Remember", "This is asked about each time: nothing of it can be remembered.")
-    covers = [option(one.words, one.id) for one in made[:_MOST_OFFERS]]
-    scopes = [
-        option("In this session", "session"),
+    made = card.approve_scopes[:_MOST_SCOPES]
+    said: list[Json] = []
+    for number, scope in enumerate(made, 1):
+        lead = "\n" if said else ""
+        said.append(words(f"{lead}{number}. {one_line(scope.words.text)}", bold=True))
+        said.append(words(f"\n{reach.get(scope.id, '')}"))
+    covers = [
+        option(f"{number}. {one_line(scope.words.text)}", scope.id)
+        for number, scope in enumerate(made, 1)
+    ]
+    spans = [
+        option("In this session", _SESSION),
         option("Everywhere", _EVERYWHERE, "In all sessions of this agent"),
     ]
-    ends = [option(f"{words[:1].upper()}{words[1:]}", name) for name, words, _ in LIFETIMES]
-    blocks = [_about(card)]
-    if any(units(one.words) > LABEL_UNITS for one in made):
-        said = "\n".join(f"{number}. {one.words}" for number, one in enumerate(made, 1))
-        blocks.append(rich("covers", [exact(said)]))
-    blocks += [
-        _entry(_OFFER, "Approve this, and from now on", _first("radio_buttons", covers)),
-        _entry(_SCOPE, "Where", _first("radio_buttons", scopes)),
+    ends = [option(f"{text[:1].upper()}{text[1:]}", name) for name, text in LIFETIME_WORDS.items()]
+    blocks = [
+        _about(card),
+        rich("covers", [{"type": "rich_text_section", "elements": said}]),
+        _entry(_SCOPE, "Approve this, and from now on", _first("radio_buttons", covers)),
+        _entry(_SPAN, "Where", _first("radio_buttons", spans)),
         _entry(_LIFETIME, "How long", _first("static_select", ends)),
     ]
     return modal("Remember", blocks, form=form, kind=REMEMBER, submit="Approve, remember")
@@ -292,10 +310,17 @@ class Typed:
     def remembered(self) -> Remember:
         """Return what is to be remembered."""
         return Remember(
-            offer=self.chosen(_OFFER) or "",
-            everywhere=self.chosen(_SCOPE) == _EVERYWHERE,
+            offer=self.chosen(_SCOPE) or "",
+            everywhere=self.chosen(_SPAN) == _EVERYWHERE,
             lifetime=self.chosen(_LIFETIME) or "1h",
         )
+
+    def remembered_denial(self) -> Remember | None:
+        """Return how a denial is to be remembered, None when it is to be asked about again."""
+        again = self.chosen(_AGAIN)
+        if again not in (_SESSION, _EVERYWHERE):
+            return None
+        return Remember(everywhere=again == _EVERYWHERE, lifetime="1d")
 
     def answers(self, fields: tuple[Field, ...]) -> Json:
         """Return the answers to a question; what was left empty is left out."""

@@ -88,7 +88,8 @@ def _typed(kind: str, typed: Typed, record: Record) -> tuple[Action, dict[str, A
         replan = typed.chosen() == modals.REPLAN
         if replan and not typed.reason:
             raise _Wrong("reason", "Say what the agent should plan instead.")
-        return Action.DENY, {"message": typed.reason, "feedback": replan}
+        again = typed.remembered_denial()
+        return Action.DENY, {"message": typed.reason, "feedback": replan, "remember": again}
     if kind == modals.REMEMBER:
         return Action.APPROVE, {"remember": typed.remembered()}
     if kind == modals.ABORT:

@@ -9,7 +9,6 @@ from adapters.slack import blocks, modals
 from adapters.slack.blocks import CARD_CHARS, CARD_LINES, FullText
 from adapters.slack.values import Form
 from gateway.cards import card_of, full_view
-from gateway.grants.offers import offers
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -211,12 +210,14 @@ def views() -> dict[str, Json]:
     long = full_view(LONG, page_chars=modals.PAGE_CHARS)
     short = full_view(asked(), page_chars=modals.PAGE_CHARS)
     last = replace(form, page=len(long.pages) - 1)
+    said = "It would have covered 3 of the last 500 requests."
+    reach = {scope.id: said for scope in whole["pending-git"].approve_scopes}
     diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'
     return {
         "deny": modals.deny(whole["pending"], form),
         "abort": modals.abort(whole["pending"], form),
-        "remember": modals.remember(whole["pending-git"], offers(RECORDS["pending-git"]), form),
-        "remember-nothing": modals.remember(whole["pending-high-risk"], offers(PAYMENT), form),
+        "remember": modals.remember(whole["pending-git"], form, reach),
+        "remember-nothing": modals.remember(whole["pending-high-risk"], form, {}),
         "edit": modals.edit(whole["pending"], form),
         "edit-too-long": modals.edit(whole["pending-long"], form),
         "check-edit": modals.check_edit(diff, form, high=True),

@@ -118,6 +118,7 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     await ann.click(message, "Remember…")
     await form(ann, "remember")
     assert "exactly this, and nothing else" in office.modal_says(ann)
+    assert "It would have covered" in office.modal_says(ann)
     ann.fill("Where", "Everywhere")
     ann.fill("How long", "For a day")
     await ann.submit()
@@ -134,6 +135,19 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     await ann.slash("/approvals", f"revoke {grant.id[:8]}", "C1")
     await told(ann, "Revoked")
     assert (await office.ask(kind=Kind.COMMAND, arguments=command)).status is Status.PENDING
+
+
+async def test_a_denial_can_be_remembered(office: Office) -> None:
+    """Deny exactly this for a day: the same request is denied without asking anybody."""
+    record, message = await office.asked()
+    await office.bob.click(message, "Deny…")
+    await form(office.bob, "deny")
+    office.bob.fill("When the same is asked", "Deny exactly this for a day, in this session")
+    await office.bob.submit()
+    assert (await office.ended(record)).status is Status.DENIED
+    again = await office.ask()
+    assert again.decision is not None
+    assert (again.status, again.decision.reason) == (Status.DENIED, Reason.GRANT)
 
 
 async def test_high_risk_is_never_remembered(office: Office) -> None:
