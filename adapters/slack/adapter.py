@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -27,7 +27,7 @@ from adapters.slack.posts import Posts
 from adapters.slack.replies import Reply
 from adapters.slack.rights import Rights
 from adapters.slack.settings import SlackSettings
-from adapters.slack.sockets import PING_SECONDS, Socket
+from adapters.slack.sockets import IDLE_SECONDS, PING_SECONDS, Socket
 from adapters.slack.submissions import Submissions
 from adapters.slack.uploads import Uploads
 from adapters.slack.values import PLATFORM
@@ -58,6 +58,7 @@ class SlackAdapter:
         self._routes: list[web.RouteDef] = []
         self._patience = Patience()
         self.ping_seconds = PING_SECONDS
+        self.idle_seconds = IDLE_SECONDS
         self.speed = 1.0  # of time itself, for what is measured on a faster clock
 
     @asynccontextmanager
@@ -72,12 +73,14 @@ class SlackAdapter:
             uploads = Uploads(desk, desk.notes, session)
             pace = Pace(desk.notes, SystemClock(), speed=self.speed)
             self._posts = Posts(workspaces, desk.notes, pace, uploads)
-            self._app = app = self._built(desk, settings, workspaces, uploads, session)
+            directory = Directory()
+            self._app = app = self._built(desk, settings, workspaces, directory, uploads, session)
             if settings.oauth:
                 installing = Installing(settings, workspaces, desk.notes, session)
                 self._routes += installing.routes()
             async with self._listening(app, settings, session):
                 yield
+            directory.close()
             self._posts = None
 
     def _built(
@@ -85,10 +88,10 @@ class SlackAdapter:
         desk: Desk,
         settings: SlackSettings,
         workspaces: Workspaces,
+        directory: Directory,
         uploads: Uploads,
         session: aiohttp.ClientSession,
     ) -> App:
-        directory = Directory()
         rights = Rights(desk, directory, uploads)
         acts = Acts(desk, desk.notes, rights)
         commands = Commands(desk, rights, acts)
@@ -123,16 +126,20 @@ class SlackAdapter:
         token = settings.app_token.get_secret_value() if settings.app_token else ""
         client = client_of(None, settings.api_url, session)
         self._socket = socket = Socket(
-            bolt, token, client, lambda: app.heard, ping_seconds=self.ping_seconds
+            bolt,
+            token,
+            client,
+            lambda: app.heard,
+            ping_seconds=self.ping_seconds,
+            idle_seconds=self.idle_seconds,
         )
-        await socket.connect()
-        watching = asyncio.create_task(socket.watch(), name="slack socket")
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(socket.close)
+            await socket.connect()
+            stack.push_async_callback(app.drain, _DRAIN_SECONDS)
+            watching = asyncio.create_task(socket.watch(), name="slack socket")
+            stack.callback(watching.cancel)
             yield
-        finally:
-            watching.cancel()
-            await app.drain(_DRAIN_SECONDS)
-            await socket.close()
 
     @property
     def busy(self) -> bool:

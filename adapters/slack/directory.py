@@ -83,6 +83,11 @@ class Directory:
         written = tuple(f"{PLATFORM}:{workspace.team}/{one['id']}" for one in groups)
         return replace(identity, groups=written)
 
+    def close(self) -> None:
+        """Give up on what nobody waits for any more."""
+        for shared in self._asking.values():
+            shared.cancel()
+
     async def _ask(self, about: str, call: Callable[[], Awaitable[object]]) -> Json:
         shared = self._asking.setdefault(about, _Shared())
         try:
@@ -118,6 +123,12 @@ class _Shared:
     def idle(self) -> bool:
         """Whether nobody waits."""
         return all(task is None or task.done() for task in (self._running, self._next))
+
+    def cancel(self) -> None:
+        """Stop asking."""
+        for task in (self._running, self._next):
+            if task is not None:
+                task.cancel()
 
     async def next(self, ask: Callable[[], Awaitable[Json]]) -> Json:
         """Return an answer to a question that is asked from now on."""

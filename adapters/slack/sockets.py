@@ -49,8 +49,8 @@ class Socket:
         client: AsyncWebClient,
         heard: Callable[[], int],
         *,
-        ping_seconds: float = PING_SECONDS,
-        idle_seconds: float = IDLE_SECONDS,
+        ping_seconds: float,
+        idle_seconds: float,
     ) -> None:
         self._client = client
         self._token = token

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -171,7 +171,7 @@ async def at_work(
     *routes: Route,
     adapter: SlackAdapter | None = None,
     steps: bool = False,
-    **env: str,
+    env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Office]:
     """Run the adapter, its courier and, with `steps`, reminders and fail-over."""
     await put_in_force(world, *(routes or (ROUTE,)))
@@ -179,11 +179,11 @@ async def at_work(
     adapter.ping_seconds = 0.5
     desk = desk_of("slack", world.approvals, world.store)
     async with AsyncExitStack() as stack:
-        stack.enter_context(environment(slack, **env))
+        stack.enter_context(environment(slack, **(env or {})))
         await stack.enter_async_context(served(adapter, desk, world.store))
         if steps:
             await stack.enter_async_context(followed_up(world.approvals, world.store))
-        if env.get("GATEWAY_SLACK_MODE") == "http":
+        if env and env.get("GATEWAY_SLACK_MODE") == "http":
             await stack.enter_async_context(_site(slack, adapter, desk))
         yield Office(slack, world, adapter, desk)
 

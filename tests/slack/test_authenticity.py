@@ -24,7 +24,7 @@ FORM = "application/x-www-form-urlencoded"
 @pytest.fixture
 async def web(slack: Slack, world: World) -> AsyncIterator[Office]:
     """Yield a gateway at work over signed HTTP."""
-    async with at_work(slack, world, GATEWAY_SLACK_MODE="http") as made:
+    async with at_work(slack, world, env={"GATEWAY_SLACK_MODE": "http"}) as made:
         yield made
 
 

@@ -1,0 +1,217 @@
+"""Sockets that come and go, deliveries that repeat, work that must finish: scenarios 35 to 41."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from adapters.slack import SlackAdapter
+from adapters.slack.acts import Acts
+from adapters.slack.directory import Directory
+from gateway.errors import GatewayError
+from gateway.models import Status
+from tests.slack.counterpart.faults import Fault
+from tests.slack.counterpart.slack import Slack
+from tests.slack.office import Office, at_work, environment, form, told
+from tests.slack.test_authenticity import payload_of
+from tests.world import World, click
+
+
+@pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
+async def test_35_a_reconnect_loses_no_click(office: Office, reason: str) -> None:
+    """Slack takes the socket away in the middle of clicks: all of them count."""
+    asked = [await office.asked() for _ in range(3)]
+    before = office.slack.sockets.connected
+    await office.ann.click(asked[0][1], "Approve")
+    await office.slack.sockets.disconnect(reason)
+    if reason != "warning":
+        await office.slack.until(lambda: office.slack.sockets.connected > before)
+    for _, message in asked[1:]:
+        assert (await office.ann.click(message, "Approve")).ok
+    for record, _ in asked:
+        assert (await office.ended(record)).status is Status.APPROVED
+
+
+@pytest.mark.parametrize("reason", ["link_disabled", "invalid_auth"])
+async def test_36_a_revoked_connection_turns_readiness_red(office: Office, reason: str) -> None:
+    """Slack refuses the app token: the gateway says why, and is not ready."""
+    assert not office.adapter.problems()
+    office.slack.sockets.refuses = reason
+    await office.slack.sockets.disconnect("link_disabled")
+    async with asyncio.timeout(15):
+        while not any(reason in one for one in office.adapter.problems()):
+            await office.slack.until(lambda: True)
+            await asyncio.sleep(0)
+    assert office.adapter.problems()[0].startswith("Slack: ")
+
+
+async def test_36_a_revoked_token_fails_requests_closed(slack: Slack, world: World) -> None:
+    """The bot token is revoked: nothing is delivered, and the agent is told."""
+    async with at_work(slack, world, steps=True) as office:
+        slack.workspace().error = "token_revoked"
+        done = await office.ended(await office.ask())
+        assert done.status is Status.DENIED
+        assert (await office.until_event("undelivered")).data["why"] == "Slack says token_revoked"
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"GATEWAY_SLACK_APP_TOKEN": "xapp-wrong"}, "invalid_auth"),
+        ({"GATEWAY_SLACK_BOT_TOKEN": "xoxb-wrong"}, "invalid_auth"),
+    ],
+)
+async def test_36_wrong_tokens_stop_the_start(
+    slack: Slack, world: World, env: dict[str, str], said: str
+) -> None:
+    """A wrong token is told at the start, not in the log of a loop."""
+    with pytest.raises(GatewayError, match=said):
+        async with at_work(slack, world, env=env):
+            pass
+
+
+async def test_37_the_same_envelope_twice_has_one_effect(office: Office) -> None:
+    """A click and the opening of a form, each delivered twice: one decision, one form."""
+    record, message = await office.asked()
+    payload = payload_of(office, message)
+    envelope = await office.slack.sockets.deliver("interactive", payload)
+    await envelope.acked.wait()
+    await office.slack.sockets.send(envelope)
+    await office.slack.sockets.deliver("interactive", payload, retry=1)
+    assert (await office.ended(record)).status is Status.APPROVED
+    await office.slack.until(lambda: envelope.acks == 2 and not office.adapter.busy)
+    assert office.ann.private() == []
+    _, message = await office.asked()
+    block, button = office.ann.buttons(message.blocks)[1]
+    opening = office.ann.payloads.on_message("C1", message, block, button)
+    await asyncio.gather(*(office.slack.deliveries.interaction(opening) for _ in range(3)))
+    await form(office.ann, "deny")
+    assert len(office.slack.state.called("views.open")) == 1
+
+
+async def test_38_a_failing_handler_still_answers(
+    office: Office, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever breaks: the click is acked, the person told, and nothing private is logged."""
+    record, message = await office.asked()
+
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("xoxb-T1-secret broke")
+
+    monkeypatch.setattr(Acts, "approve", broken)
+    assert (await office.ann.click(message, "Approve")).ok
+    await told(office.ann, "Not recorded, as far as we know")
+    monkeypatch.undo()
+    monkeypatch.setattr(Directory, "member", broken)
+    await office.bob.click(message, "Deny…")
+    await office.slack.until(lambda: "Not recorded" in office.modal_says(office.bob))
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert "xoxb" not in caplog.text
+
+
+async def test_38_unknown_buttons_get_a_polite_answer(office: Office) -> None:
+    """A button of an older version: acked, and the person is told that it is gone."""
+    _, message = await office.asked()
+    payload = payload_of(office, message)
+    payload["actions"][0]["action_id"] = "an_old_action"
+    assert (await office.slack.deliveries.interaction(payload)).ok
+    await told(office.ann, "This is no longer available.")
+
+
+async def test_39_leaving_waits_for_clicks_in_flight(slack: Slack, world: World) -> None:
+    """SIGTERM while Slack is slow to say who clicked: the click still counts."""
+    async with at_work(slack, world) as office:
+        record, message = await office.asked()
+        slack.faults.plan("users.info", Fault.LIMITED)
+        assert (await office.ann.click(message, "Approve")).ok
+        assert office.adapter.busy
+    done = await world.approvals.get(record.id)
+    assert done.status is Status.APPROVED
+
+
+async def test_40_a_socket_that_does_not_pong_is_replaced(office: Office) -> None:
+    """No pong: the connection is given up and made anew."""
+    before = office.slack.sockets.connected
+    office.slack.sockets.mute = True
+    await office.slack.until(lambda: office.slack.sockets.connected > before, seconds=30)
+    office.slack.sockets.mute = False
+
+
+async def test_40_a_silent_socket_is_replaced_too(slack: Slack, world: World) -> None:
+    """Connected, but nothing has come for long: it may be deaf, so it is made anew."""
+    adapter = SlackAdapter()
+    adapter.idle_seconds = 0.1
+    async with at_work(slack, world, adapter=adapter):
+        await slack.until(lambda: slack.sockets.connected >= 2, seconds=20)
+
+
+async def test_41_every_interaction_is_acked_at_once(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slack's directory hangs: clicks are acked in far less than a second, and modals too."""
+    monkeypatch.setattr("adapters.slack.directory._CHECK_SECONDS", 1)
+    asked = [await office.asked() for _ in range(2)]
+    office.slack.faults.plan("users.info", Fault.HANGS, times=20)
+    for _, message in asked:
+        await office.ann.click(message, "Approve")
+        await office.bob.click(message, "Details")
+    await office.ann.slash("/approvals", "list", "C1")
+    assert all(ack.ok for ack in office.slack.deliveries.acks)
+    assert max(ack.seconds for ack in office.slack.deliveries.acks) < 1.0
+
+
+async def test_41_a_slow_modal_gets_one_moment_and_then_the_truth(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The submitted form is answered within the second; what came of it follows."""
+    monkeypatch.setattr("adapters.slack.app.PATIENCE_SECONDS", 0.05)
+    record, message = await office.asked()
+    await office.bob.click(message, "Deny…")
+    await form(office.bob, "deny")
+    office.slack.faults.plan("users.info", Fault.LIMITED)
+    ack = await office.bob.submit()
+    assert ack.seconds < 1
+    assert "Recording it" in office.modal_says(office.bob)
+    await office.slack.until(lambda: "Recorded" in office.modal_says(office.bob))
+    assert (await office.ended(record)).status is Status.DENIED
+
+
+async def test_48_logs_hold_no_tokens_addresses_or_texts(
+    slack: Slack, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All levels, a working day with refusals and failures: none of it stands in the log."""
+    caplog.set_level(logging.DEBUG)
+    async with at_work(slack, world) as office:
+        record, message = await office.asked(arguments={"command": "swordfish"})
+        slack.faults.plan("chat.update", Fault.HTML)
+        await slack.deliveries.interaction({"type": "block_actions", "nonsense": "swordfish"})
+        stranger = {**payload_of(office, message), "team": {"id": "T9"}}
+        await slack.deliveries.interaction(stranger)
+        await office.ann.slash("/approvals", "approve swordfish", "C1")
+        await world.approvals.decide(click(record))
+        await slack.sockets.disconnect("refresh_requested")
+        await slack.until(lambda: slack.sockets.connected > 1)
+    for secret in ("xoxb-", "xapp-", "swordfish", "/response/", "/link/"):
+        assert secret not in caplog.text
+    triggers = [name for name in slack.state.triggers if name in caplog.text]
+    assert not triggers
+
+
+def test_settings_that_do_not_go_together_are_refused(slack: Slack) -> None:
+    """Each missing or contradicting setting is named."""
+    from adapters.slack.settings import SlackSettings  # noqa: PLC0415 (reads the environment)
+
+    cases = (
+        ({"APP_TOKEN": ""}, "GATEWAY_SLACK_APP_TOKEN"),
+        ({"BOT_TOKEN": ""}, "GATEWAY_SLACK_BOT_TOKEN"),
+        ({"MODE": "http", "SIGNING_SECRET": ""}, "GATEWAY_SLACK_SIGNING_SECRET"),
+        ({"CLIENT_ID": "1", "CLIENT_SECRET": "2"}, "not both"),
+        ({"BOT_TOKEN": "", "CLIENT_ID": "1", "CLIENT_SECRET": "2"}, "GATEWAY_SLACK_PUBLIC_URL"),
+    )
+    for changes, said in cases:
+        env = {f"GATEWAY_SLACK_{name}": value for name, value in changes.items()}
+        with environment(slack, **env), pytest.raises(GatewayError, match=said):
+            SlackSettings().refuse_incomplete()
+    assert SlackAdapter().name == "slack"
