@@ -66,12 +66,11 @@ class Approvals:
     ) -> None:
         self._store = store
         self._feed = feed
-        self._clock = clock
         book = GrantBook(grants, clock)
         self.writer = Writer(store, clock, signer, book)
         self._chain = Chain([*book.deciders, *rule_links(self.writer.policy), *deciders])
         self.remembering = Remembering(store, book, self._chain, clock, self.writer)
-        self._clicks = Clicks(store, self._chain, clock, self.writer, self.remembering)
+        self._clicks = Clicks(store, self._chain, self.writer, self.remembering)
 
     # ---------------------------------------------------------------- what agents send
 
@@ -95,12 +94,9 @@ class Approvals:
             ending = forced or by_policy(record, await self._chain.decide(record, route))
             if ending is not None:
                 record = self.writer.ended(record, ending, revision=1)
-            outcome, stored = await self._store.create(
-                record,
-                origin,
-                generation=policy.generation,
-                data=await self._submitted(record),
-                timeout_ms=timeout_ms,
+            data = await self._submitted(record)
+            outcome, stored = await self.writer.create(
+                record, origin, policy, data=data, timeout_ms=timeout_ms
             )
             if outcome == Outcome.OK:
                 await self._used(stored)
@@ -109,8 +105,6 @@ class Approvals:
                 self.writer.book.spend(record.decision.decided_by.name)
             if outcome == Outcome.EXISTS:
                 return await self._known(request, origin, waiter), False
-            if outcome == Outcome.AGAIN:
-                self.writer.forget_policy()
             forced = _ENDINGS.get(outcome)
         raise Unreachable("the request could not be stored: the policy keeps changing")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.authority import Approver, approver, standing
-from gateway.clock import Clock
 from gateway.errors import (
     Conflict,
     GatewayError,
@@ -36,13 +35,11 @@ class Clicks:
         self,
         store: Store,
         chain: Chain,
-        clock: Clock,
         writer: Writer,
         remembering: Remembering,
     ) -> None:
         self._store = store
         self._chain = chain
-        self._clock = clock
         self._writer = writer
         self._remembering = remembering
 
@@ -107,7 +104,7 @@ class Clicks:
             standing(policy, record),
             click,
             who.name,
-            now=self._clock.now_ms(),
+            now=self._writer.now(),
             sign=self._writer.sign,
             via=who.via,
         )

@@ -40,6 +40,7 @@ class Outcome:
     STOPPED = "stopped"
     LATE = "late"
     EARLY = "early"
+    CLOCK = "clock"
     SPENT = "spent"
     FULL = "full"
 
@@ -120,7 +121,8 @@ class Store(Protocol):
         """Create a record, pending or already decided, and answer the message.
 
         The deadline is min(arrival, server's time) + timeout. Outcomes: OK with the record as
-        stored; EXISTS, AGAIN, STOPPED, LATE with nothing written.
+        stored; EXISTS, AGAIN, STOPPED, LATE, SPENT with nothing written; CLOCK when the decision's
+        expiry is not that deadline: `created` of the returned record is then the server's time.
         """
 
     async def change(self, transition: Transition, origin: Origin | None = None) -> str:

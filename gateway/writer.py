@@ -12,7 +12,7 @@ from gateway.ports import Origin, Outcome, Store, Transition, Verdict
 from gateway.records import REQUESTER, PolicyDocument, Record, Route, posted
 from gateway.signatures import Signer
 from gateway.transitions import Effect, Ending, ended, summary
-from gateway.wire import plain
+from gateway.wire import JsonObject, plain
 
 # A cancel that overtakes its submit leaves a record with this digest, which no action can have.
 TOMBSTONE_DIGEST = "0" * 64
@@ -30,6 +30,11 @@ class Writer:
         self._signer = signer
         self.book = book
         self._policy: PolicyDocument | None = None
+        self._ahead_ms = 0
+
+    def now(self) -> int:
+        """Return the time by the server's clock, as far as it is known here."""
+        return self._clock.now_ms() + self._ahead_ms
 
     async def policy(self) -> PolicyDocument:
         """Return the policy as last read. Scripts refuse what was decided under an older one."""
@@ -49,7 +54,7 @@ class Writer:
         route = policy.route_for(request.agent, request.tool)
         timeout = route.timeout if request.timeout is None else request.timeout
         life = int((timeout or MAX_LIFE_SECONDS) * 1000)
-        now = self._clock.now_ms()
+        now = self.now()
         record = Record(
             request=request,
             status=Status.PENDING,
@@ -76,7 +81,26 @@ class Writer:
 
     def ended(self, record: Record, ending: Ending, *, revision: int) -> Record:
         """Return the record with a terminal decision, signed."""
-        return ended(record, ending, revision=revision, now=self._clock.now_ms(), sign=self.sign)
+        return ended(record, ending, revision=revision, now=self.now(), sign=self.sign)
+
+    async def create(
+        self,
+        record: Record,
+        origin: Origin,
+        policy: PolicyDocument,
+        *,
+        data: JsonObject,
+        timeout_ms: int,
+    ) -> tuple[str, Record]:
+        """Create a record under a policy; after a refusal know better what it was refused for."""
+        outcome, stored = await self._store.create(
+            record, origin, generation=policy.generation, data=data, timeout_ms=timeout_ms
+        )
+        if outcome == Outcome.AGAIN:
+            self.forget_policy()
+        if outcome == Outcome.CLOCK:
+            self._ahead_ms = stored.created - self._clock.now_ms()
+        return outcome, stored
 
     async def end(
         self, record: Record, ending: Ending, origin: Origin | None
@@ -103,17 +127,8 @@ class Writer:
         )
         record, life = self.newborn(request, PolicyDocument(), origin, None)
         record = self.ended(record, ending, revision=1)
-        policy = await self.policy()
-        outcome, stored = await self._store.create(
-            record,
-            origin,
-            generation=policy.generation,
-            data={"digest": TOMBSTONE_DIGEST, "tombstone": True},
-            timeout_ms=life,
-        )
-        if outcome == Outcome.AGAIN:
-            self._policy = None
-        return outcome, stored
+        data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
+        return await self.create(record, origin, await self.policy(), data=data, timeout_ms=life)
 
     async def apply(self, record: Record, effect: Effect, policy: PolicyDocument) -> str:
         """Apply a click\'s effect under the policy it was checked against."""

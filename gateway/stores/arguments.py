@@ -88,6 +88,7 @@ def submission(
             born.get("decision", ""),
             origin.verb,
             _grant_of(record),
+            record.decision.expires_at if record.decision else "",
             "body",
             body_of(request),
             *_pairs(born),

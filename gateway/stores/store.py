@@ -93,6 +93,8 @@ class RedisStore:
             timeout_ms=timeout_ms,
         )
         answer = await self._submit.run(self.line, call.keys, call.arguments)
+        if answer[0] == Outcome.CLOCK:
+            return Outcome.CLOCK, replace(record, created=int(answer[1]))
         if answer[0] != Outcome.OK:
             return answer[0], record
         stored = replace(record, created=int(answer[1]), deadline=int(answer[2]))

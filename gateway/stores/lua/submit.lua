@@ -6,8 +6,12 @@
 -- ARGV 1 id, 2 agent, 3 session, 4 digest, 5 status, 6 policy generation, 7 timeout in ms,
 --      8 arrival in ms or '', 9 waiting process or '', 10 nonce, 11 entry or '', 12 lease in ms,
 --      13 event data, 14 data of the terminal event or '', 15 decision or '', 16 verb answered,
---      17 id of the grant that decided or '', 18... fields and values
--- Returns {outcome, created, deadline}.
+--      17 id of the grant that decided or '', 18 when the decision expires or '',
+--      19... fields and values
+-- Returns {outcome, created, deadline}; created is the server's time also when nothing was written.
+
+-- So much earlier than asked a signed decision may expire, before the gateway has to sign another.
+local CLOCK_SLACK_MS = 1000
 
 local status = ARGV[5]
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'exists'} end
@@ -21,11 +25,19 @@ local arrival = now
 if ARGV[8] ~= '' then arrival = math.min(now, tonumber(ARGV[8])) end
 local deadline = arrival + tonumber(ARGV[7])
 if open and now >= deadline then return {'late'} end
+if ARGV[18] ~= '' then
+  -- It was signed by the gateway's clock, and counts by the server's.
+  local signed = tonumber(ARGV[18])
+  if signed > deadline or signed < deadline - CLOCK_SLACK_MS or (open and now >= signed) then
+    return {'clock', digits(now)}
+  end
+  deadline = signed
+end
 if ARGV[17] ~= '' and not usable(KEYS[13], now) then return {'spent'} end
 
 local created, due = digits(now), digits(deadline)
 redis.call('HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
-  'created', created, 'deadline', due, unpack(ARGV, 18))
+  'created', created, 'deadline', due, unpack(ARGV, 19))
 used(KEYS[13], ARGV[17], now)
 redis.call('ZADD', KEYS[8], now, ARGV[2] .. ' ' .. ARGV[3])
 event(KEYS[6], 'submitted', now, ARGV[2], ARGV[1], '1', ARGV[13])
