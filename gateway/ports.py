@@ -100,11 +100,8 @@ class Store(Protocol):
         """Return the record as it stands, or None."""
 
     def remembered(self, request_id: str) -> Record | None:
-        """Return a pending record as this process last saw it, or None.
-
-        It may be out of date: good enough to begin a transition, whose guards have the last word,
-        and not for telling anyone how the request stands.
-        """
+        """Return a pending record as this process last saw it, or None. Perhaps out of date:
+        it may begin a transition, whose guards have the last word, and not for telling anyone."""
 
     async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
         """Return the records in the order asked for."""
