@@ -33,6 +33,7 @@ from gateway.writer import FOLLOWUPS
 
 log = logging.getLogger("gateway.courier")
 
+_AT_ONCE = 0.001
 _NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25
 
 
@@ -69,10 +70,11 @@ class Courier:
 
     def _missing(self, record: Record, route: Route, copies: dict[str, Copy]) -> list[Copy]:
         """Return the copies to post: new targets, what was put off, and what may be repeated."""
-        if record.final:
-            return []
+        fresh = [self._new(target) for target in route.places(record.tier) if target not in copies]
         again = {CopyState.DUE, CopyState.INTENDED} if self._adapter.repeatable else {CopyState.DUE}
-        fresh = (self._new(target) for target in route.places(record.tier) if target not in copies)
+        if record.final:
+            # Only what may stand there already, from before a crash: it must come to show the end.
+            fresh, again = [], again - {CopyState.DUE}
         known = (copy for copy in copies.values() if copy.state in again and not copy.outcome)
         return [copy for copy in (*fresh, *known) if self._is_ours(copy.target)]
 
@@ -86,13 +88,17 @@ class Courier:
         )
 
     async def _post(self, record: Record, due: Copy, *, known: Copy | None) -> float | None:
+        repeated = known is not None and known.state is CopyState.INTENDED
         intent = replace(due, state=CopyState.INTENDED, at=self._clock.now_ms())
         if not await self._outbox.keep(record.id, intent, before=known):
             return RETRY_SECONDS
         try:
             ref = await self._adapter.deliver(due.target, self._card(record), due.nonce)
         except TryLater as wait:
-            await self._keep(record, replace(intent, state=CopyState.DUE), intent)
+            # Nothing was sent now; what was sent before may be there all the same.
+            await self._keep(
+                record, intent if repeated else replace(intent, state=CopyState.DUE), intent
+            )
             return wait.seconds
         except DeliveryUncertain as doubt:
             await self._keep(record, replace(intent, why=str(doubt)), intent)
@@ -105,10 +111,12 @@ class Courier:
             await self._noted(record, "undelivered", intent, str(failure))
             await self._outbox.mark(FOLLOWUPS, record.id)
             return None
-        posted = replace(intent, state=CopyState.POSTED, ref=ref, revision=record.revision)
+        # What was posted before a crash shows what was true then.
+        revision = 0 if repeated else record.revision
+        posted = replace(intent, state=CopyState.POSTED, ref=ref, revision=revision)
         await self._keep(record, posted, intent)
         await self._noted(record, "delivered", posted, "")
-        return None
+        return _AT_ONCE if repeated else None
 
     async def _refresh(
         self, record: Record, copy: Copy, policy: PolicyDocument, route: Route

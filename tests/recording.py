@@ -45,8 +45,11 @@ class RecordingAdapter:
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         self._fail(self.failures)
         known = [key for key, one in self.messages.items() if one.nonce == nonce]
-        number = known[0] if known and self.repeatable else str(len(self.messages) + 1)
-        self.messages[number] = Message(target, nonce, card)
+        repeated = bool(known) and self.repeatable
+        number = known[0] if repeated else str(len(self.messages) + 1)
+        if not repeated:
+            # A repeated post leaves the message as it is.
+            self.messages[number] = Message(target, nonce, card)
         self._fail(self.after)
         return MessageRef(adapter=self.name, channel=target, message=number)
 

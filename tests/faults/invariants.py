@@ -1,7 +1,8 @@
 """Checks the invariants of the design after the fact, from two things alone: the audit export, and
 what the agents wrote down.
 
-Nothing here asks the gateway or Redis; any run of any test (or a real one) can be judged by it.
+Nothing here asks the gateway or Redis; any run of any test (or a real one) can be judged by it. A
+chat's own record of its messages may be given too.
 """
 
 from __future__ import annotations
@@ -53,21 +54,29 @@ class Trail:
 
 
 def problems(
-    export: Iterable[str], logs: Iterable[Iterable[str]] = (), *, settled: bool = True
+    export: Iterable[str],
+    logs: Iterable[Iterable[str]] = (),
+    cards: Iterable[Line] = (),
+    *,
+    settled: bool = True,
 ) -> list[str]:
     """Return what is wrong, as sentences; nothing when all invariants hold.
 
-    `export` holds the lines of `gateway audit export`, `logs` those of each agent process. When
-    everything is `settled`, every request that reached the gateway must have ended.
+    `export` holds the lines of `gateway audit export`, `logs` those of each agent process. `cards`
+    are what a chat showed, in order: for every posting and edit the message, its target, and the
+    request's id, revision and status. When everything is `settled`, every request that reached the
+    gateway must have ended, and every message must show how.
     """
     lines = list(export)
     trails = _trails(lines)
     said = [json.loads(line) for log in logs for line in log]
-    found = [*verify(lines).problems]
+    found = [*verify(lines).problems, *_of_grants(lines)]
     for request_id, trail in trails.items():
         found += (f"{request_id}: {what}" for what in _of_trail(trail, settled))
     for request_id, entries in _by_id(said).items():
         found += (f"{request_id}: {what}" for what in _of_agent(trails.get(request_id), entries))
+    for request_id, shown in _by_id(cards).items():
+        found += (f"{request_id}: {what}" for what in _of_cards(trails.get(request_id), shown))
     return found
 
 
@@ -87,7 +96,7 @@ def _trails(lines: Iterable[str]) -> dict[str, Trail]:
     return trails
 
 
-def _by_id(said: list[Line]) -> dict[str, list[Line]]:
+def _by_id(said: Iterable[Line]) -> dict[str, list[Line]]:
     found: defaultdict[str, list[Line]] = defaultdict(list)
     for line in said:
         found[line["id"]].append(line)
@@ -189,3 +198,33 @@ def _of_patience(asked: list[Line], entries: list[Line]) -> Iterable[str]:
     limit = asked[-1]["at"] + 1000 * asked[-1]["timeout"] + LATE_MS
     if any(one["at"] > limit for one in entries if one["event"] == "told"):
         yield "a waiter returned long after its deadline"
+
+
+# ---------------------------------------------------------------- remembered decisions, and cards
+
+
+def _of_grants(lines: list[str]) -> Iterable[str]:
+    """A grant decides from the event that made it to the event that ended it, for its own agent."""
+    alive: dict[str, str] = {}
+    for line in lines:
+        event = json.loads(line).get("event") or {}
+        data = event.get("data", {})
+        by = data.get("decided_by") or {}
+        if event.get("type") == "grant_made":
+            alive[data["grant"]["id"]] = event["agent"]
+        elif event.get("type") == "grant_ended":
+            alive.pop(data["grant"], None)
+        elif by.get("kind") == "grant" and alive.get(by["name"]) != event["agent"]:
+            yield f"{event['request_id']}: was decided by a grant that did not hold for this agent"
+
+
+def _of_cards(trail: Trail | None, shown: list[Line]) -> Iterable[str]:
+    if trail is None:
+        yield "has a card, and the audit knows nothing"
+        return
+    messages = {(line["target"], line["message"]): line for line in shown}
+    if len({target for target, _ in messages}) < len(messages):
+        yield "has two cards in one place"
+    for last in messages.values():
+        if trail.endings and last["status"] != trail.endings[0]["type"]:
+            yield f"ended as {trail.endings[0]['type']}, and a card says {last['status']}"

@@ -27,6 +27,8 @@ from tests.faults.processes import Door
 
 ANY = "any step"
 NEVER = 0
+PLUGINS = Path(__file__).parent / "plugins"
+"""Where the adapter `wall` is installed, for whoever looks for adapters."""
 
 T = TypeVar("T")
 
@@ -53,6 +55,7 @@ async def gateway(door: Door, step: str = ANY, nth: int = NEVER) -> None:
     Says its URL when it is ready, and which steps it passed when it ends in order.
     """
     at = Deadly(step, nth)
+    sys.path.insert(0, str(PLUGINS))
     async with app.running(Settings(), at=at) as running:
         door.say(running.url)
         await door.opened()
@@ -100,6 +103,7 @@ class Worker:
             self.later(),
             self.refused(),
             self.withdrawn(),
+            self.repeated(),
         )
         await persisted(lambda: self._client.end_session(self._session))
 
@@ -110,6 +114,11 @@ class Worker:
         approval = await persisted(lambda: self._client.send(request))
         assert approval.arguments == run
         await self._run(request, approval)
+
+    async def repeated(self) -> None:
+        """Ask for the same twice: the first answer is remembered, for the session."""
+        for _ in range(2):
+            await self.allowed("remember", {"n": 4}, {"n": 4})
 
     async def later(self) -> None:
         """Hand over without waiting, and come for the answer afterwards."""

@@ -11,6 +11,7 @@ import json
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from gateway.tasks import ended
 from gateway.wire import JsonObject, plain
+from gateway.writer import FOLLOWUPS
 from tests.faults import roles
 from tests.faults.processes import Child, child
+from tests.faults.wall import ANN, CHANNEL, Wall
 
 DECISIONS: dict[str, JsonObject] = {
     "write": {"action": "approve"},
@@ -34,7 +37,9 @@ DECISIONS: dict[str, JsonObject] = {
     "edit": {"action": "edit", "arguments": {"n": 99}},
     "refuse": {"action": "deny"},
 }
-"""How the approver answers, by tool. What is not here waits until the end."""
+"""How the approver answers, by tool. What is not here is answered on the wall, or at the end."""
+
+QUEUES = ("wall", FOLLOWUPS)
 
 
 class Site:
@@ -49,6 +54,7 @@ class Site:
             "GATEWAY_DATA_DIR": str(folder),
             "GATEWAY_PORT": "0",
             "GATEWAY_AGENT": self.agent,
+            "GATEWAY_ADAPTERS": '["web","wall"]',
             # Nobody listens there; it is enough that webhooks run.
             "GATEWAY_WEBHOOK_URL": "http://localhost:9/",
             "GATEWAY_WEBHOOK_HOSTS": '["localhost:9"]',
@@ -56,6 +62,7 @@ class Site:
         }
         self.store = RedisStore(connect(redis_url), Keys(namespace))
         self.url = ""
+        self.ready = asyncio.Event()
         self._blocking = connect(redis_url, blocking=True)
         self._token = ""
         self._stack = AsyncExitStack()
@@ -77,27 +84,41 @@ class Site:
         gateway = await self._stack.enter_async_context(child(roles.gateway, self.env, step, nth))
         if url := await gateway.heard():
             self.url = url
+            self.ready.set()
             self.env["GATEWAY_PORT"] = url.rpartition(":")[2]
         else:
             assert await gateway.ended() == -signal.SIGKILL
         return gateway
 
     @asynccontextmanager
-    async def succession(self, step: str, nth: int) -> AsyncIterator[asyncio.Task[Child]]:
-        """Have a gateway that dies at a step; the task is done when the next one is ready."""
-        first = await self.gateway(step, nth)
-        second = asyncio.create_task(self._successor(first))
-        try:
-            yield second
-        finally:
-            await ended(second)
+    async def succession(
+        self, steps: Sequence[str], nth: int = 1
+    ) -> AsyncIterator[asyncio.Task[Child]]:
+        """Have a gateway that dies at a step, then one that dies at the next, and so on.
 
-    async def _successor(self, first: Child) -> Child:
-        assert await first.ended() == -signal.SIGKILL
+        Each dies at the nth passing. The task is done when the one after the last step is ready.
+        """
+        first = await self.gateway(steps[0], nth)
+        last = asyncio.create_task(self._successors(first, steps[1:], nth))
+        try:
+            yield last
+        finally:
+            await ended(last)
+
+    async def _successors(self, gateway: Child, steps: Sequence[str], nth: int) -> Child:
+        for step in steps:
+            gateway = await self._successor(gateway, step, nth)
+        return await self._successor(gateway, roles.ANY, roles.NEVER)
+
+    async def _successor(self, dying: Child, step: str, nth: int) -> Child:
+        assert await dying.ended() == -signal.SIGKILL
         # Nobody else lives here, so no lease of the dead need run out first.
         await self.store.forget_replicas()
         await self.store.redis.delete(self.store.keys.of("changing", "agent", self.agent))
-        return await self.gateway()
+        for queue in QUEUES:
+            for one in await self.store.redis.zrange(self.store.keys.dirty(queue), 0, -1):
+                await self.store.redis.zadd(self.store.keys.dirty(queue), {one: 0})
+        return await self.gateway(step, nth)
 
     @asynccontextmanager
     async def agent_at_work(self) -> AsyncIterator[Child]:
@@ -116,9 +137,13 @@ class Site:
     # ---------------------------------------------------------------- what may come in
 
     async def add_approver(self) -> None:
-        """Let ann decide."""
+        """Let ann decide, over HTTP and on the wall."""
         new = await RedisCredentials(self.store, SystemClock()).add_approver("ann", admin=True)
         self._token = new.token
+        policy = await self.store.policy()
+        ann = replace(policy.people[0], identities=("token:ann", ANN.written))
+        route = replace(policy.routes[0], targets=(CHANNEL,))
+        await self.store.apply(replace(policy, people=(ann,), routes=(route,)), by="test")
 
     async def leave_poison(self) -> None:
         """Leave an entry on which the gateway has died before, as often as it is tried."""
@@ -197,6 +222,12 @@ class Site:
                     return
                 cursor = event_id
 
+    async def until_shown(self) -> None:
+        """Wait until every copy of every card is as it should be."""
+        for queue in QUEUES:
+            while await self.store.redis.zcard(self.store.keys.dirty(queue)):
+                await asyncio.sleep(0)
+
     async def export(self) -> list[str]:
         """Return the lines of `gateway audit export`."""
         path = self.folder / "audit.jsonl"
@@ -208,3 +239,7 @@ class Site:
         """Return the lines that each agent process wrote."""
         paths = sorted(self.folder.glob("*.log"))
         return [path.read_text(encoding="utf-8").splitlines() for path in paths]
+
+    def cards(self) -> list[JsonObject]:
+        """Return what was posted on the wall, and every change of it."""
+        return Wall(self.folder).lines()

@@ -4,47 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from gateway.tasks import ended
 from tests.faults.invariants import problems
+from tests.faults.roles import ANY
 from tests.faults.site import Site
 
-SCRIPTS = (
-    "answer",
-    "apply",
-    "attach",
-    "change",
-    "claim",
-    "due",
-    "lapse",
-    "lease",
-    "note",
-    "register",
-    "seal",
-    "submit",
-    "take",
+SCRIPTS = sorted(
+    file.name.removesuffix(".lua")
+    for file in (files("gateway.stores") / "lua").iterdir()
+    if file.name != "prelude.lua"
 )
-STEPS = (
-    *(f"{script}:{side}" for script in SCRIPTS for side in ("before", "after")),
-    "ingress:read",
-    "entry:before",
-    "entry:after",
-    "dead:before",
-    "dead:written",
-    "dead:after",
-)
-PAIRS = [STEPS[place : place + 2] for place in range(0, len(STEPS), 2)]
+LIVES = [
+    *((f"{script}:before", f"{script}:after") for script in SCRIPTS),
+    ("ingress:read", "entry:before", "entry:after"),
+    ("dead:before", "dead:written", "dead:after"),
+]
+"""Every step there is, in the order in which the gateways of one story die of them."""
 
 
-async def story(site: Site, step: str, nth: int) -> list[str]:
-    """Live through everything that can happen, with a gateway that dies at a step.
-
-    Returns the steps that the last gateway passed.
-    """
+async def story(site: Site, steps: Sequence[str], nth: int = 1) -> None:
+    """Live through everything that can happen, with a gateway that dies at each step in turn."""
     await site.leave_poison()
-    async with asyncio.timeout(30), site.succession(step, nth) as second:
+    async with asyncio.timeout(40), site.succession(steps, nth) as last:
+        await site.ready.wait()
         await site.add_approver()
         async with site.agent_at_work() as agent:
             approving = asyncio.create_task(site.approve())
@@ -54,27 +42,44 @@ async def story(site: Site, step: str, nth: int) -> list[str]:
             await site.until("waiter_lost", orphan)
             await site.until("dead_letter")
             await site.until("refused")
-            approving.cancel()
+            await ended(approving)
         await site.deny_the_rest()
+        await site.until_shown()
+        # Were a step not passed, its gateway would still live.
         async with asyncio.timeout(5):
-            last = await second
-    return await site.stopped(last)
+            await site.stopped(await last)
 
 
-async def lived(server_url: str, folder: Path, step: str, nth: int = 1) -> list[str]:
-    """Return what is wrong after a gateway died at a step."""
-    folder = folder / step.replace(":", "-")
-    folder.mkdir()
-    async with Site(server_url, f"t{os.urandom(6).hex()}", folder) as site:
-        await story(site, step, nth)
-        return problems(await site.export(), site.logs())
+async def judged(server_url: str, folder: Path, steps: Sequence[str], nth: int = 1) -> list[str]:
+    """Return what is wrong after such a story."""
+    namespace = f"t{os.urandom(6).hex()}"
+    (folder / namespace).mkdir()
+    async with Site(server_url, namespace, folder / namespace) as site:
+        await story(site, steps, nth)
+        return problems(await site.export(), site.logs(), site.cards())
 
 
-@pytest.mark.parametrize("steps", PAIRS, ids="+".join)
-async def test_killed_at_a_step(server_url: str, tmp_path: Path, steps: tuple[str, ...]) -> None:
-    """It dies there, another one takes over, and all invariants hold; every answer is right.
+def _named(lives: Sequence[Sequence[str]]) -> str:
+    return ",".join("+".join(steps) for steps in lives)
 
-    Two at a time, each in a namespace of its own. A step that nothing passes is a failure.
+
+@pytest.mark.parametrize(
+    "lives", [LIVES[place : place + 2] for place in range(0, len(LIVES), 2)], ids=_named
+)
+async def test_killed_at_each_step(
+    server_url: str, tmp_path: Path, lives: list[Sequence[str]]
+) -> None:
+    """One dies there, the next takes over, and all invariants hold; every answer is right.
+
+    Two stories at a time, each in a namespace of its own. A step that nobody passes is a failure.
     """
-    lives = [lived(server_url, tmp_path, step) for step in steps]
-    assert await asyncio.gather(*lives) == [[] for _ in steps]
+    stories = [judged(server_url, tmp_path, steps) for steps in lives]
+    assert await asyncio.gather(*stories) == [[] for _ in lives]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", range(5, 206, 20))
+async def test_killed_anywhere(server_url: str, tmp_path: Path, nth: int) -> None:
+    """Killed at the 5th, 10th, 15th, … step of any kind that it passes: all invariants hold."""
+    stories = [judged(server_url, tmp_path, [ANY], nth + more) for more in (0, 5, 10, 15)]
+    assert await asyncio.gather(*stories) == [[]] * 4

@@ -40,6 +40,7 @@ class Story:
             _said("asked", 790, OTHER, digest=DIGEST, timeout=60.0),
             _said("told", 810, OTHER, status="denied", reason="rule", revision=1, digest=DIGEST),
         ]
+        self.cards = [_card("pending"), _card("approved")]
 
     @property
     def export(self) -> list[str]:
@@ -50,7 +51,7 @@ class Story:
     @property
     def problems(self) -> list[str]:
         """What the judge finds."""
-        return problems(self.export, [[json.dumps(line) for line in self.said]])
+        return problems(self.export, [[json.dumps(line) for line in self.said]], self.cards)
 
     def insert(self, at: int, *more: Line) -> None:
         """Put events into the audit."""
@@ -79,6 +80,10 @@ def _said(kind: str, ms: int, request_id: str = ID, **more: Any) -> Line:
     }
 
 
+def _card(status: str, message: str = "m1", request_id: str = ID) -> Line:
+    return {"message": message, "target": "chat:a", "id": request_id, "status": status}
+
+
 def test_an_orderly_story_has_no_problems() -> None:
     """Asked, approved, run once, reported; and one denied by a rule at birth."""
     assert Story().problems == []
@@ -91,6 +96,15 @@ def test_giving_up_by_ones_own_clock_is_no_problem() -> None:
     story.said[1:3] = [
         _said("told", 60_500, status="expired", reason="timeout", revision=0, digest=DIGEST)
     ]
+    assert story.problems == []
+
+
+def test_a_grant_that_holds_may_decide() -> None:
+    """Made before, and not ended: its approval is as good as a person's."""
+    story = Story()
+    made_up_grant(story)
+    made = {"revision": 0, "at": BEGAN, "request_id": "", "agent": "bot"}
+    story.insert(0, {**made, "type": "grant_made", "data": {"grant": {"id": "g" * 32}}})
     assert story.problems == []
 
 
@@ -208,6 +222,37 @@ def told_of_nothing(story: Story) -> None:
     story.events[3]["type"] = "submitted"
 
 
+def two_cards(story: Story) -> None:
+    """A second card in the same channel."""
+    story.cards.append(_card("approved", "m2"))
+
+
+def untrue_card(story: Story) -> None:
+    """A card that was never changed."""
+    del story.cards[1]
+
+
+def card_of_nothing(story: Story) -> None:
+    """A card of no request."""
+    story.cards.append(_card("pending", "m3", "3" * 32))
+
+
+def made_up_grant(story: Story) -> None:
+    """Approved by a grant that nobody made."""
+    story.events[1]["data"]["decided_by"] = {"kind": "grant", "name": "g" * 32}
+
+
+def ended_grant(story: Story) -> None:
+    """Approved by a grant that was taken back before."""
+    made_up_grant(story)
+    made = {"revision": 0, "at": BEGAN, "request_id": "", "agent": "bot"}
+    story.insert(
+        1,
+        {**made, "type": "grant_made", "data": {"grant": {"id": "g" * 32}}},
+        {**made, "type": "grant_ended", "data": {"grant": "g" * 32}},
+    )
+
+
 def returned_late(story: Story) -> None:
     """The waiter hung."""
     story.said[4]["at"] = BEGAN + 70_000
@@ -235,6 +280,11 @@ VIOLATIONS: dict[Plant, str] = {
     told_other_reason: "another reason",
     told_of_nothing: "an end that never was",
     returned_late: "long after its deadline",
+    two_cards: "two cards in one place",
+    untrue_card: "a card says pending",
+    card_of_nothing: "has a card",
+    made_up_grant: "a grant that did not hold",
+    ended_grant: "a grant that did not hold",
 }
 
 

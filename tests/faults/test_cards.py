@@ -1,0 +1,59 @@
+"""Cards posted just before a crash come to show the truth, where the platform tells them apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.delivery import CopyState, DeliveryUncertain, TryLater
+from gateway.models import Action
+from tests.core.test_outbox import Office, route
+from tests.world import World, click
+
+
+@pytest.fixture
+async def office(world: World) -> Office:
+    """Return an office whose platform makes one message of a nonce, and loses one answer."""
+    await route(world)
+    office = Office(world, repeatable=True)
+    office.adapter.after = [DeliveryUncertain("no answer")]
+    return office
+
+
+async def settled(office: Office) -> None:
+    """Look until nothing is left to do."""
+    while await office.due():
+        await office.soon()
+        await office.settle()
+
+
+async def test_it_shows_what_changed_meanwhile(office: Office) -> None:
+    """Posting again changes nothing on the platform, so the message is edited afterwards."""
+    record = await office.world.submit()
+    await office.settle()
+    await office.world.approvals.decide(click(record, Action.EDIT, arguments={"command": "ls -l"}))
+    await settled(office)
+    assert office.adapter.shown("rec:a").word == "Approved with changes"
+    assert await office.state(record) is CopyState.POSTED
+
+
+async def test_it_shows_the_end_though_the_platform_was_busy_at_first(office: Office) -> None:
+    """Being told to wait does not mean that the message is not there."""
+    record = await office.world.submit()
+    await office.settle()
+    office.adapter.failures = [TryLater(0.001), TryLater(0.001)]
+    await office.soon()
+    await office.settle()
+    await office.world.approvals.decide(click(record, Action.DENY))
+    await settled(office)
+    assert len(office.adapter.messages) == 1
+    assert office.adapter.shown("rec:a").word == "Denied"
+
+
+async def test_nothing_is_posted_of_what_ended_before(office: Office) -> None:
+    """A card that was never sent is not sent of an ended request."""
+    office.adapter.after, office.adapter.failures = [], [TryLater(60)]
+    record = await office.world.submit()
+    await office.settle()
+    await office.world.approvals.decide(click(record, Action.DENY))
+    await settled(office)
+    assert office.adapter.messages == {}

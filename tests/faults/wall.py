@@ -1,0 +1,123 @@
+"""A chat platform that is one file: cards are pinned to a wall, and ann clicks on some of them.
+
+The wall outlives the gateway, and as platforms do it makes one message of one nonce, and delivers a
+click again until the gateway has answered it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from gateway.cards import Card
+from gateway.delivery import Notice
+from gateway.desk import FrontDesk
+from gateway.errors import Conflict, Unauthorized
+from gateway.models import Action, new_id
+from gateway.ports import Desk
+from gateway.records import Click, Identity, MessageRef, Remember
+from gateway.tasks import ended
+
+CHANNEL = "wall:a"
+ANN = Identity(platform="wall", id="ann")
+
+
+class Wall:
+    """The file: a line for each time that a message is posted or changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "wall.jsonl"
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return what was written on it, in order."""
+        text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
+        return [json.loads(line) for line in text.splitlines()]
+
+    def write(self, card: Card, nonce: str) -> None:
+        """Have the message of a nonce show a card."""
+        line = {
+            "message": nonce,
+            "target": CHANNEL,
+            "id": card.request_id,
+            "tool": card.tool.text,
+            "revision": card.revision,
+            "status": card.status.value,
+        }
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+class WallAdapter:
+    """Posts to the wall in the data folder. What asks to be remembered, ann remembers."""
+
+    name = "wall"
+    card_lines = 60
+    card_chars = 4000
+    repeatable = True
+
+    def __init__(self) -> None:
+        self._wall = Wall(Path(os.environ["GATEWAY_DATA_DIR"]))
+        self._clicks: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._desk: FrontDesk | None = None
+
+    @asynccontextmanager
+    async def run(self, desk: Desk) -> AsyncIterator[None]:
+        """Deliver what was clicked before, and go on."""
+        assert isinstance(desk, FrontDesk)
+        self._desk, place = desk, new_id()
+        await desk.notes.put("place", place, seconds=60)
+        assert await desk.notes.extend("place", place, seconds=60)
+        for line in self._wall.lines():
+            self._clicks.put_nowait(line)
+        clicking = asyncio.create_task(self._click(desk), name="wall clicks")
+        try:
+            yield
+        finally:
+            await ended(clicking)
+
+    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+        """Post a card, once."""
+        assert target == CHANNEL and self._desk is not None
+        await self._desk.notes.delay("posts", per_minute=6000, burst=100)
+        if nonce not in [line["message"] for line in self._wall.lines()]:
+            self._wall.write(card, nonce)
+            self._clicks.put_nowait(self._wall.lines()[-1])
+        return _ref(nonce)
+
+    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+        """Change a message."""
+        assert ref == _ref(nonce)
+        self._wall.write(card, nonce)
+
+    async def tell(self, notice: Notice, card: Card) -> None:
+        """Say nothing: no route of the tests asks for notices."""
+        raise AssertionError(notice)
+
+    async def _click(self, desk: FrontDesk) -> None:
+        while True:
+            line = await self._clicks.get()
+            if line["tool"] != "remember" or line["status"] != "pending":
+                continue
+            click = Click(
+                request_id=line["id"],
+                revision=line["revision"],
+                identity=ANN,
+                action=Action.APPROVE,
+                nonce=line["message"],
+                copy=line["message"],
+                ref=_ref(line["message"]),
+                remember=Remember(),
+            )
+            try:
+                await desk.decide(click)
+            except (Conflict, Unauthorized):
+                continue
+
+
+def _ref(nonce: str) -> MessageRef:
+    return MessageRef(adapter=WallAdapter.name, channel=CHANNEL, message=nonce)
