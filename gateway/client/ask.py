@@ -152,7 +152,8 @@ class _Asking:
                 return self._gateway.call("GET", poll, timeout=seconds + _SLACK_SECONDS), 0.0
             except Busy as error:
                 # No more calls may hang for this agent: look now and then instead.
-                return self._gateway.call("GET", path), error.retry_after
+                pause = max(_PAUSE_SECONDS, error.retry_after)
+                return self._gateway.call("GET", path), pause
         except Unreachable as error:
             _say(str(error))
             return None, _PAUSE_SECONDS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import socket
 import time
 from typing import Any
@@ -105,6 +106,8 @@ class Connection:
         return "\r\n".join([*lines, "", ""]).encode("ascii") + raw
 
     def _exchange(self, message: bytes, until: float) -> Answer:
+        if self._socket is not None and not _quiet(self._socket):
+            self.close()
         self._fresh = self._socket is None
         held = self._socket = self._socket or self._connected(until)
         kept = False
@@ -141,6 +144,13 @@ class Connection:
 def _visible(text: str) -> bool:
     """Whether the text can stand in a header: nothing in it begins a new line or field."""
     return text.isascii() and text.isprintable() and " " not in text and text != ""
+
+
+def _quiet(kept: socket.socket) -> bool:
+    """Whether nothing came on a kept connection: no end, and no answer to what nobody asked."""
+    poll = select.poll()
+    poll.register(kept, select.POLLIN)
+    return not poll.poll(0)
 
 
 def _left(until: float) -> float:

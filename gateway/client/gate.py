@@ -104,8 +104,8 @@ class Gate:
             if approval.decision.arguments is not None and self.schema is not None:
                 shape.check(self.schema, approval.arguments)
             return approval.arguments
-        if approval.decision.arguments is not None or arguments is None:
-            raise Unverified(f"{self.tool}: only the values that were asked for can run")
+        if arguments is None:
+            raise Unverified(f"{self.tool}: the values that were asked for are in another process")
         if canonical(self._shown(arguments)) != canonical(approval.request.arguments):
             raise Unverified(f"{self.tool}: its arguments were changed while it waited")
         return arguments

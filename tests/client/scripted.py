@@ -44,6 +44,10 @@ class ScriptedServer:
                 self.connections += 1
                 threading.Thread(target=self._talk, args=(held,), daemon=True).start()
 
+    def push(self, data: bytes) -> None:
+        """Send what nobody asked for on the newest connection."""
+        self._open[-1].sendall(data)
+
     def close(self) -> None:
         """End all connections."""
         self._listening.shutdown(socket.SHUT_RDWR)

@@ -37,8 +37,9 @@ BUSY = answer({"code": "too_many_requests", "detail": "later"}, 429, Retry_After
 
 
 @pytest.fixture(autouse=True)
-def _signals() -> Iterator[None]:
-    """Put the handlers back that the command replaces."""
+def _signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Put the handlers back that the command replaces, and pause shortly."""
+    monkeypatch.setattr(ask, "_PAUSE_SECONDS", 0.01)
     held = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in held.items():
@@ -180,6 +181,26 @@ def test_without_a_pinned_key_an_unsigned_approval_counts(
     assert run(deciding(member("signature", None)))[0] == 0
     monkeypatch.setenv("GATEWAY_PUBLIC_KEY", "no key")
     assert run(deciding())[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"action": Action.EDIT, "arguments": {"command": "ls"}}, 0),
+        ({"action": Action.RESPOND, "result": 1}, 5),
+        ({"action": Action.ANSWER}, 5),
+        ({"request_id": "1" * 32}, 5),
+    ],
+)
+def test_waiting_takes_only_what_can_run(changes: Any, code: int, run: Any, capsys: Any) -> None:
+    """An edit is printed; a result or an answer is nothing that a command can follow."""
+    request = ApprovalRequest(id="0" * 32, agent="local", tool="x", arguments={}, digest="0" * 64)
+    state = decided(request, **changes)
+    words = ("wait", request.id)
+    assert run(answer(state), answer(state), words=words)[0] == code
+    assert capsys.readouterr().out == ("ls\n" if "arguments" in changes else "")
+    assert run(answer(state), answer({**state, "may_have_run": True}), words=words)[0] != 0
 
 
 def test_it_looks_now_and_then_where_no_more_calls_may_hang(run: Any) -> None:

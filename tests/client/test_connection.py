@@ -74,7 +74,8 @@ def test_answers_of_known_length_are_read(received: bytes) -> None:
         b"HTTP/1.1 abc OK\r\nContent-Length: 2\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} ",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"2\r\n{}\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
@@ -84,18 +85,19 @@ def test_answers_of_known_length_are_read(received: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n folded: 1\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nX: a\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: a\nY: b\r\n\r\n{}",
         b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 2\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n" + b"X: y\r\n" * 20_000 + b"\r\n{}",
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000,
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{]",
         b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + b"[" * 200_000,
     ],
 )
 def test_what_cannot_be_read_without_guessing_is_refused(received: bytes) -> None:
-    """Each of these is Unreachable, never an answer."""
-    with pytest.raises(Unreachable):
+    """Each of these is Unreachable as soon as it is seen, never an answer."""
+    with pytest.raises(Unreachable) as caught:
         call(received)
+    assert "timed out" not in str(caught.value)
 
 
 @pytest.mark.parametrize("part", [b"", b"HTTP/1.1 200 OK\r\nConte", OK[:-1]])
@@ -168,11 +170,15 @@ def test_a_connection_is_kept_and_replaced_once() -> None:
 
 
 def test_answers_are_never_mixed_up() -> None:
-    """What comes after an answer, or after a call that ran out of time, is not used later."""
+    """What follows an answer, at once or later, or a call that ran out of time, is not used."""
     second = answer({"second": 2})
-    with scripted(OK + OK, second) as server, Connection(server.url, "t") as connection:
+    with scripted(OK + OK, second, second) as server, Connection(server.url, "t") as connection:
         assert connection.call("GET", "/x") == {"ok": True}
         assert connection.call("GET", "/x") == {"second": 2}
+        assert server.connections == 2
+        server.push(OK)
+        assert connection.call("GET", "/x") == {"second": 2}
+        assert server.connections == 3
     with scripted(b"", second) as server, Connection(server.url, "t") as connection:
         with pytest.raises(Unreachable):
             connection.call("GET", "/x", timeout=0.05)
@@ -181,10 +187,26 @@ def test_answers_are_never_mixed_up() -> None:
 
 
 @pytest.mark.parametrize(
+    "last",
+    [
+        answer({"ok": True}, Connection="close"),
+        b"HTTP/1.0 200 OK\r\nContent-Length: 12\r\n\r\n" + b'{"ok": true}',
+    ],
+)
+def test_a_connection_that_ends_is_not_kept(last: bytes) -> None:
+    """The server said that it closes, or speaks a version that does."""
+    with scripted(last, OK) as server, Connection(server.url, "t") as connection:
+        for _ in range(2):
+            assert connection.call("GET", "/x") == {"ok": True}
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "", "ftp://a", "http://", "http://user:pw@a/", "http://a?x", "http://a#x", "http://a b",
-        "http://a\r\nX: y", "http://a:99999999", "http://ä", "localhost:8080",
+        "http://a\r\nX: y", "http://a/b c", "http://a/b\r\nX: y",
+        "http://a/ä", "http://a:99999999", "http://ä", "localhost:8080",
     ],
 )  # fmt: skip
 def test_only_plain_addresses_are_taken(url: str) -> None:
@@ -200,6 +222,17 @@ def test_nothing_slips_into_the_header(bad: str) -> None:
         Connection("http://localhost", bad)
     with pytest.raises(InvalidRequest):
         Connection("http://localhost", "t").call("GET", bad)
+
+
+def test_a_cut_connection_sends_nothing_more() -> None:
+    """Cut before or between calls: Unreachable, also where it would have to connect first."""
+    with scripted(OK, OK) as server, Connection(server.url, "t") as connection:
+        assert connection.call("GET", "/x") == {"ok": True}
+        connection.cut()
+        for _ in range(2):
+            with pytest.raises(Unreachable):
+                connection.call("GET", "/x")
+        assert len(server.calls) == 1
 
 
 def test_closing_the_pool_cuts_calls_that_wait() -> None:

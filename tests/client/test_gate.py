@@ -20,7 +20,9 @@ from gateway.client import (
     session,
     suspend,
 )
+from gateway.client.gate import gate_of
 from gateway.client.pytest_plugin import ScriptedApprovals
+from gateway.client.sync import current_client
 from gateway.errors import Denied, InvalidRequest, Unverified
 from gateway.models import Action, ApprovalRequest, Execution
 
@@ -225,6 +227,11 @@ def test_values_that_are_no_json_run_as_they_are(approvals: ScriptedApprovals) -
         remove(path)
     with pytest.raises(InvalidRequest, match="cannot wait elsewhere"):
         suspend(remove, path)
+    client = current_client()
+    approvals.approve()
+    pending = client.submit(client.request(gate_of(remove).tool, {"path": "/tmp/x"}))
+    with pytest.raises(Unverified, match="another process"):
+        resume(remove, pending)
 
 
 @pytest.mark.parametrize("serialize", [None, lambda arguments: {"items": list(arguments["items"])}])

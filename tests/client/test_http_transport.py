@@ -80,6 +80,20 @@ async def test_many_waiters_share_few_calls(server_url: str, namespace: str, pla
     assert [approval.arguments["n"] for approval in approvals] == list(range(60))
 
 
+async def test_who_has_no_call_of_its_own_is_woken_all_the_same(gate: Replica) -> None:
+    """While sixteen others go on hanging."""
+    transport = HttpTransport(gate.url, AGENT_TOKEN, "agent1")
+    async with AsyncClient(transport) as client:
+        asking = [asyncio.create_task(client.ask("n", {"n": number})) for number in range(20)]
+        await until(lambda: len(transport._waits._crowd) == 4 and gate.hanging == 16)
+        for request_id in list(transport._waits._crowd):
+            assert (await gate.decided(request_id)).status == 200
+        await until(lambda: sum(task.done() for task in asking) == 4)
+        assert gate.hanging == 16
+        await decide_all(gate, 16)
+        await asyncio.gather(*asking)
+
+
 async def test_waiters_for_one_request_share_one_call(gate: Replica, client: AsyncClient) -> None:
     """Two tasks that wait for the same request hang once, and one may leave."""
     pending = await client.submit(client.request("shell", {}))
@@ -102,13 +116,12 @@ async def test_who_stops_waiting_frees_the_place_at_once(
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await until(lambda: gate.hanging == 0)
     ended = await gate.approvals.page(Query(final=True))
     assert [record.decision.reason for record in ended.items if record.decision] == ["abandoned"]
     pending = await client.submit(client.request("shell", {}))
     with pytest.raises(Pending):
         await client.wait(pending, timeout=0.05)
-    await until(lambda: gate.hanging == 0)
+    await asyncio.wait_for(until(lambda: gate.hanging == 0), 5)
 
 
 async def test_a_stream_tells_before_it_waits_and_when_it_may_run(
