@@ -14,13 +14,21 @@ import discord
 
 from adapters.discord.answers import Answer, answered, private, refusal
 from adapters.discord.commands import OPEN, Commands
-from adapters.discord.forms import Unfit, content_of, modal_for
+from adapters.discord.forms import REASON, Unfit, content_of, modal_for, typed
 from adapters.discord.ids import PLATFORM, Button, OldButton, read_button
-from adapters.discord.people import identity_of, unfit_to_decide
+from adapters.discord.people import identity_of, refuse_unfit
 from adapters.discord.reading import Reading
-from adapters.discord.views import CLAIM, CONFIRMED, READ, UNCLAIM, card_view, outcome_view
+from adapters.discord.remembering import KEEP, REVOKE, Remembering, remember_of
+from adapters.discord.views import (
+    CLAIM,
+    CONFIRMED,
+    READ,
+    REMEMBER,
+    UNCLAIM,
+    card_view,
+    outcome_view,
+)
 from gateway.cards import Field
-from gateway.errors import Unauthorized
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Click, MessageRef, Record
@@ -40,7 +48,8 @@ class Clicks:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._reading = Reading(desk)
-        self._commands = Commands(desk, self._reading)
+        self._remembering = Remembering(desk, self._reading)
+        self._commands = Commands(desk, self._reading, self._remembering)
 
     async def arrived(self, interaction: discord.Interaction) -> None:
         """Handle one interaction to its end. Nothing escapes: the client must go on."""
@@ -74,13 +83,21 @@ class Clicks:
         elif button.verb == Action.APPROVE:
             sure = {"confirmed": button.more == CONFIRMED}
             await answered(interaction, self._decide(interaction, button, Action.APPROVE, sure))
-        elif button.verb in _MODALS:
-            await self._open(interaction, button, Action(button.verb))
+        elif button.verb == REMEMBER:
+            await answered(interaction, self._remembering.offered(interaction, button))
+        elif button.verb == REVOKE:
+            await answered(interaction, self._remembering.revoked(interaction, button.request_id))
+        elif button.verb in _MODALS or button.verb == KEEP:
+            await self._open(interaction, button)
 
     async def _modal(self, interaction: discord.Interaction) -> None:
         button = await self._button(interaction)
-        if button is not None and button.verb in _MODALS:
+        if button is None:
+            return
+        if button.verb in _MODALS:
             await answered(interaction, self._submitted(interaction, button))
+        elif button.verb == KEEP:
+            await answered(interaction, self._kept(interaction, button))
 
     async def _button(self, interaction: discord.Interaction) -> Button | None:
         """Return what was pressed; tells the person when it is of another version."""
@@ -92,7 +109,7 @@ class Clicks:
 
     # --- deciding -------------------------------------------------------------------------------
 
-    async def _open(self, interaction: discord.Interaction, button: Button, action: Action) -> None:
+    async def _open(self, interaction: discord.Interaction, button: Button) -> None:
         """Open the modal of an action; whoever may not decide is told so instead.
 
         When the store is slow, a denial is asked for all the same: it needs nothing from there,
@@ -100,22 +117,27 @@ class Clicks:
         """
         try:
             async with asyncio.timeout(_MODAL_SECONDS):
-                record = await self._desk.get(button.request_id)
-                await self._may(interaction, record)
-                card = self._reading.whole(record)
-            modal = modal_for(action, card, button)
+                record = await self._reading.permitted(interaction, button.request_id)
+                modal = self._modal_for(record, button)
         except Unfit as error:
             await answered(interaction, _said(str(error)))
             return
         except Exception as error:
-            if action not in (Action.DENY, Action.ABORT) or not isinstance(error, TimeoutError):
+            if button.verb not in (Action.DENY, Action.ABORT) or not isinstance(
+                error, TimeoutError
+            ):
                 await answered(interaction, _refused(error))
                 return
-            modal = modal_for(action, None, button)
+            modal = modal_for(Action(button.verb), None, button)
         try:
             await interaction.response.send_modal(modal)
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
             log.info("modal not opened: %s", error, extra={"event": "answer_late"})
+
+    def _modal_for(self, record: Record, button: Button) -> discord.ui.Modal:
+        if button.verb == KEEP:
+            return self._remembering.modal(record, button)
+        return modal_for(Action(button.verb), self._reading.whole(record), button)
 
     async def _submitted(self, interaction: discord.Interaction, button: Button) -> Answer:
         action = Action(button.verb)
@@ -134,13 +156,31 @@ class Clicks:
         action: Action,
         content: dict[str, Any],
     ) -> Answer:
-        identity = identity_of(interaction)
-        await self._fit(interaction, button.request_id)
-        record = await self._desk.decide(
+        record = await self._decided(interaction, button, action, content)
+        return self._shown(interaction, button, record)
+
+    async def _kept(self, interaction: discord.Interaction, button: Button) -> Answer:
+        """Decide, and have it remembered; either both or neither."""
+        content = {
+            "message": str(typed(interaction.data).get(REASON) or ""),
+            "remember": remember_of(interaction.data),
+        }
+        record = await self._decided(interaction, button, Action(button.more), content)
+        return Answer(await self._remembering.shown(record), replaces=True)
+
+    async def _decided(
+        self,
+        interaction: discord.Interaction,
+        button: Button,
+        action: Action,
+        content: dict[str, Any],
+    ) -> Record:
+        await refuse_unfit(self._desk, interaction, button.request_id)
+        return await self._desk.decide(
             Click(
                 request_id=button.request_id,
                 revision=button.revision,
-                identity=identity,
+                identity=identity_of(interaction),
                 action=action,
                 nonce=f"{PLATFORM} {interaction.id}",
                 copy=button.copy or None,
@@ -148,10 +188,9 @@ class Clicks:
                 **content,
             )
         )
-        return self._shown(interaction, button, record)
 
     async def _claim(self, interaction: discord.Interaction, button: Button) -> Answer:
-        await self._fit(interaction, button.request_id)
+        await refuse_unfit(self._desk, interaction, button.request_id)
         record = await self._desk.claim(
             button.request_id, identity_of(interaction), on=button.verb == CLAIM
         )
@@ -163,23 +202,6 @@ class Clicks:
         if _is_private(interaction):
             return Answer(outcome_view(card), replaces=True)
         return Answer(card_view(card, button.copy), replaces=True)
-
-    # --- who ------------------------------------------------------------------------------------
-
-    async def _fit(self, interaction: discord.Interaction, request_id: str) -> None:
-        """Refuse what Discord itself tells against the person. Raises Unauthorized."""
-        why = unfit_to_decide(interaction)
-        if why is not None:
-            await self._desk.refuse(request_id, identity_of(interaction), why)
-            raise Unauthorized(why)
-
-    async def _may(self, interaction: discord.Interaction, record: Record) -> None:
-        await self._fit(interaction, record.id)
-        identity = identity_of(interaction)
-        why = await self._desk.may_decide(identity, record)
-        if why is not None:
-            await self._desk.refuse(record.id, identity, why)
-            raise Unauthorized(why)
 
 
 def ref_of(interaction: discord.Interaction, button: Button) -> MessageRef | None:

@@ -15,11 +15,12 @@ from discord import ui
 from adapters.discord.answers import Answer, private
 from adapters.discord.ids import PLATFORM, Button
 from adapters.discord.markup import clipped, inert
-from adapters.discord.people import identity_of, unfit_to_decide
+from adapters.discord.people import identity_of, refuse_stranger
 from adapters.discord.reading import Reading
+from adapters.discord.remembering import Remembering
 from adapters.discord.views import READ, Shown, outcome_view
 from gateway.delivery import Notes
-from gateway.errors import NotFound, Unauthorized
+from gateway.errors import NotFound
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Click, Identity, Query, Record
@@ -55,6 +56,12 @@ DEFINITIONS: list[JsonObject] = [
         "description": "Deny a request",
         "options": [_REQUEST, _option("reason", "what the agent is told", required=False)],
     },
+    {"name": "grants", "description": "What is remembered", "options": []},
+    {
+        "name": "revoke",
+        "description": "Take back what is remembered",
+        "options": [_option("grant", "which one", required=True, completes=True)],
+    },
 ]
 for _one in DEFINITIONS:
     _one |= {"type": 1, "contexts": [0, 1], "integration_types": [0]}
@@ -73,9 +80,10 @@ async def registered(client: discord.Client, notes: Notes) -> None:
 class Commands:
     """Runs slash commands and completes what is typed."""
 
-    def __init__(self, desk: Desk, reading: Reading) -> None:
+    def __init__(self, desk: Desk, reading: Reading, remembering: Remembering) -> None:
         self._desk = desk
         self._reading = reading
+        self._remembering = remembering
 
     async def run(self, interaction: discord.Interaction) -> Answer:
         """Answer a command, privately."""
@@ -91,6 +99,11 @@ class Commands:
                 record = await self._found(interaction, options.get("request", ""))
                 reason = options.get("reason", "")
                 return await self._deny(interaction, record, reason)
+            case "grants":
+                return await self._remembering.listed(interaction)
+            case "revoke":
+                grant = await self._remembering.found(interaction, options.get("grant", ""))
+                return await self._remembering.revoked(interaction, grant)
         return private("This command is not known any more.")
 
     async def complete(self, interaction: discord.Interaction) -> None:
@@ -100,10 +113,9 @@ class Commands:
         choices: list[discord.app_commands.Choice[str]] = []
         try:
             async with asyncio.timeout(_COMPLETION_SECONDS):
-                for record in await self._theirs(identity_of(interaction)):
-                    name = self._line(record)
-                    if not written or written[0].lower() in f"{record.id} {name}".lower():
-                        choices.append(discord.app_commands.Choice(name=name, value=record.id))
+                for value, name in await self._choices(interaction):
+                    if not written or written[0].lower() in f"{value} {name}".lower():
+                        choices.append(discord.app_commands.Choice(name=name, value=value))
         except Exception as error:
             log.info("not completed: %s", error, extra={"event": "completion_failed"})
         try:
@@ -158,6 +170,13 @@ class Commands:
         record = await self._desk.decide(click)
         return Answer(outcome_view(self._reading.card(record)))
 
+    async def _choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
+        data: Any = interaction.data
+        if data.get("name") == "revoke":
+            return await self._remembering.choices(interaction)
+        records = await self._theirs(identity_of(interaction))
+        return [(record.id, self._line(record)) for record in records]
+
     # --- finding --------------------------------------------------------------------------------
 
     async def _theirs(self, identity: Identity) -> list[Record]:
@@ -178,10 +197,7 @@ class Commands:
             )
         if record is None:
             raise NotFound("no such request")
-        why = unfit_to_decide(interaction) or await self._desk.may_decide(identity, record)
-        if why is not None:
-            await self._desk.refuse(record.id, identity, why)
-            raise Unauthorized(why)
+        await refuse_stranger(self._desk, interaction, record)
         return record
 
     def _line(self, record: Record) -> str:

@@ -46,15 +46,15 @@ def modal_for(action: Action, card: Card | None, button: Button) -> ui.Modal:
 def _labels(action: Action, card: Card | None) -> list[ui.Label[Any]]:
     if action in (Action.DENY, Action.ABORT):
         return [
-            _written("Reason", REASON, "The agent is told. May be empty.", most=1000),
-            _written("Note for the record", NOTE, "The agent is never told.", most=1000),
+            written("Reason", REASON, "The agent is told. May be empty.", most=1000),
+            written("Note for the record", NOTE, "The agent is never told.", most=1000),
         ]
     if card is None:
         raise Unfit("This needs the request, and it could not be read. Try again.")
     if action is Action.EDIT:
         return _edit_labels(card)
     if action is Action.RESPOND:
-        return [_written("Result", RESULT, "The agent gets this instead.", required=True)]
+        return [written("Result", RESULT, "The agent gets this instead.", required=True)]
     return [_field_label(at, field) for at, field in enumerate(_fitting(card.fields))]
 
 
@@ -73,11 +73,11 @@ def _edit_labels(card: Card) -> list[ui.Label[Any]]:
             options=[discord.SelectOption(label="I have read all of it", value=_YES)],
         ),
     )
-    label = _written("Arguments (JSON)", ARGUMENTS, "What will run.", value=text, required=True)
+    label = written("Arguments (JSON)", ARGUMENTS, "What will run.", value=text, required=True)
     return [label, sure]
 
 
-def _written(
+def written(
     label: str,
     name: str,
     says: str,
@@ -87,6 +87,7 @@ def _written(
     most: int = LONGEST_INPUT,
     style: discord.TextStyle = discord.TextStyle.paragraph,
 ) -> ui.Label[Any]:
+    """Return a field to write in."""
     typed: ui.TextInput[Any] = ui.TextInput(
         custom_id=name, style=style, default=value, required=required, max_length=most
     )
@@ -109,7 +110,7 @@ def _field_label(at: int, field: Field) -> ui.Label[Any]:
         short = field.kind is FieldKind.NUMBER
         style = discord.TextStyle.short if short else discord.TextStyle.paragraph
         says = rest or ("A number." if short else "Your answer.")
-        return _written(text, name, says, required=field.required, style=style)
+        return written(text, name, says, required=field.required, style=style)
     if field.kind is FieldKind.BOOLEAN:
         options = [discord.SelectOption(label=one.title(), value=one) for one in (_YES, _NO)]
     else:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import discord
 
 from adapters.discord.ids import PLATFORM
-from gateway.records import Identity
+from gateway.errors import Unauthorized
+from gateway.ports import Desk
+from gateway.records import Identity, Record
 
 
 def identity_of(interaction: discord.Interaction) -> Identity:
@@ -29,3 +31,21 @@ def unfit_to_decide(interaction: discord.Interaction) -> str | None:
     if isinstance(user, discord.Member) and user.is_timed_out():
         return "you are timed out in this server"
     return None
+
+
+async def refuse_unfit(desk: Desk, interaction: discord.Interaction, request_id: str) -> None:
+    """Refuse, and write down, what Discord tells against the person. Raises Unauthorized."""
+    why = unfit_to_decide(interaction)
+    if why is not None:
+        await desk.refuse(request_id, identity_of(interaction), why)
+        raise Unauthorized(why)
+
+
+async def refuse_stranger(desk: Desk, interaction: discord.Interaction, record: Record) -> None:
+    """Refuse, and write down, whoever may not decide this request. Raises Unauthorized."""
+    await refuse_unfit(desk, interaction, record.id)
+    identity = identity_of(interaction)
+    why = await desk.may_decide(identity, record)
+    if why is not None:
+        await desk.refuse(record.id, identity, why)
+        raise Unauthorized(why)

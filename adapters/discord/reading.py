@@ -9,11 +9,10 @@ import discord
 
 from adapters.discord.answers import Answer
 from adapters.discord.ids import Button
-from adapters.discord.people import identity_of, unfit_to_decide
+from adapters.discord.people import refuse_stranger
 from adapters.discord.views import CARD_CHARS, CARD_LINES, PAGE_CHARS, full_view
 from gateway.cards import Card, card_of
 from gateway.cards import full_view as pages_of
-from gateway.errors import Unauthorized
 from gateway.ports import Desk
 from gateway.records import Record
 
@@ -35,18 +34,25 @@ class Reading:
         """Return the card with room for everything, and so with every control."""
         return card_of(record, lines=EVERYTHING, chars=EVERYTHING)
 
+    async def permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
+        """Return a request to whoever may decide it. Raises NotFound, Unauthorized."""
+        record = await self._desk.get(request_id)
+        await refuse_stranger(self._desk, interaction, record)
+        return record
+
+    def placed(self, interaction: discord.Interaction, button: Button) -> Button:
+        """Return the button for a private view: it must name the card that it came from."""
+        message = interaction.message
+        if message is not None and not message.flags.ephemeral and button.copy:
+            return replace(button, card=str(message.id))
+        return button
+
     async def page(self, interaction: discord.Interaction, button: Button) -> Answer:
         """Return the page that a button asks for, to whoever may decide the request."""
-        record = await self._desk.get(button.request_id)
-        identity = identity_of(interaction)
-        why = unfit_to_decide(interaction) or await self._desk.may_decide(identity, record)
-        if why is not None:
-            await self._desk.refuse(record.id, identity, why)
-            raise Unauthorized(why)
+        record = await self.permitted(interaction, button.request_id)
         message = interaction.message
         turning = message is not None and message.flags.ephemeral and button.more.isdecimal()
-        if message is not None and not message.flags.ephemeral and button.copy:
-            button = replace(button, card=str(message.id))
+        button = self.placed(interaction, button)
         page = int(button.more) - 1 if button.more.isdecimal() else 0
         return await self.answer(record, interaction, button, page=page, replaces=turning)
 

@@ -25,7 +25,7 @@ CARD_LINES = 25
 CARD_CHARS = 1500
 PAGE_CHARS = 1600
 FILE_NAME = "request.txt"
-READ, CLAIM, UNCLAIM = "read", "claim", "unclaim"
+READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
 # What a person must have read whole, and confirm when it is dangerous.
@@ -294,6 +294,9 @@ def _rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
     label = "Details" if complete else "Read it all"
     style = discord.ButtonStyle.secondary if complete else discord.ButtonStyle.primary
     buttons.append(ui.Button(label=label, style=style, custom_id=base.custom_id))
+    if complete and (card.approve_scopes or card.deny_scopes):
+        wanted = base.but(REMEMBER)
+        buttons.append(ui.Button(label="Remember…", custom_id=wanted.custom_id))
     looks = base.but(UNCLAIM if card.claimed else CLAIM)
     label = "Not looking" if card.claimed else "I'm looking"
     buttons.append(ui.Button(label=label, custom_id=looks.custom_id))
@@ -323,6 +326,9 @@ def _full_rows(card: Card, button: Button) -> list[ui.ActionRow[Any]]:
         buttons.append(
             ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
         )
+    if card.approve_scopes or card.deny_scopes:
+        wanted = base.but(REMEMBER)
+        buttons.append(ui.Button(label="Remember…", custom_id=wanted.custom_id))
     return _rowed(buttons)
 
 

@@ -1,0 +1,101 @@
+"""Remembering in Discord: read first, chosen in a modal, seen in /grants, taken back in one tap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.models import Reason, RiskLevel, Status
+from gateway.records import RiskRule
+from tests.discord.interactions import OPEN_MODAL, Interaction
+from tests.discord.stage import Stage, labels, private_text
+from tests.discord.town import Json
+
+
+async def remembered(stage: Stage, card: Json, verb: str, **chosen: Any) -> Interaction:
+    """Press "Remember…", then the button of the verb, and submit the modal."""
+    offer = await stage.click(stage.server.ann, card, "Remember…")
+    assert "exactly this" in private_text(offer)
+    opened = await stage.click(stage.server.ann, offer.private[0], f"{verb} and remember…")
+    assert opened.answer == OPEN_MODAL
+    return await stage.server.ann.submit(opened, **chosen)
+
+
+def last(done: Interaction) -> Json:
+    """Return the private message that an answer changed."""
+    assert done.response is not None
+    return done.response
+
+
+async def test_an_approval_is_remembered_and_the_next_one_needs_nobody(stage: Stage) -> None:
+    """The same request is then settled by the grant; it names it, and the first card is true."""
+    record, card = await stage.asked(arguments={"command": "make lint"})
+    done = await remembered(stage, card, "Approve", life="1d")
+    assert "Take it back" in labels(last(done))
+    assert (await stage.ended(record)).status is Status.APPROVED
+    await stage.shows(card, "Approved")
+    again = await stage.ended(await stage.ask(arguments={"command": "make lint"}))
+    assert again.decision is not None and again.decision.reason is Reason.GRANT
+
+
+async def test_what_is_remembered_is_taken_back_in_one_tap(stage: Stage) -> None:
+    """From then on people are asked again."""
+    _, card = await stage.asked(arguments={"command": "make lint"})
+    done = await remembered(stage, card, "Approve")
+    server = stage.server
+    back = await stage.click(server.ann, last(done), "Take it back")
+    assert "Taken back" in private_text(back)
+    await stage.asked(arguments={"command": "make lint"})
+
+
+async def test_a_denial_is_remembered_everywhere(stage: Stage) -> None:
+    """In another session, too, and with its reason told now."""
+    record, card = await stage.asked(arguments={"command": "rm -rf /"})
+    await remembered(stage, card, "Deny", where="everywhere", life="revoked", reason="never")
+    ended = await stage.ended(record)
+    assert ended.decision is not None and ended.decision.message == "never"
+    again = await stage.ended(await stage.ask(arguments={"command": "rm -rf /"}, session="other"))
+    assert again.status is Status.DENIED
+
+
+async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
+    """People see them, strangers do not; /revoke completes them and checks who may."""
+    server = stage.server
+    _, card = await stage.asked(arguments={"command": "make lint"})
+    await remembered(stage, card, "Approve")
+    listed = await server.bob.command(server.app, server.channel, "grants")
+    assert "What is remembered" in private_text(listed) and "allow" in private_text(listed)
+    stranger = server.discord.person("mallory")
+    server.discord.town.join(server.guild, stranger.user)
+    refused = await stranger.command(server.app, server.channel, "grants")
+    assert "whom the gateway knows" in private_text(refused)
+    assert await stranger.complete(server.app, server.channel, "revoke", "grant") == []
+    (choice,) = await server.bob.complete(server.app, server.channel, "revoke", "grant", "")
+    refused = await server.eve.command(server.app, server.channel, "revoke", grant=choice["value"])
+    assert "Not you" in private_text(refused)
+    done = await server.bob.command(server.app, server.channel, "revoke", grant=choice["value"])
+    assert "Taken back" in private_text(done)
+    empty = await server.bob.command(server.app, server.channel, "grants")
+    assert "Nothing is remembered" in private_text(empty)
+
+
+async def test_nothing_dangerous_is_offered_to_be_remembered(stage: Stage) -> None:
+    """An approval of high risk is never remembered, from the card or the full view."""
+    risky = RiskRule(name="all", level=RiskLevel.HIGH, reason="dangerous")
+    await stage.policy(stage.route(), risks=(risky,))
+    _, card = await stage.asked()
+    for message in (card, (await stage.click(stage.server.ann, card, "Details")).private[0]):
+        if "Remember…" in labels(message):
+            offer = await stage.click(stage.server.ann, message, "Remember…")
+            assert "Approve and remember…" not in labels(offer.private[0])
+
+
+async def test_a_stranger_learns_nothing_and_remembers_nothing(stage: Stage) -> None:
+    """Eve is refused at the list, and with a modal that she got while she was an approver."""
+    await stage.policy(stage.route(approvers=("ann", "eve")))
+    record, card = await stage.asked(arguments={"command": "make lint"})
+    offer = await stage.click(stage.server.eve, card, "Remember…")
+    opened = await stage.click(stage.server.eve, offer.private[0], "Approve and remember…")
+    await stage.policy(stage.route(approvers=("ann",)))
+    assert "Not you" in private_text(await stage.server.eve.submit(opened))
+    assert "Not you" in private_text(await stage.click(stage.server.eve, card, "Remember…"))
+    assert not (await stage.approvals.get(record.id)).final
