@@ -289,18 +289,24 @@ def _footer(card: Card) -> str:
 
 
 def _rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
+    """Return what decides in rows above, and what only looks in one below."""
     base = Button(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
-    buttons = [_pressed(control, base) for control in card.controls if _may(control, complete)]
+    deciding = [_pressed(control, base) for control in card.controls if _may(control, complete)]
     label = "Details" if complete else "Read it all"
     style = discord.ButtonStyle.secondary if complete else discord.ButtonStyle.primary
-    buttons.append(ui.Button(label=label, style=style, custom_id=base.custom_id))
-    if complete and (card.approve_scopes or card.deny_scopes):
-        wanted = base.but(REMEMBER)
-        buttons.append(ui.Button(label="Remember…", custom_id=wanted.custom_id))
+    looking: list[ui.Button[Any]] = [ui.Button(label=label, style=style, custom_id=base.custom_id)]
+    if complete:
+        looking += _remembering(card, base)
     looks = base.but(UNCLAIM if card.claimed else CLAIM)
     label = "Not looking" if card.claimed else "I'm looking"
-    buttons.append(ui.Button(label=label, custom_id=looks.custom_id))
-    return _rowed(buttons)
+    looking.append(ui.Button(label=label, custom_id=looks.custom_id))
+    return [*_rowed(deciding), *_rowed(looking)]
+
+
+def _remembering(card: Card, base: Button) -> list[ui.Button[Any]]:
+    if not card.approve_scopes and not card.deny_scopes:
+        return []
+    return [ui.Button(label="Remember…", custom_id=base.but(REMEMBER).custom_id)]
 
 
 def _may(control: Control, complete: bool) -> bool:
@@ -326,9 +332,7 @@ def _full_rows(card: Card, button: Button) -> list[ui.ActionRow[Any]]:
         buttons.append(
             ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
         )
-    if card.approve_scopes or card.deny_scopes:
-        wanted = base.but(REMEMBER)
-        buttons.append(ui.Button(label="Remember…", custom_id=wanted.custom_id))
+    buttons += _remembering(card, base)
     return _rowed(buttons)
 
 
