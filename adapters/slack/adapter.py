@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,6 +24,7 @@ from adapters.slack.directory import Directory
 from adapters.slack.home import Home
 from adapters.slack.http import Receiver
 from adapters.slack.interactions import Interaction
+from adapters.slack.manifest import manifest, problems
 from adapters.slack.oauth import Installing
 from adapters.slack.pace import Pace
 from adapters.slack.posts import Posts
@@ -35,6 +39,7 @@ from adapters.slack.workspaces import Workspace, Workspaces
 from gateway.cards import Card
 from gateway.clock import SystemClock
 from gateway.delivery import Notice, TryLater
+from gateway.errors import InvalidRequest
 from gateway.ports import Desk, Logins
 from gateway.records import MessageRef
 
@@ -141,6 +146,12 @@ class SlackAdapter:
             stack.callback(watching.cancel)
             yield
 
+    def commands(self, verbs: Any) -> None:
+        """Add `gateway slack manifest`."""
+        parser = verbs.add_parser("manifest", help="print the manifest to make the Slack app from")
+        parser.add_argument("--http", metavar="URL", help="for mode http, with the public address")
+        parser.set_defaults(run=_print_manifest)
+
     @property
     def busy(self) -> bool:
         """Whether something that people asked for is still being done."""
@@ -179,3 +190,11 @@ class SlackAdapter:
             raise TryLater(wait, str(outage)) from outage
         self._patience.worked()
         return done
+
+
+async def _print_manifest(options: argparse.Namespace) -> int:
+    made = manifest(options.http)
+    if wrong := problems(made):
+        raise InvalidRequest(f"Slack would refuse this manifest: {'; '.join(wrong)}")
+    sys.stdout.write(json.dumps(made, indent=2) + "\n")
+    return 0

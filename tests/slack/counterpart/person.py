@@ -60,6 +60,10 @@ class Human:
         mine = [body for _, user, body in self.workspace.ephemerals if user == self.user.id]
         return [str(body.get("text") or "") for body in mine]
 
+    def told_more_than(self, times: int) -> bool:
+        """Whether the person got more ephemeral messages than so many."""
+        return len(self.private()) > times
+
     @property
     def modal(self) -> View:
         """The modal in front."""

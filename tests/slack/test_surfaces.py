@@ -1,0 +1,254 @@
+"""The command, the Home tab, manifests, many workspaces: scenarios 42 to 47, by their numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import pytest
+
+from adapters.slack.manifest import BOT_SCOPES, manifest, problems
+from gateway.cli import main
+from gateway.errors import GatewayError
+from gateway.models import Status
+from gateway.records import Person, Route
+from tests.slack.counterpart.faults import Fault
+from tests.slack.counterpart.slack import Slack
+from tests.slack.office import (
+    HIGH,
+    PEOPLE,
+    ROUTE,
+    Office,
+    at_work,
+    form,
+    labels,
+    put_in_force,
+    shown,
+    told,
+)
+from tests.world import World
+
+OAUTH = {
+    "GATEWAY_SLACK_BOT_TOKEN": "",
+    "GATEWAY_SLACK_MODE": "http",
+    "GATEWAY_SLACK_CLIENT_ID": "111.222",
+    "GATEWAY_SLACK_CLIENT_SECRET": "client-secret",
+    "GATEWAY_SLACK_PUBLIC_URL": "http://127.0.0.1",
+}
+
+
+async def test_42_the_command_lists_and_shows_what_one_may_see(office: Office) -> None:
+    """Ann sees what waits for her, eve sees nothing, in a channel and in a direct message."""
+    eve = office.slack.person("UEVE")
+    record, _ = await office.asked()
+    ann = office.ann
+    for channel in ("C1", "DANN"):
+        before = len(ann.private())
+        await ann.slash("/approvals", "list", channel)
+        await office.slack.until(partial(ann.told_more_than, before))
+    assert ann.private().count("1 waiting") == 2
+    await eve.slash("/approvals", "", "C1")
+    await told(eve, "Nothing waits for you.")
+    await eve.slash("/approvals", f"show {record.id[:8]}", "C1")
+    await office.slack.until(lambda: "no longer available" in office.modal_says(eve))
+    await ann.slash("/approvals", f"show {record.id[:8]}", "C1")
+    await form(ann, "read")
+    await office.slack.until(lambda: "Page 1 of 1" in office.modal_says(ann))
+    await ann.slash("/approvals", "frobnicate", "C1")
+    await told(ann, "/approvals approve ID")
+
+
+async def test_42_the_command_decides_with_the_buttons_checks(office: Office) -> None:
+    """Approve and deny by command: same rights, no high risk unseen, ids must be clear."""
+    ann, bob = office.ann, office.bob
+    record, message = await office.asked()
+    await ann.slash("/approvals", f"approve {record.id[:8]}", "C1")
+    assert (await office.ended(record)).status is Status.APPROVED
+    await office.card_says(message, "Approved by ann")
+    record, message = await office.asked()
+    await bob.slash("/approvals", f"deny {record.id[:6]} not today <!here>", "C1")
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert done.decision.message == "not today <!here>"
+    record, _ = await office.asked(risk=HIGH)
+    await ann.slash("/approvals", f"approve {record.id[:8]}", "C1")
+    await told(ann, "This is high risk")
+    await ann.slash("/approvals", "approve ff", "C1")
+    await told(ann, "Give at least 4 characters")
+    await ann.slash("/approvals", "approve ffffffff", "C1")
+    await told(ann, "no longer available")
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+
+
+async def test_42_a_listed_entry_has_working_buttons(office: Office) -> None:
+    """High risk is approved from the command's full view, after the client asked."""
+    record, _ = await office.asked(risk=HIGH)
+    ann = office.ann
+    await ann.slash("/approvals", f"show {record.id[:8]}", "C1")
+    await form(ann, "read")
+    await office.slack.until(lambda: "Approve" in office.modal_buttons(ann))
+    await ann.click_modal("Approve")
+    assert (await office.ended(record)).status is Status.APPROVED
+    assert ann.confirmed
+    await office.slack.until(lambda: "approved by ann" in office.modal_says(ann))
+
+
+async def test_43_home_shows_what_waits_and_decides(office: Office) -> None:
+    """The Home tab lists this person's requests, its buttons decide, and it is drawn anew."""
+    record, message = await office.asked()
+    await office.ann.open_home()
+    await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
+    assert "1 waiting" in str(office.ann.home)
+    await office.ann.click_home("Approve")
+    assert (await office.ended(record)).status is Status.APPROVED
+    await office.card_says(message, "Approved by ann")
+    await office.slack.until(lambda: "Nothing waits for you." in str(office.ann.home))
+    eve = office.slack.person("UEVE")
+    await eve.open_home()
+    await office.slack.until(lambda: "UEVE" in office.slack.workspace().homes)
+    assert "Nothing waits for you." in str(eve.home)
+
+
+async def test_43_home_keeps_to_a_hundred_blocks_and_retries_a_conflict(office: Office) -> None:
+    """Forty requests: at most 100 blocks and a count of the rest; a stale hash is drawn anew."""
+    for _ in range(40):
+        await office.ask()
+    office.slack.faults.plan("views.publish", Fault.ERROR, error="hash_conflict")
+    await office.ann.open_home()
+    await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
+    home = office.ann.home
+    assert len(home["blocks"]) <= 100
+    assert "40 waiting" in str(home)
+    assert "more: /approvals list" in str(home)
+
+
+async def test_a_deny_from_home_and_an_error_from_home(office: Office) -> None:
+    """Forms open from Home too, and what goes wrong is told in a modal there."""
+    record, _ = await office.asked()
+    bob = office.bob
+    await bob.open_home()
+    await office.slack.until(lambda: "UBOB" in office.slack.workspace().homes)
+    await bob.click_home("Deny…")
+    await form(bob, "deny")
+    await bob.submit()
+    assert (await office.ended(record)).status is Status.DENIED
+    await bob.click_home("Approve")
+    await office.slack.until(lambda: "decided already" in office.modal_says(bob))
+
+
+def test_45_the_manifest_is_one_that_slack_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed for both modes, it keeps the rules; a bad one breaks them."""
+    assert main(["slack", "manifest"]) == 0
+    socket = json.loads(capsys.readouterr().out)
+    assert main(["slack", "manifest", "--http", "https://gateway.example"]) == 0
+    http = json.loads(capsys.readouterr().out)
+    assert (problems(socket), problems(http)) == ([], [])
+    assert socket["settings"]["socket_mode_enabled"] is True
+    events = http["settings"]["event_subscriptions"]
+    assert events["request_url"] == "https://gateway.example/slack/events"
+    assert tuple(socket["oauth_config"]["scopes"]["bot"]) == BOT_SCOPES
+    assert "chat:write.public" not in BOT_SCOPES
+    assert not any("history" in scope for scope in BOT_SCOPES)
+    assert main(["slack", "manifest", "--http", "http://gateway.example"]) == 2
+    long = manifest()
+    long["display_information"]["name"] = "x" * 36
+    assert problems(long)
+
+
+async def test_45_missing_scopes_stop_the_start(slack: Slack, world: World) -> None:
+    """A token without what cards need: named at the start, with what to do."""
+    slack.workspace().scopes = "chat:write,commands"
+    with pytest.raises(GatewayError, match="users:read"):
+        async with at_work(slack, world):
+            pass
+
+
+@pytest.fixture
+async def two(slack: Slack, world: World) -> AsyncIterator[Office]:
+    """Yield a gateway that workspaces install by OAuth; T2 has a C1 too."""
+    slack.channel("C1", "UANN", team="T2")
+    slack.person("UANN", team="T2")
+    async with at_work(slack, world, env=OAUTH) as made:
+        yield made
+
+
+async def install(slack: Slack, team: str) -> int:
+    """Install the app in a workspace as its admin's browser does; return the last status."""
+    base = str(slack.deliveries.request_url).removesuffix("/slack/events")
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as browser:
+        begun = await browser.get(f"{base}/slack/install", allow_redirects=False)
+        query = parse_qs(urlsplit(begun.headers["Location"]).query)
+        assert query["scope"] == [",".join(BOT_SCOPES)]
+        slack.state.codes[f"code-{team}"] = team
+        where = f"{base}/slack/oauth_redirect"
+        good = {"code": f"code-{team}", "state": query["state"][0]}
+        forged = await browser.get(where, params={**good, "state": "guessed"})
+        assert forged.status == 400
+        done = await browser.get(where, params=good)
+        again = await browser.get(where, params=good)
+        assert again.status == 400
+        return done.status
+
+
+async def test_46_two_workspaces_with_equal_ids_never_cross(two: Office) -> None:
+    """Same channel and user ids in T1 and T2: cards and clicks stay where they belong."""
+    slack = two.slack
+    assert (await install(slack, "T1"), await install(slack, "T2")) == (200, 200)
+    people = (*PEOPLE, Person(name="tess", identities=("slack:T2/UANN",)))
+    routes = (
+        Route(name="one", tools=("one",), approvers=("ann",), targets=("slack:T1/C1",)),
+        Route(name="two", tools=("two",), approvers=("tess",), targets=("slack:T2/C1",)),
+    )
+    await put_in_force(two.world, *routes, people=people)
+    first, second = await two.ask(tool="one"), await two.ask(tool="two")
+    await slack.until(lambda: slack.messages("C1") and slack.messages("C1", "T2"))
+    tess = slack.person("UANN", team="T2")
+    (one,), (other,) = slack.messages("C1"), slack.messages("C1", "T2")
+    assert "· one" in shown(one)
+    assert "· two" in shown(other)
+    slack.workspace("T2").channels["C1"].messages[one.ts] = one
+    await tess.click(one, "Approve")
+    await told(tess, "This is not a card that the gateway posted here")
+    await tess.click(other, "Approve")
+    assert (await two.ended(second)).status is Status.APPROVED
+    assert (await two.desk.get(first.id)).status is Status.PENDING
+
+
+async def test_46_an_org_token_names_its_workspace(slack: Slack, world: World) -> None:
+    """With an organisation's token the group call passes team_id, or Slack would refuse it."""
+    slack.workspace().org_token = True
+    slack.workspace().groups["S1"] = ["UANN"]
+    route = Route(approvers=("slack:T1/S1",), targets=ROUTE.targets)
+    async with at_work(slack, world, route) as office:
+        record, message = await office.asked()
+        await office.ann.click(message, "Approve")
+        assert (await office.ended(record)).status is Status.APPROVED
+
+
+@pytest.mark.parametrize("event", ["app_uninstalled", "tokens_revoked"])
+async def test_47_an_uninstalled_workspace_is_forgotten(two: Office, event: str) -> None:
+    """The stored token goes, and later requests there are undeliverable."""
+    slack = two.slack
+    assert await install(slack, "T1") == 200
+    record, message = await two.asked()
+    assert labels(two.ann, message)
+    body = {"type": event, "tokens": {"bot": ["UBOTT1"]}}
+    await slack.deliveries.event(slack.workspace(), body)
+    await slack.until(lambda: not two.adapter.busy)
+    assert await two.desk.notes.get("install T1") is None
+    await two.ask()
+    undelivered = await two.until_event("undelivered")
+    assert "not installed" in undelivered.data["why"]
+    assert (await two.desk.get(record.id)).status is Status.PENDING
+
+
+async def test_47_a_user_token_revoked_is_not_ours(two: Office) -> None:
+    """Somebody's own token was revoked: the installation stays."""
+    assert await install(two.slack, "T1") == 200
+    body = {"type": "tokens_revoked", "tokens": {"oauth": ["UANN"]}}
+    await two.slack.deliveries.event(two.slack.workspace(), body)
+    assert await two.desk.notes.get("install T1") is not None
