@@ -25,6 +25,9 @@ from gateway.desk import FrontDesk
 from gateway.discovery import announced, write_private
 from gateway.embedded import running_engine
 from gateway.errors import Conflict, GatewayError
+from gateway.hooks.config import read_hooks
+from gateway.hooks.host import HookHost
+from gateway.hooks.link import HookEvents, HookLink
 from gateway.intake import Intake
 from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
@@ -117,11 +120,13 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         blocking = connect(redis_url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
 
+        hooks = _hooks(settings)
+        await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
         approvals = Approvals(
             store,
             feed,
-            _deciders(settings),
+            _deciders(settings, hooks),
             SystemClock(),
             signer=signer,
             grants=RedisGrants(store),
@@ -138,8 +143,11 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         await stack.enter_async_context(background("retention", retention.run))
 
         if settings.webhook_url is not None:
-            hooks = _webhooks(settings, approvals, store)
-            await stack.enter_async_context(background("webhooks", hooks.run))
+            posting = _webhooks(settings, approvals, store)
+            await stack.enter_async_context(background("webhooks", posting.run))
+        if settings.hooks_file is not None:
+            told = HookEvents(hooks, approvals)
+            await stack.enter_async_context(background("hook events", told.run))
 
         desks = {name: desk_of(name, approvals, store) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
@@ -181,11 +189,13 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
         await refuse_unsafe(settings, backend.store)
         blocking = connect(url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
+        hooks = _hooks(settings)
+        await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, backend.store.keys)
         approvals = Approvals(
             backend.store,
             feed,
-            _deciders(settings),
+            _deciders(settings, hooks),
             SystemClock(),
             signer=_signer(settings),
             grants=RedisGrants(backend.store),
@@ -197,9 +207,15 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
         yield
 
 
-def _deciders(settings: Settings) -> list[Decider]:
+def _deciders(settings: Settings, hooks: HookHost) -> list[Decider]:
     """Return what stands in the chain beside grants and rules."""
-    return [*(decider(name) for name in settings.deciders), ModeDecider()]
+    own = (decider(name) for name in settings.deciders)
+    return [HookLink(hooks), *own, ModeDecider()]
+
+
+def _hooks(settings: Settings) -> HookHost:
+    """Return the policy hooks of the configured file, none without one."""
+    return HookHost(read_hooks(settings.hooks_file) if settings.hooks_file else {})
 
 
 async def first_login(gateway: Gateway, settings: Settings) -> list[str]:

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from gateway.book import GrantBook
+from gateway.book import GrantBook, GrantStore
 from gateway.clicks import LATE, STOPPED, TRIES, Clicks
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.judging import judged
 from gateway.models import (
     ApprovalRequest,
     DeciderKind,
@@ -27,7 +28,6 @@ from gateway.policy import Chain, Opinion
 from gateway.ports import (
     Decider,
     Feed,
-    GrantStore,
     Origin,
     Outcome,
     Store,
@@ -48,7 +48,7 @@ from gateway.rules import rule_links
 from gateway.signatures import Signer
 from gateway.transitions import Ending, erased
 from gateway.wire import JsonObject, plain
-from gateway.writer import TOMBSTONE_DIGEST, Writer, by_policy
+from gateway.writer import TOMBSTONE_DIGEST, Writer
 
 
 class Approvals:
@@ -90,8 +90,8 @@ class Approvals:
         for _ in range(TRIES):
             policy = await self.writer.policy()
             record, timeout_ms = self.writer.newborn(request, policy, origin, waiter)
-            route = policy.route_for(request.agent, request.tool)
-            ending = forced or by_policy(record, await self._chain.decide(record, route))
+            record, decided = await judged(self._chain, record, policy)
+            ending = forced or decided
             if ending is not None:
                 record = self.writer.ended(record, ending, revision=1)
             data = await self._submitted(record)

@@ -7,18 +7,47 @@ grant that was ended, has expired or is used up.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from gateway.clock import Clock
 from gateway.grants.grant import Effect, Grant
 from gateway.grants.matching import Cover, covers
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy import ALLOW, ASK, DENY
-from gateway.ports import Decider, GrantStore, Verdict
+from gateway.ports import Decider, Verdict
 from gateway.records import Record, Route
+from gateway.wire import JsonObject
 
 DENY_PRIORITY, ALLOW_PRIORITY = 900, 500
 _MOST_ENTRIES = 10_000
 
 _Entry = tuple[int, tuple[Grant, ...]]
+
+
+class GrantStore(Protocol):
+    """Remembered decisions. Making and ending one counts as a new generation of the policy."""
+
+    async def add(self, grant: Grant) -> str:
+        """Write a grant and its event. Outcomes: OK, EXISTS (or ended before), FULL."""
+
+    async def end(self, grant: Grant, data: JsonObject, *, only_spent: bool = False) -> bool:
+        """Take a grant back, with `only_spent` one that expired or is used up; was it there?"""
+
+    async def get(self, grant_id: str) -> Grant | None:
+        """Return a grant with its uses, or None."""
+
+    async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
+        """Return the grants that may cover such a request, without their uses, and the generation
+        they are of."""
+
+    async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
+        """Return one page of grants with their uses, the newest first, and the next cursor."""
+
+    async def of_session(self, agent: str, session: str) -> list[Grant]:
+        """Return the grants that end with a session."""
+
+    async def expired(self, limit: int) -> list[Grant]:
+        """Return grants whose time is over by the server's clock."""
 
 
 class GrantBook:

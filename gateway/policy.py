@@ -16,6 +16,7 @@ from gateway.wire import Wire
 log = logging.getLogger("gateway.policy")
 
 ALLOW, DENY, ASK = "allow", "deny", "ask"
+MODIFY, RESPOND = "modify", "respond"
 DECIDER_SECONDS = 5.0  # one that takes longer has failed
 
 
@@ -68,7 +69,7 @@ class Chain:
                 continue
             if verdict is None:
                 continue
-            if verdict.effect == DENY or (verdict.effect == ALLOW and not people):
+            if verdict.effect in (DENY, MODIFY) or (verdict.effect != ASK and not people):
                 return verdict
             people = True
         return None
@@ -108,11 +109,12 @@ class Chain:
 
 async def _answer(decider: Decider, record: Record, route: Route) -> Verdict | None:
     """Return a decider's answer; raises for one that comes too late, or that nobody can act on."""
-    async with asyncio.timeout(DECIDER_SECONDS):
+    async with asyncio.timeout(getattr(decider, "seconds", DECIDER_SECONDS)):
         verdict = await decider.decide(record, route)
     if verdict is None:
         return None
-    if verdict.effect not in (ALLOW, DENY, ASK):
+    known = (ALLOW, DENY, ASK, MODIFY, RESPOND)
+    if verdict.effect not in known or (verdict.effect == MODIFY and verdict.arguments is None):
         raise ValueError(f"{decider.name} says {verdict.effect!r}")
     if verdict.by.kind not in (DeciderKind.RULE, DeciderKind.GRANT):
         raise ValueError(f"{decider.name} decides in the name of a {verdict.by.kind}")

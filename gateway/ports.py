@@ -187,43 +187,22 @@ class Store(Protocol):
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
 
 
-class GrantStore(Protocol):
-    """Remembered decisions. Making and ending one counts as a new generation of the policy."""
-
-    async def add(self, grant: Grant) -> str:
-        """Write a grant and its event. Outcomes: OK, EXISTS (or ended before), FULL."""
-
-    async def end(self, grant: Grant, data: JsonObject, *, only_spent: bool = False) -> bool:
-        """Take a grant back, with `only_spent` one that expired or is used up; was it there?"""
-
-    async def get(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, or None."""
-
-    async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
-        """Return the grants that may cover such a request, without their uses, and the generation
-        they are of."""
-
-    async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
-        """Return one page of grants with their uses, the newest first, and the next cursor."""
-
-    async def of_session(self, agent: str, session: str) -> list[Grant]:
-        """Return the grants that end with a session."""
-
-    async def expired(self, limit: int) -> list[Grant]:
-        """Return grants whose time is over by the server's clock."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """A decider's answer: `effect` is allow, deny or ask, `by` is what the decision will cite.
 
-    Ask means that people decide: nothing below may allow any more, though it may deny.
+    Ask means that people decide: nothing below may allow any more, though it may deny. Only hooks
+    modify (with other `arguments`, which the chain then judges) and respond (with a `result`
+    instead of running anything). `abort` stops the turn or the agent with a denial.
     """
 
     effect: str
     by: DecidedBy
     reason: Reason = Reason.RULE
     message: str = ""
+    abort: str | None = None
+    arguments: JsonObject | None = None
+    result: Any = None
 
 
 class Watch(Protocol):

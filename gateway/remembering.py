@@ -14,13 +14,14 @@ from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.grants.blast import Blast, blast
 from gateway.grants.grant import Effect, Grant, Match
 from gateway.grants.offers import LIFETIMES, Offer, narrowest, offered
+from gateway.judging import judged
 from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.names import REQUEST_ID
 from gateway.policy import Chain
 from gateway.ports import Outcome, Store, Transition
 from gateway.records import Click, Identity, PolicyDocument, Query, Record
 from gateway.transitions import summary
-from gateway.writer import Writer, by_policy
+from gateway.writer import Writer
 
 RECENT = 500  # how far back a grant's reach is counted
 _PAGE = 200
@@ -100,12 +101,10 @@ class Remembering:
 
     async def _settle_one(self, record: Record, grant: Grant) -> None:
         policy = await self._writer.policy()
-        request = record.request
-        route = policy.route_for(request.agent, request.tool)
-        now = replace(record, request=replace(request, arguments=record.arguments))
-        verdict = await self._chain.decide(now, route)
-        ending = by_policy(record, verdict)
-        if ending is None or (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
+        found, ending = await judged(self._chain, record, policy)
+        if ending is None or found != record:
+            return
+        if (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
             return
         after = self._writer.ended(record, ending, revision=record.revision + 1)
         await self._store.change(

@@ -86,6 +86,9 @@ class Settings(BaseSettings):
     deciders: tuple[str, ...] = Field(
         (), description="JSON list of installed deciders to ask, see docs/policy.md"
     )
+    hooks_file: Path | None = Field(
+        None, description="policy hooks to run as processes of ours, see docs/hooks.md"
+    )
     mode: Mode = Field(
         Mode.ASK, description="what routes start with: ask, auto-approve or auto-deny"
     )

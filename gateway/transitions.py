@@ -213,7 +213,7 @@ def _refuse_quorum(record: Record) -> None:
 def _edited(record: Record, click: Click) -> Record:
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
-    _check_schema(record.request.schema, click.arguments)
+    check_schema(record.request.schema, click.arguments)
     return replace(
         record,
         edited=click.arguments,
@@ -223,7 +223,8 @@ def _edited(record: Record, click: Click) -> Record:
     )
 
 
-def _check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
+def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
+    """Return when changed arguments fit the request's schema; raises InvalidRequest."""
     if schema is None:
         return
     try:

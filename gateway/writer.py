@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from gateway.book import GrantBook
 from gateway.clock import Clock
-from gateway.models import MAX_LIFE_SECONDS, Action, ApprovalRequest, Decision, Status
-from gateway.policy import ALLOW, ASK
-from gateway.ports import Origin, Outcome, Store, Transition, Verdict
+from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Status
+from gateway.ports import Origin, Outcome, Store, Transition
 from gateway.records import REQUESTER, PolicyDocument, Record, Route, posted
 from gateway.signatures import Signer
 from gateway.transitions import Effect, Ending, ended, summary
@@ -147,25 +146,6 @@ class Writer:
                 secrets=effect.secrets,
             )
         )
-
-
-def by_policy(record: Record, verdict: Verdict | None) -> Ending | None:
-    """Return how a verdict of the policy ends a waiting request, None when people decide."""
-    if verdict is None or verdict.effect == ASK:
-        return None
-    allows = verdict.effect == ALLOW
-    # What cannot be approved, such as a question, no rule can answer: it may only refuse it.
-    if allows and Action.APPROVE not in record.request.allowed:
-        return None
-    approves = Action.APPROVE if record.edited is None else Action.EDIT
-    return Ending(
-        status=Status.APPROVED if allows else Status.DENIED,
-        action=approves if allows else Action.DENY,
-        reason=verdict.reason,
-        by=verdict.by,
-        message=verdict.message,
-        arguments=record.edited if allows else None,
-    )
 
 
 def _queues(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:

@@ -19,7 +19,9 @@ LEASE_MS = 30_000
 HTTP_LEASE_MS = 90_000
 
 # What a record is born with; the script itself sets its status, its times and whose it is.
-_AT_BIRTH = ("rev", "since", "about", "process", "attached", "consumer", "decision", "queues")
+_AT_BIRTH = (
+    "rev", "since", "about", "process", "attached", "consumer", "decision", "queues", "edited",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _GONE_MS = 24 * 3_600_000  # so long a retried click finds that its grant was ta
 
 
 class RedisGrants:
-    """A `gateway.ports.GrantStore` beside a store of requests."""
+    """A `gateway.book.GrantStore` beside a store of requests."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys = store.redis, store.keys

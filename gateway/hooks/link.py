@@ -1,0 +1,158 @@
+"""The hooks as a link of the policy chain, and the events that they are told."""
+
+from __future__ import annotations
+
+from gateway.approvals import Approvals
+from gateway.errors import NotFound
+from gateway.hooks.answers import Answer, HookAction, ToolCall
+from gateway.hooks.host import HookHost
+from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Execution, Reason
+from gateway.policy import ALLOW, DENY, MODIFY, RESPOND
+from gateway.ports import Verdict
+from gateway.records import Event, Record, Route
+from gateway.wire import JsonObject
+
+PRIORITY = 800
+_ABORTS = {HookAction.ABORT_TURN: "turn", HookAction.HARD_ABORT: "agent"}
+_KINDS = {
+    Execution.STARTED: "tool_exec_start",
+    Execution.SUCCEEDED: "tool_exec_end",
+    Execution.FAILED: "tool_exec_end",
+    Execution.SKIPPED: "tool_exec_skipped",
+    Execution.REFUSED_LATE: "tool_exec_skipped",
+}
+
+
+class HookLink:
+    """Asks hooks about a request: first what they would change, then all approvers.
+
+    A hook that fails allows nothing, and neither does anything below: people are asked.
+    """
+
+    name = "hooks"
+    priority = PRIORITY
+
+    def __init__(self, host: HookHost) -> None:
+        self._host = host
+        self.seconds = host.slowest
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Return what the hooks want; None when none of them objects."""
+        request = record.request
+        if request.questions:
+            return None
+        call = ToolCall(tool=request.tool, arguments=record.arguments)
+        about = about_request(request)
+        # What a hook or a person changed is not changed once more, only approved or refused.
+        if record.edited is None:
+            changed, answer, by = await self._host.before_tool(call, about)
+            if answer.action is not HookAction.CONTINUE:
+                return _wanted(call, changed, answer, by)
+        answers = await self._host.approve_tool(call, about)
+        refused = next((one for one in answers if not one[1].approved), None)
+        if refused is not None:
+            return _verdict(DENY, refused[0], refused[1].reason)
+        if answers and self._host.allows():
+            return _verdict(ALLOW, ", ".join(name for name, _ in answers), "")
+        return None
+
+
+class HookEvents:
+    """Tells hooks what happens, and what tools returned."""
+
+    def __init__(self, host: HookHost, approvals: Approvals) -> None:
+        self._host = host
+        self._approvals = approvals
+
+    async def run(self) -> None:
+        """Follow the event stream until cancelled."""
+        async with self._approvals.changes() as events:
+            async for event in events:
+                await self._told(event)
+
+    async def _told(self, event: Event) -> None:
+        if not event.request_id:
+            return
+        try:
+            record = await self._approvals.get(event.request_id)
+        except NotFound:
+            return
+        report = record.report if event.type == "reported" else None
+        kind = _KINDS[report.execution] if report else event.type
+        request = record.request
+        payload = {"Tool": request.tool, "Arguments": record.arguments}
+        self._host.tell(kind, {"Kind": kind, "Meta": _meta(request), "Payload": payload})
+        if report is None or kind != "tool_exec_end":
+            return
+        params = about_request(request) | {
+            "tool": request.tool,
+            "arguments": record.arguments,
+            "result": {
+                "for_llm": report.detail,
+                "is_error": report.execution is Execution.FAILED,
+            },
+            "duration": (report.duration_ms or 0) * 1_000_000,
+        }
+        # It has run, and its result is with the agent: hooks are told, and can change nothing.
+        await self._host.intercept("after_tool", params)
+
+
+def about_request(request: ApprovalRequest) -> JsonObject:
+    """Return what hooks are told about a request beside the call itself."""
+    origin = request.origin
+    inbound = {
+        "channel": origin.channel or "",
+        "chat_id": origin.chat or "",
+        "sender_id": origin.sender or "",
+    }
+    return {
+        "meta": _meta(request),
+        "context": {"inbound": inbound, "route": {}, "scope": {}},
+        "channel": inbound["channel"],
+        "chat_id": inbound["chat_id"],
+    }
+
+
+def _meta(request: ApprovalRequest) -> JsonObject:
+    return {
+        "AgentID": request.agent,
+        "TurnID": request.turn or "",
+        "ParentTurnID": "",
+        "SessionKey": request.session,
+        "Iteration": 0,
+        "TracePath": request.id,
+        "Source": "approval-gateway",
+    }
+
+
+def _wanted(call: ToolCall, changed: ToolCall, answer: Answer, by: str) -> Verdict | None:
+    if answer.action is HookAction.DENY_TOOL:
+        return _verdict(DENY, by, answer.reason)
+    if answer.action in _ABORTS:
+        return _verdict(DENY, by, answer.reason, abort=_ABORTS[answer.action])
+    if answer.action is HookAction.RESPOND:
+        return _verdict(RESPOND, by, answer.reason, result=answer.result)
+    if changed.tool != call.tool:
+        # The agent runs the tool that it asked for, or none: it has to ask for the other one.
+        return _verdict(DENY, by, answer.reason or f"call {changed.tool} instead")
+    return _verdict(MODIFY, by, answer.reason, arguments=changed.arguments)
+
+
+def _verdict(
+    effect: str,
+    by: str,
+    message: str,
+    *,
+    abort: str | None = None,
+    arguments: JsonObject | None = None,
+    result: JsonObject | None = None,
+) -> Verdict:
+    return Verdict(
+        effect=effect,
+        by=DecidedBy(kind=DeciderKind.RULE, name=by),
+        reason=Reason.HOOK,
+        message=message,
+        abort=abort,
+        arguments=arguments,
+        result=result,
+    )

@@ -1,0 +1,392 @@
+"""Policy hooks in real processes, through the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.hooks.config import BadHooks, Hook, read_hooks
+from gateway.hooks.host import HookHost
+from gateway.hooks.link import HookEvents, HookLink
+from gateway.hooks.process import HookProcess
+from gateway.models import (
+    Action,
+    Execution,
+    Origin,
+    Reason,
+    Report,
+    Status,
+    digest_of,
+)
+from gateway.records import Mode, Record, Remember, Route
+from gateway.rulebook import PolicyRule, RuleEffect
+from tests.world import World, assembled, click, over_http, request
+
+PUPPET = Path(__file__).with_name("puppet.py")
+QUICK = 0.4
+
+
+def hook(name: str = "puppet", notes: Path | None = None, **more: Any) -> Hook:
+    """Return a hook that runs the puppet."""
+    env = {"PUPPET": name, **({"PUPPET_NOTES": str(notes)} if notes else {}), **more.pop("env", {})}
+    values: dict[str, Any] = {"intercept": ("before_tool", "approve_tool"), **more}
+    return Hook(command=(sys.executable, str(PUPPET)), env=env, **values)
+
+
+@dataclass
+class Stage:
+    """A gateway with hooks."""
+
+    world: World
+    host: HookHost
+
+    async def asked(self, arguments: dict[str, Any], **more: Any) -> Record:
+        """Submit a call whose arguments tell the hooks what to do."""
+        return await self.world.submit(tool="thing", arguments=arguments, **more)
+
+    async def auto_approve(self) -> None:
+        """Have the route approve what nothing above refuses."""
+        current = await self.world.store.policy()
+        routes = (Route(approvers=("ann",), mode=Mode.AUTO_APPROVE),)
+        await self.world.store.apply(replace(current, routes=routes), by="test")
+        self.world.approvals.forget_policy()
+
+
+Staged = Callable[..., Any]
+
+
+@pytest.fixture
+async def staged(server_url: str, namespace: str) -> AsyncIterator[Staged]:
+    """Yield a function that runs a gateway with the hooks given."""
+    async with AsyncExitStack() as stack:
+
+        async def stage(**hooks: Hook) -> Stage:
+            host = HookHost(hooks or {"puppet": hook()})
+            await stack.enter_async_context(host.running())
+            link = (HookLink(host),)
+            world = await stack.enter_async_context(assembled(server_url, namespace, link))
+            return Stage(world, host)
+
+        yield stage
+
+
+async def test_no_objection_means_that_people_are_asked(staged: Staged, tmp_path: Path) -> None:
+    """A hook's yes is not a person's; it heard the call in the shape that PicoClaw's hooks know."""
+    notes = tmp_path / "notes"
+    stage = await staged(puppet=hook(notes=notes))
+    origin = Origin(channel="telegram", chat="c1", sender="u1")
+    record = await stage.asked({"x": 1}, origin=origin, turn="t1")
+    assert record.status is Status.PENDING
+    hello, before, approve = [json.loads(line) for line in notes.read_text().splitlines()]
+    assert hello["method"] == "hook.hello"
+    assert hello["params"] == {"name": "puppet", "version": 1, "modes": ["approve", "tool"]}
+    assert (before["method"], approve["method"]) == ("hook.before_tool", "hook.approve_tool")
+    assert before["jsonrpc"] == "2.0"
+    params = approve["params"]
+    assert (params["tool"], params["arguments"]) == ("thing", {"x": 1})
+    assert (params["channel"], params["chat_id"]) == ("telegram", "c1")
+    inbound = {"channel": "telegram", "chat_id": "c1", "sender_id": "u1"}
+    assert params["context"] == {"inbound": inbound, "route": {}, "scope": {}}
+    meta = params["meta"]
+    assert (meta["AgentID"], meta["SessionKey"], meta["TurnID"]) == ("bot", "default", "t1")
+    assert not [name for name in hello["env"] if name.startswith(("GATEWAY", "REDIS"))]
+
+
+@pytest.mark.parametrize(
+    ("answer", "action", "abort"),
+    [
+        ({"action": "deny_tool", "reason": "not here"}, Action.DENY, None),
+        ({"action": "abort_turn", "reason": "not here"}, Action.ABORT, "turn"),
+        ({"action": "hard_abort", "reason": "not here"}, Action.ABORT, "agent"),
+    ],
+)
+async def test_a_hook_refuses(
+    staged: Staged, answer: dict[str, Any], action: Action, abort: str | None
+) -> None:
+    """Nobody is asked; the agent is told that a hook did it, and what to stop."""
+    stage = await staged()
+    record = await stage.asked({"all": {"before_tool": answer}})
+    assert record.status is Status.DENIED
+    decision = record.decision
+    assert decision is not None
+    assert (decision.reason, decision.action, decision.abort) == (Reason.HOOK, action, abort)
+    assert decision.sentence() == "denied by the hook puppet; no person was asked: not here"
+
+
+async def test_a_modified_call_is_another_digest_that_people_see(staged: Staged) -> None:
+    """Only the changed arguments can be approved, and only those run."""
+    stage = await staged()
+    orders = {"before_tool": {"action": "modify", "call": {"tool": "thing", "arguments": {"y": 2}}}}
+    asked = request(tool="thing", arguments={"all": orders})
+    record, _ = await stage.world.approvals.submit(asked, over_http())
+    assert record.status is Status.PENDING
+    assert (record.arguments, record.edited) == ({"y": 2}, {"y": 2})
+    assert record.digest == digest_of(asked, {"y": 2}) != asked.digest
+    stored = await stage.world.approvals.get(record.id)
+    assert (stored.edited, stored.digest) == (record.edited, record.digest)
+    done = await stage.world.approvals.decide(click(stored, remember=Remember()))
+    assert done.decision is not None
+    assert done.decision.action is Action.EDIT
+    assert (done.decision.arguments, done.decision.digest) == ({"y": 2}, record.digest)
+    again = await stage.asked({"y": 2})
+    assert again.status is Status.APPROVED
+
+
+@pytest.mark.parametrize(
+    ("call", "more", "words"),
+    [
+        (
+            {"tool": "thing", "arguments": {"y": 2}},
+            {"allowed": (Action.APPROVE,)},
+            "takes no changed",
+        ),
+        ({"tool": "thing", "arguments": {"y": 2}}, {"schema": {"required": ["x"]}}, "do not fit"),
+        ({"tool": "other", "arguments": {"y": 2}}, {}, "call other instead"),
+    ],
+)
+async def test_a_change_that_cannot_be_made_is_a_denial(
+    staged: Staged, call: dict[str, Any], more: dict[str, Any], words: str
+) -> None:
+    """What the hook wanted changed never runs as it was."""
+    stage = await staged()
+    await stage.auto_approve()
+    orders = {"before_tool": {"action": "modify", "call": call}}
+    record = await stage.asked({"all": orders}, **more)
+    assert record.status is Status.DENIED
+    assert record.decision is not None
+    assert words in record.decision.message
+
+
+async def test_deny_rules_judge_what_a_hook_made_of_it(staged: Staged) -> None:
+    """The changed call passes the whole chain again, and the hooks' approval."""
+    stage = await staged()
+    current = await stage.world.store.policy()
+    rule = PolicyRule(name="no prod", effect=RuleEffect.DENY, contains=("production",))
+    await stage.world.store.apply(replace(current, rules=(rule,)), by="test")
+    stage.world.approvals.forget_policy()
+    call = {"tool": "thing", "arguments": {"to": "Production"}}
+    record = await stage.asked({"all": {"before_tool": {"action": "modify", "call": call}}})
+    assert record.decision is not None
+    assert record.decision.decided_by.name == "no prod"
+    refuse = {"approve_tool": {"approved": False, "reason": "no"}}
+    call = {"tool": "thing", "arguments": {"all": refuse}}
+    record = await stage.asked({"all": {"before_tool": {"action": "modify", "call": call}}})
+    assert record.decision is not None
+    assert record.decision.reason is Reason.HOOK
+
+
+RESPONSE = {"action": "respond", "result": {"for_llm": "from the cache", "is_error": False}}
+
+
+async def test_a_response_skips_tool_and_people_only_where_configured(staged: Staged) -> None:
+    """Off it asks people; on it is a result that says who gave it, if the agent takes one."""
+    stage = await staged()
+    assert (await stage.asked({"all": {"before_tool": RESPONSE}})).status is Status.PENDING
+
+
+async def test_a_configured_response_is_given(staged: Staged) -> None:
+    """The result reaches the agent; one that takes none is asked about."""
+    stage = await staged(puppet=hook(may_respond=True))
+    record = await stage.asked({"all": {"before_tool": RESPONSE}})
+    assert record.decision is not None
+    assert (record.decision.action, record.decision.reason) == (Action.RESPOND, Reason.HOOK)
+    assert record.decision.result == {"for_llm": "from the cache", "is_error": False}
+    plain = (Action.APPROVE, Action.DENY)
+    record = await stage.asked({"all": {"before_tool": RESPONSE}}, allowed=plain)
+    assert record.status is Status.PENDING
+
+
+async def test_all_approvers_must_agree(staged: Staged) -> None:
+    """One no is a denial in its own words, whatever the others say or fail to say."""
+    asked = ("approve_tool",)
+    stage = await staged(one=hook("one", intercept=asked), two=hook("two", intercept=asked))
+    no = {"approve_tool": {"approved": False, "reason": "two says no"}}
+    for other in ({}, {"error": "broken"}):
+        record = await stage.asked({"two": no, "one": other})
+        assert record.decision is not None
+        assert record.decision.message == "two says no"
+    assert (await stage.asked({"x": 1})).status is Status.PENDING
+
+
+async def test_approval_allows_only_where_all_are_configured_to(staged: Staged) -> None:
+    """With both configured nobody is asked; a failure of one asks people."""
+    stage = await staged(one=hook("one", may_allow=True), two=hook("two", may_allow=True))
+    record = await stage.asked({"x": 1})
+    assert record.decision is not None
+    assert (record.status, record.decision.reason) == (Status.APPROVED, Reason.HOOK)
+    assert (await stage.asked({"two": {"error": "broken"}})).status is Status.PENDING
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        {"error": "broken"},
+        {"die": True},
+        {"silent": True},
+        {"before_tool": {"action": "allow"}},
+        {"before_tool": {"action": "modify"}},
+        {"before_tool": {"action": "modify", "call": {"tool": "", "arguments": {}}}},
+        {"before_tool": "continue"},
+        {"before_tool": None},
+        {"approve_tool": {"approved": "yes"}},
+        {"approve_tool": {"approved": 1}},
+        {"approve_tool": {}},
+        {"raw": "x" * 1_100_000, "silent": True},
+    ],
+    ids=lambda orders: next(iter(orders)) + str(len(str(orders))),
+)
+async def test_a_hook_that_fails_allows_nothing(staged: Staged, orders: dict[str, Any]) -> None:
+    """Even where the route approves by itself, people are asked, and nobody is told of a denial."""
+    stage = await staged(puppet=hook(timeout=QUICK, may_allow=True, may_respond=True))
+    await stage.auto_approve()
+    assert (await stage.asked({"x": 1})).status is Status.APPROVED
+    assert (await stage.asked({"all": orders})).status is Status.PENDING
+
+
+async def test_answers_may_come_in_any_order_and_nonsense_is_left_alone(
+    staged: Staged, tmp_path: Path
+) -> None:
+    """Each caller gets the answer with its id; foreign ids and broken lines hurt nobody."""
+    notes = tmp_path / "notes"
+    stage = await staged(puppet=hook(notes=notes, intercept=("approve_tool",)))
+    no = {"approve_tool": {"approved": False, "reason": "held"}, "hold": True}
+    slow = asyncio.create_task(stage.asked({"all": no}))
+    while not (notes.exists() and "held" in notes.read_text()):
+        await asyncio.sleep(0)
+    lines = ["{", "[]", '{"jsonrpc":"2.0","id":999,"result":{}}', '{"id":true}', "null"]
+    quick = await stage.asked({"all": {"raw": "\n".join(lines)}})
+    assert quick.status is Status.PENDING
+    again = await stage.asked({"y": 1})
+    assert again.status is Status.PENDING
+    assert (await slow).decision.message == "held"
+
+
+async def test_a_hook_that_ended_is_started_again() -> None:
+    """A new process answers; until then asking fails, it does not hang."""
+    process = HookProcess("puppet", hook(timeout=5))
+    async with process.running():
+        await process.greeted()
+        first = process.pid
+        with pytest.raises(Exception, match="no answer"):
+            await process.ask("hook.approve_tool", {"arguments": {"all": {"die": True}}})
+        answer = await process.ask("hook.approve_tool", {"arguments": {}})
+        assert answer == {"approved": True}
+        assert process.pid not in (None, first)
+
+
+async def test_a_hook_without_hello_is_never_asked() -> None:
+    """It is not taken for ready, and asking fails in time."""
+    process = HookProcess("puppet", hook(timeout=QUICK, env={"MUTE": "1"}))
+    async with process.running():
+        with pytest.raises(Exception, match="did not answer in time"):
+            await process.ask("hook.approve_tool", {"arguments": {}})
+
+
+async def test_leaving_ends_the_process_and_its_children(tmp_path: Path) -> None:
+    """Nothing stays behind, also when a hook starts children and ignores signals."""
+    code = (
+        "import subprocess, sys, signal, os\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen(['sleep', '1000'])\n"
+        f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"exec(open({str(PUPPET)!r}).read())\n"
+    )
+    process = HookProcess("stubborn", Hook(command=(sys.executable, "-c", code)))
+    async with process.running():
+        await process.greeted()
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    async with asyncio.timeout(10):
+        while any(map(alive, pids)):
+            await asyncio.sleep(0)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be counted does not."""
+    try:
+        os.kill(pid, 0)
+        stat = Path(f"/proc/{pid}/stat")
+        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+
+
+async def test_observers_and_after_tool_are_told(staged: Staged, tmp_path: Path) -> None:
+    """What happened to a request, and what its tool returned, in PicoClaw's words."""
+    notes = tmp_path / "notes"
+    watcher = hook(notes=notes, intercept=("after_tool",), observe=("*",))
+    stage = await staged(puppet=watcher)
+    follower = asyncio.create_task(HookEvents(stage.host, stage.world.approvals).run())
+    while not notes.exists():
+        await asyncio.sleep(0)
+    record = await stage.asked({"x": 1})
+    done = await stage.world.approvals.decide(click(record))
+    report = Report(execution=Execution.SUCCEEDED, duration_ms=15, detail="fine")
+    await stage.world.approvals.report(done.id, report, over_http())
+
+    def heard(method: str) -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in notes.read_text().splitlines()]
+        return [one["params"] for one in found if one["method"] == method]
+
+    async with asyncio.timeout(20):
+        while not heard("hook.after_tool"):
+            await asyncio.sleep(0)
+    follower.cancel()
+    (after,) = heard("hook.after_tool")
+    assert after["result"] == {"for_llm": "fine", "is_error": False}
+    assert after["duration"] == 15_000_000
+    kinds = [one["Kind"] for one in heard("hook.event")]
+    assert kinds[-1] == "tool_exec_end"
+    event = heard("hook.event")[-1]
+    assert event["Payload"] == {"Tool": "thing", "Arguments": {"x": 1}}
+    assert event["Meta"]["AgentID"] == "bot"
+
+
+async def test_llm_messages_pass_hooks_in_order() -> None:
+    """before_llm and after_llm may change a message or abort; one that fails is passed over."""
+    change = {"action": "modify", "request": {"model": "small", "messages": []}}
+    host = HookHost(
+        {
+            "broken": hook("broken", intercept=("before_llm",), timeout=QUICK, env={"MUTE": "1"}),
+            "one": hook("one", intercept=("before_llm", "after_llm")),
+        }
+    )
+    async with host.running():
+        params = {"model": "big", "messages": [1], "arguments": {"one": {"before_llm": change}}}
+        answer = await host.intercept("before_llm", params)
+        assert answer.body == {"model": "small", "messages": []}
+        abort = {"arguments": {"one": {"after_llm": {"action": "hard_abort", "reason": "stop"}}}}
+        answer = await host.intercept("after_llm", {"response": {}, **abort})
+        assert (answer.action.value, answer.reason) == ("hard_abort", "stop")
+        assert (await host.intercept("after_llm", {"response": {}})).action.value == "continue"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[hooks.x]", "[hooks.x]\ncommand = []", '[hooks.x]\ncommand = ["a"]\nintercept = ["y"]',
+     '[hooks.x]\ncommand = ["a"]\ntimeout = 0', '[hooks.x]\ncommand = ["a"]\nunknown = 1', "[[["],
+)  # fmt: skip
+def test_a_bad_hooks_file_is_refused(tmp_path: Path, text: str) -> None:
+    """The gateway does not start without the hooks that somebody meant to have."""
+    path = tmp_path / "hooks.toml"
+    path.write_text(text)
+    with pytest.raises(BadHooks):
+        read_hooks(path)
+    with pytest.raises(BadHooks):
+        read_hooks(tmp_path / "missing.toml")
+
+
+def test_hooks_are_asked_by_priority_then_name(tmp_path: Path) -> None:
+    """Lower first, as in PicoClaw."""
+    path = tmp_path / "hooks.toml"
+    rows = (("b", 5), ("a", 5), ("c", 1))
+    path.write_text("".join(f'[hooks.{n}]\ncommand = ["x"]\npriority = {p}\n' for n, p in rows))
+    assert list(read_hooks(path)) == ["c", "a", "b"]
