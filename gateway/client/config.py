@@ -70,7 +70,7 @@ def _found(name: str, check: bool) -> AgentConfig:
     """Use the local gateway, with the credential kept from last time or a new one."""
     folder = state_folder()
     announced = read_private(os.path.join(folder, FILE_NAME))
-    if announced is None:
+    if announced is None or not {"url", "enroll"} <= announced.keys():
         raise Unreachable(_NOT_FOUND)
     kept = os.path.join(folder, "agents", f"{name}.json")
     known = _usable(kept, announced["url"], check)
@@ -91,7 +91,7 @@ def _found(name: str, check: bool) -> AgentConfig:
 def _usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
     """Return the kept credential when it is this gateway's, and still good where that is asked."""
     known = read_private(kept)
-    if known is None or known.get("url") != url:
+    if known is None or known.get("url") != url or "token" not in known:
         return None
     if check:
         try:

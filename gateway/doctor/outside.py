@@ -30,8 +30,10 @@ def gateway_url(settings: Settings) -> str:
     """
     if settings.public_url:
         return settings.public_url.rstrip("/")
-    if not settings.production and (announced := read_private(settings.data_dir / FILE_NAME)):
-        return str(announced["url"])
+    if not settings.production:
+        announced = read_private(settings.data_dir / FILE_NAME) or {}
+        if url := announced.get("url"):
+            return str(url)
     if not settings.port:
         raise NotFound(
             f"no gateway has announced itself in {settings.data_dir}, and GATEWAY_PORT is 0: start "

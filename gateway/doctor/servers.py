@@ -17,6 +17,10 @@ _BACK = (
     "bring them back, then `gateway agent rotate NAME` for agents made meanwhile; of one that is "
     "gone for good, SENTINEL RESET or CLUSTER FORGET"
 )
+_UNTOLD = (
+    "after a fail-over they know no agents, and may know revoked ones: name them by Sentinel or "
+    "Cluster in REDIS_URL, or keep their ACL files equal"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,10 @@ def _servers(found: AllFacts) -> Finding:
     if found.silent:
         said = "; ".join(f"{name}: {why}" for name, why in found.silent.items())
         return doubtful(f"do not answer: {said}", _BACK)
+    followers = sum(one.replicas for one in found.servers.values())
+    if followers > len(found.servers) - 1:
+        says = f"{followers} replicas follow, and REDIS_URL does not lead to each"
+        return doubtful(says, _UNTOLD)
     return fine(f"{len(found.servers)} of {len(found.servers)} answer")
 
 

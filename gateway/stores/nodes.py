@@ -130,11 +130,15 @@ async def _cluster_nodes(node: Any) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What one server says of itself. `default` is what nobody in particular may do there."""
+    """What one server says of itself. `default` is what nobody in particular may do there.
+
+    `replicas` are those that follow it now, whether or not we were told where they are.
+    """
 
     settings: dict[str, str]
     users: frozenset[str]
     default: str
+    replicas: int
 
 
 async def facts(client: Any) -> Heard[Facts]:
@@ -147,7 +151,9 @@ async def _facts(node: Any) -> Facts:
     for pattern in ("append*", "maxmemory-policy", "aclfile"):
         settings |= await node.config_get(pattern)
     users = frozenset(await node.acl_users())
-    return Facts(settings=settings, users=users, default=await _default_rights(node))
+    replicas = int((await node.info("replication")).get("connected_slaves", 0))
+    default = await _default_rights(node)
+    return Facts(settings=settings, users=users, default=default, replicas=replicas)
 
 
 async def _default_rights(node: Any) -> str:

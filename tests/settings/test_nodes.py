@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from gateway.app import opened
 from gateway.clock import SystemClock
+from gateway.doctor import OK, WARN, examine
 from gateway.errors import NotFound, Unreachable
+from gateway.settings import Settings
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import NewCredential, RedisCredentials
 from gateway.stores.keys import Keys
@@ -211,3 +215,17 @@ async def test_a_server_that_is_down_is_reported(group: tuple[Group, str]) -> No
         for name in ("gone", "late"):
             await credentials.revoke_agent(name)
         assert [servers.users(which) for which in (0, 1)] == [set(), set()]
+
+
+async def test_replicas_that_nobody_named_are_found(group: tuple[Group, str]) -> None:
+    """Behind one address of many servers users would be other ones after a fail-over."""
+    servers, url = group
+    while not servers.says(0, "INFO", "replication")["connected_slaves"]:
+        continue
+    expected = {url: OK}
+    if "sentinel" in url:  # a cluster refuses to be addressed as one server
+        expected[f"redis://127.0.0.1:{servers.ports[0]}"] = WARN
+    for address, result in expected.items():
+        settings = Settings.model_validate({"REDIS_URL": address})
+        checks = await examine(settings, partial(opened, settings, address))
+        assert {check.name: check.result for check in checks}["servers"] == result
