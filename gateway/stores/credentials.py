@@ -175,7 +175,10 @@ class RedisCredentials:
             return await self._make(APPROVER, name, None)
 
     async def revoke_approver(self, name: str) -> None:
-        """Remove a person from the policy, and their token. Raises NotFound."""
+        """Remove a person from the policy, and their token. Raises NotFound.
+
+        A platform's group that a route names still admits whom the platform lists in it.
+        """
         async with self._alone(APPROVER, name):
             listed = any(person.name == name for person in (await self._store.policy()).people)
             if listed:
@@ -290,11 +293,14 @@ def _with_person(policy: PolicyDocument, name: str, admin: bool) -> PolicyDocume
 
 
 def _without_person(policy: PolicyDocument, name: str) -> PolicyDocument:
+    """Remove a person, also where a route names one of their identities."""
+    known = next((one.identities for one in policy.people if one.name == name), ())
+    gone = {name, f"token:{name}", *known}
     return replace(
         policy,
         people=tuple(one for one in policy.people if one.name != name),
         routes=tuple(
-            replace(route, approvers=tuple(one for one in route.approvers if one != name))
+            replace(route, approvers=tuple(one for one in route.approvers if one not in gone))
             for route in policy.routes
         ),
     )

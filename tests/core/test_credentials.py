@@ -158,3 +158,14 @@ async def test_a_person_without_a_token_can_be_revoked(world: World) -> None:
     assert "eve" not in {person.name for person in (await world.store.policy()).people}
     with pytest.raises(NotFound):
         await world.credentials.revoke_approver("eve")
+
+
+async def test_a_revoked_person_is_gone_from_the_routes(world: World) -> None:
+    """Also where a route names the identity instead of the person: the chat decides no more."""
+    policy = await world.store.policy()
+    slack = Person(name="dana", identities=("slack:T1/U1",))
+    route = replace(policy.routes[0], approvers=("ann", "slack:T1/U1", "token:dana", "slack:T1/S9"))
+    people = (*policy.people, slack)
+    await world.store.apply(replace(policy, people=people, routes=(route,)), by="test")
+    await world.credentials.revoke_approver("dana")
+    assert (await world.store.policy()).routes[0].approvers == ("ann", "slack:T1/S9")
