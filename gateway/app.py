@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from getpass import getuser
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -23,7 +24,7 @@ from gateway.approvals import Approvals
 from gateway.clock import SystemClock
 from gateway.desk import FrontDesk
 from gateway.discovery import announced, write_private
-from gateway.embedded import running_engine
+from gateway.embedded import engine_url, running_engine
 from gateway.errors import Conflict, GatewayError
 from gateway.hooks.config import read_hooks
 from gateway.hooks.host import HookHost
@@ -180,10 +181,19 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
 
 @asynccontextmanager
 async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
-    """Run one adapter as a process of its own, on the Redis of a gateway that runs elsewhere."""
-    if settings.redis_url is None:
-        raise GatewayError("an adapter as a process of its own needs REDIS_URL")
-    url = settings.redis_url.get_secret_value()
+    """Run one adapter as a process of its own, on the Redis of a gateway that runs elsewhere.
+
+    Without `REDIS_URL` that is the embedded server of the data folder.
+    """
+    if settings.redis_url is not None:
+        url = settings.redis_url.get_secret_value()
+    elif (found := engine_url(settings.data_dir)) is not None:
+        url = found
+    else:
+        raise GatewayError(
+            f"REDIS_URL is unset, and no gateway of yours runs on {settings.data_dir}: "
+            "start `gateway up` first"
+        )
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(opened(settings, url))
         await refuse_unsafe(settings, backend.store)
@@ -224,7 +234,8 @@ async def first_login(gateway: Gateway, settings: Settings) -> list[str]:
     people = {person.name for person in (await backend.store.policy()).people}
     with suppress(Conflict):  # another replica makes the owner at this moment
         if not people:
-            owner = await backend.credentials.add_approver(OWNER, admin=True)
+            here = (f"terminal:{getuser()}",)
+            owner = await backend.credentials.add_approver(OWNER, admin=True, identities=here)
             write_private(path, json.dumps({"name": OWNER, "token": owner.token}))
             people = {OWNER}
     if OWNER not in people or not path.exists():

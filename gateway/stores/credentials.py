@@ -164,14 +164,18 @@ class RedisCredentials:
                 "revoke it again when they are back"
             )
 
-    async def add_approver(self, name: str, *, admin: bool = False) -> NewCredential:
-        """Make a person who may decide on the default route, with a token of their own."""
+    async def add_approver(
+        self, name: str, *, admin: bool = False, identities: tuple[str, ...] = ()
+    ) -> NewCredential:
+        """Make a person who may decide on the default route, with a token of their own, and the
+        identities that they have elsewhere."""
         if not _PERSON.fullmatch(name):
             raise InvalidRequest("a person's name is made of a-z, 0-9, ., _ and -, at most 64")
         async with self._alone(APPROVER, name):
             if await self._find(APPROVER, name, fresh=True):
                 raise Conflict(f"the approver {name} exists; revoke them first")
-            await self._edit_policy(lambda policy: _with_person(policy, name, admin), by=name)
+            person = Person(name=name, identities=identities, admin=admin)
+            await self._edit_policy(lambda policy: _with_person(policy, person), by=name)
             return await self._make(APPROVER, name, None)
 
     async def revoke_approver(self, name: str) -> None:
@@ -272,15 +276,12 @@ def _with_user(new: NewCredential, user: RedisUser) -> NewCredential:
     )
 
 
-def _with_person(policy: PolicyDocument, name: str, admin: bool) -> PolicyDocument:
+def _with_person(policy: PolicyDocument, new: Person) -> PolicyDocument:
     """Add a person with a token; one who is known already keeps their other identities."""
-    token = f"token:{name}"
-    known = next((one for one in policy.people if one.name == name), Person(name=name))
-    person = replace(
-        known,
-        identities=(*(one for one in known.identities if one != token), token),
-        admin=known.admin or admin,
-    )
+    name = new.name
+    known = next((one for one in policy.people if one.name == name), new)
+    identities = dict.fromkeys((*known.identities, *new.identities, f"token:{name}"))
+    person = replace(known, identities=tuple(identities), admin=known.admin or new.admin)
     others = tuple(one for one in policy.people if one.name != name)
     routes = policy.routes or (Route(),)
     opened = tuple(

@@ -1,0 +1,5 @@
+"""Answer in the terminal."""
+
+from adapters.terminal.adapter import TerminalAdapter
+
+__all__ = ["TerminalAdapter"]

@@ -1,0 +1,350 @@
+"""The screen: one request at a time out of the queue, and a key for everything a person may do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.console import Group
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Static
+
+from adapters.terminal.drawing import diff_of, drawn, text_of
+from adapters.terminal.questions import YES, Form, Reading, Words
+from gateway.blocks import changes
+from gateway.canonical import parse
+from gateway.cards import Card, card_of, full_view
+from gateway.clock import Clock
+from gateway.errors import GatewayError, Unreachable
+from gateway.models import Action
+from gateway.ports import Desk
+from gateway.records import Click, Identity, Query, Record
+
+CARD_LINES, CARD_CHARS = 60, 6000
+_ALL = 10**9  # a card without a limit
+_MOST_LISTED = 200
+_HELP = """\
+y  approve             n  deny, with a reason if you like
+f  read all of it      e  edit the arguments in $EDITOR
+c  copy what would run k  say that you are looking at it
+a  approve several     →  the next request
+                       ←  the one before
+↑ ↓  scroll            q  leave; requests stay where they are
+
+High risk is asked again. A request that was cut is approved from the full text only."""
+
+
+class Answering(App[None]):
+    """Shows what waits to one person at a terminal, and clicks for them."""
+
+    CSS = """
+    #top { dock: top; height: 1; background: $primary-background; padding: 0 1; }
+    #card { padding: 0 1; }
+    .asking { width: 90%; max-width: 90; height: auto; max-height: 90%; padding: 1 2;
+              border: round $primary; background: $surface; }
+    .asking VerticalScroll { height: auto; max-height: 20; }
+    .reading { width: 96%; height: 96%; padding: 0 1; border: round $primary;
+               background: $surface; }
+    Words, Form, Reading { align: center middle; }
+    """
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("y", "approve", "approve"),
+        ("n", "deny", "deny"),
+        ("e", "edit", "edit"),
+        ("f", "full", "full text"),
+        ("c", "copy", "copy"),
+        ("k", "claim", "looking"),
+        ("a", "several", "several"),
+        ("left", "move(-1)", "◀"),
+        ("right", "move(1)", "▶"),
+        ("question_mark", "help", "help"),
+        ("q", "quit", "quit"),
+    ]
+
+    def __init__(self, desk: Desk, who: Identity, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._desk = desk
+        self._who = who
+        self._queue: list[Record] = []
+        self._at = 0
+        self._more = False
+        self._refusals: dict[str, str | None] = {}
+
+    def compose(self) -> ComposeResult:
+        """Draw the line of the queue, the card, and the keys."""
+        yield Static(id="top", markup=False)
+        with VerticalScroll():
+            yield Static(id="card", markup=False)
+        yield Footer()
+
+    async def on_mount(self) -> None:
+        """Begin to follow what happens."""
+        self.query_one(VerticalScroll).focus()
+        self.set_interval(1.0, self._draw)
+        self._follow()
+
+    @property
+    def record(self) -> Record | None:
+        """The request that is shown."""
+        return self._queue[self._at] if self._queue else None
+
+    # ---------------------------------------------------------------- what happens elsewhere
+
+    @work(exclusive=True)
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with self._desk.changes() as events:
+                    await self._reload()
+                    async for event in events:
+                        if event.request_id:
+                            await self._reload()
+            except (Unreachable, OSError) as error:
+                self._say(f"not connected: {error}", bad=True)
+                await asyncio.sleep(1)
+
+    async def _reload(self) -> None:
+        page = await self._desk.page(Query(limit=_MOST_LISTED))
+        waiting = list(reversed(page.items))  # who asked first is first
+        known, shown = {one.id for one in self._queue}, self.record
+        if any(one.id not in known for one in waiting):
+            self.bell()
+        refusals = {one.id: await self._desk.may_decide(self._who, one) for one in waiting}
+        self._queue, self._refusals, self._more = waiting, refusals, page.next is not None
+        places = {one.id: number for number, one in enumerate(waiting)}
+        if shown is not None and shown.id in places:
+            self._at = places[shown.id]
+        else:
+            self._at = min(self._at, max(0, len(waiting) - 1))
+            if shown is not None:
+                await self._withdrawn(shown)
+        self._draw()
+
+    async def _withdrawn(self, before: Record) -> None:
+        """Say what became of the request that was just being shown, and drop open questions."""
+        if isinstance(self.screen, ModalScreen):
+            self.screen.dismiss(None)
+        ended = await self._desk.get(before.id)
+        self._say(_card(ended).title + (f": {_outcome(ended)}" if ended.final else ""))
+
+    # ---------------------------------------------------------------- keys
+
+    def action_move(self, by: int) -> None:
+        """Show another request of the queue."""
+        if self._queue:
+            self._at = (self._at + by) % len(self._queue)
+            self._draw()
+            self.query_one(VerticalScroll).scroll_home(animate=False)
+
+    @work
+    async def action_approve(self) -> None:
+        """Approve what is shown, or answer it."""
+        record = self.record
+        if record is None:
+            return
+        card = _card(record)
+        if card.fields:
+            await self._answer(record, card)
+        elif not card.complete:
+            self._say("it does not fit here: press f, read it, and approve it there", bad=True)
+        else:
+            await self._approve(record, card)
+
+    @work
+    async def action_deny(self) -> None:
+        """Deny what is shown."""
+        if (record := self.record) is not None:
+            await self._deny(record)
+
+    @work
+    async def action_full(self) -> None:
+        """Show all of it, and take the decision there."""
+        record = self.record
+        if record is None:
+            return
+        view = full_view(record, page_chars=_ALL)
+        text = Group(*(text_of(page) for page in view.pages))
+        title = f"{view.chars} characters, digest {view.digest}"
+        key = await self.push_screen_wait(Reading(title, text, decides=not _card(record).fields))
+        if key == "y":
+            await self._approve(record, _card(record, whole=True))
+        elif key == "n":
+            await self._deny(record)
+
+    @work
+    async def action_edit(self) -> None:
+        """Edit the arguments in the person's own editor, and approve the difference."""
+        record = self.record
+        if record is None or not self._allows(record, Action.EDIT):
+            return
+        if (text := _card(record, whole=True).editable) is None:
+            self._say("it holds secrets: edit it in the inbox", bad=True)
+            return
+        with self.suspend():
+            edited = await asyncio.to_thread(_edited, text)
+        try:
+            arguments = parse(edited.encode())
+        except GatewayError as error:
+            self._say(f"not sent: {error}", bad=True)
+            return
+        if not isinstance(arguments, dict) or arguments == record.arguments:
+            self._say("nothing was changed")
+            return
+        shown = diff_of(changes(record.arguments, arguments))
+        question = f"Approve with these changes? Type {YES}"
+        if await self.push_screen_wait(Words(question, shown=shown)) == YES:
+            await self._click(record, Action.EDIT, arguments=arguments, confirmed=True)
+
+    @work
+    async def action_several(self) -> None:
+        """Approve all that may be approved without looking twice, or the next so many."""
+        count = await self.push_screen_wait(Words("Approve how many? A number, or all", "all"))
+        if count is None or not (count == "all" or count.isdigit()):
+            return
+        plain = [one for one in self._queue[self._at :] if self._is_plain(one)]
+        chosen = plain if count == "all" else plain[: int(count)]
+        if not chosen:
+            self._say("none of them can be approved without a closer look", bad=True)
+            return
+        listed = Group(*(_listed(one) for one in chosen))
+        question = f"Approve these {len(chosen)}? Type {YES}"
+        if await self.push_screen_wait(Words(question, shown=listed)) == YES:
+            for one in chosen:
+                await self._click(one, Action.APPROVE)
+
+    def action_copy(self) -> None:
+        """Copy what would run, as it is shown."""
+        if (record := self.record) is not None:
+            self.copy_to_clipboard(full_view(record, page_chars=_ALL).text)
+            self._say("copied")
+
+    @work
+    async def action_claim(self) -> None:
+        """Say that you are looking, or no longer are."""
+        if (record := self.record) is not None:
+            await self._try(self._desk.claim(record.id, self._who, on=record.claim is None))
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        self.push_screen(Reading("Keys", Text(_HELP), decides=False))
+
+    # ---------------------------------------------------------------- clicks
+
+    async def _approve(self, record: Record, card: Card) -> None:
+        if not self._allows(record, Action.APPROVE):
+            return
+        sentence = next((c.confirm for c in card.controls if c.action is Action.APPROVE), None)
+        if sentence is not None:
+            typed = await self.push_screen_wait(Words(f"{sentence} Type {YES}"))
+            if typed != YES:
+                self._say("not approved")
+                return
+        await self._click(record, Action.APPROVE, confirmed=sentence is not None)
+
+    async def _deny(self, record: Record) -> None:
+        words = await self.push_screen_wait(Words("Deny. Words for the agent, or just Enter"))
+        if words is not None:
+            await self._click(record, Action.DENY, message=words)
+
+    async def _answer(self, record: Record, card: Card) -> None:
+        answers = await self.push_screen_wait(Form(card))
+        if answers is not None:
+            await self._click(record, Action.ANSWER, answers=answers, confirmed=True)
+
+    async def _click(self, record: Record, action: Action, **more: Any) -> None:
+        click = Click(
+            request_id=record.id,
+            revision=record.revision,
+            identity=self._who,
+            action=action,
+            nonce=secrets.token_hex(8),
+            **more,
+        )
+        await self._try(self._desk.decide(click))
+
+    async def _try(self, call: Awaitable[Record]) -> None:
+        try:
+            await call
+        except GatewayError as error:
+            self._say(str(error), bad=True)
+            await self._reload()
+
+    def _allows(self, record: Record, action: Action) -> bool:
+        if action in record.request.allowed:
+            return True
+        self._say(f"this request does not allow {action}", bad=True)
+        return False
+
+    def _is_plain(self, record: Record) -> bool:
+        controls = {one.action: one for one in _card(record).controls}
+        approve = controls.get(Action.APPROVE)
+        mine = self._refusals.get(record.id) is None
+        return mine and approve is not None and approve.confirm is None
+
+    # ---------------------------------------------------------------- drawing
+
+    def _draw(self) -> None:
+        record = self.record
+        # Asked of the screen itself: a question may lie above it.
+        base = self.screen_stack[0]
+        base.query_one("#top", Static).update(self._top())
+        shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
+        if record is not None:
+            shown = drawn(_card(record), now_ms=self._clock.now_ms())
+            if refusal := self._refusals.get(record.id):
+                shown = Group(shown, Text(f"  You may only look: {refusal}.", style="dim"))
+        base.query_one("#card", Static).update(shown)
+
+    def _top(self) -> Text:
+        if not self._queue:
+            return Text(f"approval gateway · {self._who.id}")
+        more = "+" if self._more else ""
+        return Text(f"{self._at + 1} of {len(self._queue)}{more} waiting · {self._who.id}")
+
+    def _say(self, text: str, *, bad: bool = False) -> None:
+        self.notify(text, severity="error" if bad else "information", markup=False)
+
+
+def _card(record: Record, *, whole: bool = False) -> Card:
+    if whole:
+        return card_of(record, lines=_ALL, chars=_ALL)
+    return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+
+
+def _outcome(record: Record) -> str:
+    outcome = _card(record).outcome
+    return outcome.text if outcome else ""
+
+
+def _listed(record: Record) -> Text:
+    card = _card(record)
+    return (
+        Text("• ")
+        .append_text(text_of(card.tool, "bold"))
+        .append("  ")
+        .append_text(text_of(card.headline))
+    )
+
+
+def _edited(text: str) -> str:
+    """Return the text as the person left it; nothing of it stays on the disk."""
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "arguments.json"
+        path.write_text(text, encoding="utf-8")
+        subprocess.run([*editor, str(path)], check=False)
+        return path.read_text(encoding="utf-8")

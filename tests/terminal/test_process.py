@@ -1,0 +1,139 @@
+"""The adapter as people start it: a process of its own on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import shell, up
+from tests.cli.shell import Shell
+
+__all__ = ["shell", "up"]  # fixtures of the command line's tests
+
+ROWS, COLUMNS = 40, 100
+SEQUENCE = re.compile(
+    rb"\x1b(\[[0-9;?<>=]*[A-Za-z]|[()][A-Z0-9]|[=>]|\][^\x07]*\x07|P[^\x1b]*\x1b\\)"
+)
+
+
+class Terminal:
+    """A window with `gateway adapter terminal` in it; the window is its controlling terminal."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.pid, self.master = pty.fork()
+        if not self.pid:
+            words = [sys.executable, "-m", "gateway.cli", "adapter", "terminal"]
+            os.execve(sys.executable, words, {**shell.env, "TERM": "xterm-256color"})
+        ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self.seen = b""
+        self.code: int | None = None
+
+    def ended(self) -> int:
+        """Wait for the process; return how it ended."""
+        end = time.monotonic() + 20
+        while self.code is None:
+            assert time.monotonic() < end, "it goes on"
+            self._drain()
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+        return self.code
+
+    def _drain(self) -> None:
+        """Read what it draws: a full window would stop it."""
+        try:
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.seen += os.read(self.master, 65536)
+        except OSError:
+            return  # closed
+
+    def sees(self, words: str) -> None:
+        """Wait until these words were drawn since the last time."""
+        end = time.monotonic() + 30
+        while words not in SEQUENCE.sub(b"", self.seen).decode(errors="replace"):
+            assert time.monotonic() < end, self.seen[-3000:]
+            self._drain()
+        self.seen = b""
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self.master, keys.encode())
+
+    def close(self) -> None:
+        """Close the window: the process gets SIGHUP."""
+        os.close(self.master)
+
+
+@pytest.fixture
+def terminal(up: Shell) -> Iterator[Terminal]:
+    """Yield a terminal beside a running gateway; whoever runs the test may answer there."""
+    made = Terminal(up)
+    yield made
+    if made.code is None:
+        os.kill(made.pid, signal.SIGKILL)
+        made.ended()
+
+
+def test_the_owner_answers_out_of_the_box(up: Shell, terminal: Terminal) -> None:
+    """`gateway up`, and `gateway adapter terminal` in a second window: nothing else to set up."""
+    terminal.sees("Nothing waits")
+    asking = up.popen("ask", "shell", "--", "make", "deploy")
+    terminal.sees("make deploy")
+    terminal.type("y")
+    out, err = asking.communicate(timeout=30)
+    assert asking.returncode == 0, (out, err)
+    terminal.type("q")
+    assert terminal.ended() == 0
+
+
+def test_a_closed_window_decides_nothing(up: Shell, terminal: Terminal) -> None:
+    """Closed in the middle of a question: the request still waits."""
+    terminal.sees("Nothing waits")
+    asking = up.popen("ask", "shell", "--", "make")
+    terminal.sees("Approval needed")
+    terminal.type("n")
+    terminal.sees("Words for the agent")
+    terminal.close()
+    assert terminal.ended() == -signal.SIGHUP
+    assert len(up.run("pending").splitlines()) == 1
+    up.run("approve", up.run("pending").split()[0])
+    asking.communicate(timeout=30)
+    assert asking.returncode == 0
+
+
+def test_a_killed_terminal_decides_nothing(up: Shell, terminal: Terminal) -> None:
+    """`kill -9`, and another terminal takes over."""
+    terminal.sees("Nothing waits")
+    asking = up.popen("ask", "shell", "--", "make")
+    terminal.sees("Approval needed")
+    os.kill(terminal.pid, signal.SIGKILL)
+    terminal.ended()
+    other = Terminal(up)
+    other.sees("Approval needed")
+    other.type("y")
+    asking.communicate(timeout=30)
+    assert asking.returncode == 0
+    other.type("q")
+    assert other.ended() == 0
+
+
+def test_it_says_what_is_missing(shell: Shell, tmp_path: Path) -> None:
+    """Without a gateway, and without a terminal, a sentence and an exit code."""
+    assert "gateway up" in shell.run("adapter", "terminal", code=5)
+
+
+def test_it_refuses_without_a_terminal(up: Shell) -> None:
+    """Output that goes to a file is no place to answer."""
+    assert "needs a terminal" in up.run("adapter", "terminal", code=2)

@@ -1,0 +1,319 @@
+"""The terminal: every key, every state, and what happens elsewhere meanwhile."""
+
+from __future__ import annotations
+
+import stat
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from gateway.models import Action, Context, FieldKind, Kind, Option, Question, Status
+from gateway.records import Record
+from tests.terminal.seat import by_bob, seated, staffed
+from tests.world import World
+
+FORM = {
+    "kind": Kind.QUESTION,
+    "arguments": {},
+    "allowed": (Action.ANSWER,),
+    "questions": (
+        Question(id="name", text="Which name?"),
+        Question(id="count", text="How many?", kind=FieldKind.NUMBER),
+        Question(id="mail", text="Send mail?", kind=FieldKind.BOOLEAN),
+        Question(id="pw", text="Password?", secret=True),
+        Question(
+            id="when",
+            text="When?",
+            kind=FieldKind.CHOICES,
+            options=(Option(value="day"), Option(value="night")),
+        ),
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+async def people(world: World) -> None:
+    """Let ann and bob answer."""
+    await staffed(world)
+
+
+async def test_yes_approves_what_is_shown(world: World) -> None:
+    """One key, and the card is gone from the queue."""
+    record = await world.submit(hint="to see the files")
+    async with seated(world) as seat:
+        await seat.sees("Approval needed", "ls", "to see the files", "unverified", "1 of 1")
+        await seat.press("y")
+        assert (await seat.ended(record)).status is Status.APPROVED
+        await seat.sees("Nothing waits")
+
+
+async def test_no_takes_a_reason(world: World) -> None:
+    """The words reach the agent."""
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("n")
+        await seat.sees("Words for the agent")
+        await seat.type("not today")
+        decision = (await seat.ended(record)).decision
+    assert decision is not None
+    assert (decision.status, decision.message) == (Status.DENIED, "not today")
+
+
+async def test_escape_takes_nothing(world: World) -> None:
+    """A question that is left decides nothing."""
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("n")
+        await seat.sees("Words for the agent")
+        await seat.press("escape")
+        await seat.until(lambda: "Words for the agent" not in seat.text())
+    assert (await world.approvals.get(record.id)).status is Status.PENDING
+
+
+async def test_arrows_walk_the_queue_oldest_first(world: World) -> None:
+    """The position is shown, and the walk goes round."""
+    for name in ("first", "second"):
+        await world.submit(arguments={"command": name})
+    async with seated(world) as seat:
+        await seat.sees("1 of 2", "first")
+        await seat.press("right")
+        await seat.sees("2 of 2", "second")
+        await seat.press("right")
+        await seat.sees("1 of 2", "first")
+        await seat.press("left")
+        await seat.sees("2 of 2", "second")
+
+
+async def test_high_risk_takes_a_typed_yes(world: World) -> None:
+    """Anything else approves nothing."""
+    record = await world.submit(arguments={"command": "deploy prod"})
+    async with seated(world) as seat:
+        await seat.sees("high risk", "touches prod")
+        await seat.press("y")
+        await seat.sees("Have you read all of it?")
+        await seat.type("y")
+        await seat.sees("not approved")
+        assert (await world.approvals.get(record.id)).status is Status.PENDING
+        await seat.press("y")
+        await seat.sees("Have you read all of it?")
+        await seat.type("yes")
+        assert (await seat.ended(record)).status is Status.APPROVED
+
+
+async def test_what_was_cut_is_approved_from_the_full_text_only(world: World) -> None:
+    """The screen says so, and the end of it is seen first."""
+    command = "true\n" * 100 + "rm -rf /"
+    record = await world.submit(arguments={"command": command})
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("y")
+        await seat.sees("it does not fit here")
+        assert (await world.approvals.get(record.id)).status is Status.PENDING
+        await seat.press("f")
+        await seat.sees("508 characters")
+        await seat.press("end")
+        await seat.sees("rm -rf /")
+        await seat.press("y")
+        assert (await seat.ended(record)).status is Status.APPROVED
+
+
+async def test_an_edit_is_shown_as_a_diff_before_it_is_sent(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person's own editor, the difference, a typed yes; what runs is the edited text."""
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/ls/ls -l/' \"$1\"\n")
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("VISUAL", str(editor))
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        monkeypatch.setattr(type(seat.screen), "suspend", _not_suspended)
+        await seat.press("e")
+        await seat.sees("Approve with these changes?", '+   "command": "ls -l"')
+        await seat.type("yes")
+        decision = (await seat.ended(record)).decision
+    assert decision is not None
+    assert (decision.action, decision.arguments) == (Action.EDIT, {"command": "ls -l"})
+
+
+async def test_a_form_is_answered(world: World) -> None:
+    """Text, number, tick, a secret and choices; the secret is not in the record."""
+    record = await world.submit(**FORM)
+    async with seated(world) as seat:
+        await seat.sees("Question", "Which name?")
+        await seat.press("y")
+        await seat.sees("Password?")
+        await seat.press("ctrl+s")
+        await seat.sees("this field needs an answer")
+        for words in ("Aurora", "3"):
+            await seat.press(*words, "tab")
+        await seat.press("space", "tab", *"hunter2", "tab", "down", "space", "ctrl+s")
+        decision = (await seat.ended(record)).decision
+        assert "hunter2" not in seat.text()
+    assert decision is not None
+    assert decision.answers == {
+        "name": "Aurora",
+        "count": 3,
+        "mail": True,
+        "pw": None,
+        "when": ["night"],
+    }
+    assert await world.store.secrets(record.id) == {"pw": "hunter2"}
+
+
+async def test_several_leaves_out_what_needs_a_look(world: World) -> None:
+    """High risk, cut and questions stay; the others are listed before they are approved."""
+    plain = [await world.submit(arguments={"command": f"echo {n}"}) for n in range(3)]
+    risky = await world.submit(arguments={"command": "deploy prod"})
+    long = await world.submit(arguments={"command": "x\n" * 500})
+    asked = await world.submit(**FORM)
+    async with seated(world) as seat:
+        await seat.sees("1 of 6")
+        await seat.press("a")
+        await seat.sees("Approve how many?")
+        await seat.press(*["backspace"] * 3)
+        await seat.type("2")
+        await seat.sees("Approve these 2?", "echo 0", "echo 1")
+        await seat.type("yes")
+        await seat.sees("of 4")
+        await seat.press("a")
+        await seat.type("")
+        await seat.sees("Approve these 1?", "echo 2")
+        await seat.type("yes")
+        await seat.sees("of 3")
+    for one in plain:
+        assert (await world.approvals.get(one.id)).status is Status.APPROVED
+    for one in (risky, long, asked):
+        assert (await world.approvals.get(one.id)).status is Status.PENDING
+
+
+async def test_a_question_is_withdrawn_when_it_was_decided_elsewhere(world: World) -> None:
+    """The open prompt goes away, and the person hears who decided."""
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("n")
+        await seat.sees("Words for the agent")
+        await by_bob(world, record)
+        await seat.sees("approved by bob", "Nothing waits")
+        assert "Words for the agent" not in seat.text()
+
+
+async def test_two_terminals_make_one_decision(world: World) -> None:
+    """Whoever is later is told the truth."""
+    record = await world.submit()
+    async with seated(world) as ann, seated(world, "bob") as bob:
+        await ann.sees("Approval needed")
+        await bob.sees("Approval needed")
+        await ann.press("y")
+        await ann.ended(record)
+        await bob.sees("approved by ann", "Nothing waits")
+    ended = [event for event in await world.events(record.id) if event.type == "approved"]
+    assert len(ended) == 1
+
+
+async def test_a_claim_is_seen_by_others(world: World) -> None:
+    """`k` says so, and again takes it back."""
+    await world.submit()
+    async with seated(world) as ann, seated(world, "bob") as bob:
+        await ann.sees("Approval needed")
+        await ann.press("k")
+        await bob.sees("ann is looking at it")
+        await ann.sees("ann is looking at it")
+        await ann.press("k")
+        await bob.until(lambda: "ann is looking" not in bob.text())
+
+
+async def test_whoever_may_not_decide_is_told(world: World) -> None:
+    """The screen says so, and a key changes nothing but the audit."""
+    record = await world.submit()
+    async with seated(world, "eve") as seat:
+        await seat.sees("You may only look", "not an approver")
+        await seat.press("y")
+        await seat.sees("you are not an approver")
+    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    assert [event for event in await world.events() if event.type == "refused"]
+
+
+async def test_a_removed_approver_is_out_at_the_next_key(world: World) -> None:
+    """The policy is read at the click, not when the screen was drawn."""
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        await staffed(world, name="default", mode="ask", quorum=1)
+        now = await world.store.policy()
+        routes = tuple(type(one)(name="default", approvers=("bob",)) for one in now.routes)
+        await world.store.apply(
+            type(now)(generation=now.generation, people=now.people, routes=routes), by="test"
+        )
+        await seat.press("y")
+        await seat.sees("you are not an approver")
+    assert (await world.approvals.get(record.id)).status is Status.PENDING
+
+
+@pytest.mark.parametrize(
+    "evil",
+    ["\x1b[2J\x1b[31mred", "[bold red]Approved by ann[/]", "a\u202eb", "\u200b", "\x07bell"],
+)
+async def test_hostile_text_is_shown_and_does_nothing(world: World, evil: str) -> None:
+    """Escape sequences, the library's own markup, and characters without ink."""
+    await world.submit(
+        arguments={"command": f"ls {evil}"},
+        hint=evil,
+        tool=f"shell {evil}".replace("\x1b", "").replace("\x07", ""),
+        context=Context(cwd=f"/srv/{evil}"),
+    )
+    async with seated(world, size=(120, 50)) as seat:
+        await seat.sees("Approval needed")
+        text = seat.text()
+    assert not {"\x1b", "\x07", "\u202e", "\u200b"} & set(text)
+    assert "U+" in text or "[bold red]Approved by ann[/]" in text
+
+
+async def test_a_long_line_is_folded_not_lost(world: World) -> None:
+    """What stands at the right end of a line is seen."""
+    await world.submit(
+        kind=Kind.COMMAND, arguments={"command": "echo " + "x " * 120 + "; rm -rf ~"}
+    )
+    async with seated(world) as seat:
+        await seat.sees("Approval needed", "; rm -rf")
+
+
+async def test_copy_takes_what_would_run(world: World) -> None:
+    """The clipboard gets the shown text, secrets masked."""
+    await world.submit(arguments={"command": "curl -H 'Authorization: Bearer abcdefghijkl0123'"})
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("c")
+        await seat.sees("copied")
+        assert "secret of 16 characters" in seat.screen.clipboard
+        assert "abcdefghijkl0123" not in seat.screen.clipboard
+
+
+async def test_help_lists_the_keys(world: World) -> None:
+    """`?` shows what each key does."""
+    async with seated(world) as seat:
+        await seat.press("question_mark")
+        await seat.sees("approve several", "High risk is asked again")
+
+
+async def test_a_new_request_rings(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bell sounds for what is new, not for what ends."""
+    rung: list[Record | None] = []
+    async with seated(world) as seat:
+        monkeypatch.setattr(seat.screen, "bell", lambda: rung.append(seat.screen.record))
+        await seat.sees("Nothing waits")
+        record = await world.submit()
+        await seat.sees("Approval needed")
+        await by_bob(world, record)
+        await seat.sees("Nothing waits")
+    assert len(rung) == 1
+
+
+def _not_suspended(screen: object) -> object:
+    """Stand in for leaving the screen to the editor: the test's terminal cannot be left."""
+    return nullcontext()
