@@ -213,7 +213,10 @@ class Answering(App[None]):
     async def action_several(self) -> None:
         """Approve all that may be approved without looking twice, or the next so many."""
         count = await self.push_screen_wait(Words("Approve how many? A number, or all", "all"))
-        if count is None or not (count == "all" or count.isdigit()):
+        if count is None:
+            return
+        if not (count == "all" or count.isdigit()):
+            self._say("a number, or all", bad=True)
             return
         plain = [one for one in self._queue[self._at :] if self._is_plain(one)]
         chosen = plain if count == "all" else plain[: int(count)]

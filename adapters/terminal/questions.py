@@ -23,6 +23,7 @@ YES = "yes"
 class Words(ModalScreen[str | None]):
     """Asks for one line of words; None when it was left with escape."""
 
+    AUTO_FOCUS = "Input"  # keys go to the line, not to the text above it
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "leave", "back")]
 
     def __init__(self, question: str, value: str = "", shown: RenderableType | None = None) -> None:
@@ -39,10 +40,6 @@ class Words(ModalScreen[str | None]):
                     yield Static(self._shown, markup=False)
             yield Label(Text(self._question))
             yield Input(self._value)
-
-    def on_mount(self) -> None:
-        """Have the keys go to the line, not to the text above it."""
-        self.query_one(Input).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Give the words back."""

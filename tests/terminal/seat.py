@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from textual.pilot import Pilot
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from adapters.terminal.answering import Answering
 from gateway.clock import SystemClock
@@ -39,7 +39,8 @@ class Seat:
         await self.pilot.press(*keys)
 
     async def type(self, words: str) -> None:
-        """Type words and press Enter."""
+        """Type words into the line that is asked for, and press Enter."""
+        await self.until(lambda: isinstance(self.screen.focused, Input))
         await self.pilot.press(*("space" if char == " " else char for char in words), "enter")
 
     def text(self) -> str:
