@@ -188,13 +188,17 @@ class Page:
 
     async def controls(self) -> list[tuple[str, str]]:
         """Return (role, name) of every control in the accessibility tree."""
+        roles = {"button", "checkbox", "textbox", "combobox", "listbox", "spinbutton", "link"}
+        return [(role, name) for role, name in await self.tree() if role in roles]
+
+    async def tree(self) -> list[tuple[str, str]]:
+        """Return (role, name) of everything that a screen reader meets."""
         await self.send("Accessibility.enable")
         tree = await self.send("Accessibility.getFullAXTree")
-        roles = {"button", "checkbox", "textbox", "combobox", "listbox", "spinbutton", "link"}
         return [
-            (node["role"]["value"], node.get("name", {}).get("value", ""))
+            (node.get("role", {}).get("value", ""), node.get("name", {}).get("value", ""))
             for node in tree["nodes"]
-            if not node.get("ignored") and node.get("role", {}).get("value") in roles
+            if not node.get("ignored")
         ]
 
 
