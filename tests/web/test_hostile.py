@@ -21,7 +21,7 @@ TEXTS = (
     ("tag\U000e0072", "tag⟨U+E0072⟩"),
     ("x\ufe0f", "x⟨U+FE0F⟩"),
     ("\u0441at /etc/passwd", "⟨U+0441 \u0441⟩at /etc/passwd"),
-    ("\u017fudo rm", "⟨U+017F \u017f⟩udo rm"),
+    ("\u017fs -la", "⟨U+017F \u017f⟩s -la"),
     ("ok\x1b[2K\x1b[1A✓ Approved", "ok⟨U+001B⟩[2K⟨U+001B⟩[1A✓ Approved"),
     ("ls" + " " * 300 + "; rm -rf ~", "ls⟨300 × U+0020⟩; rm -rf ~"),  # noqa: RUF001
     ("שלום 日本語 👩‍💻 naïve", None),
