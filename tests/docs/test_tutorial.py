@@ -14,10 +14,11 @@ import pytest
 from tests.docs.test_examples import TUTORIAL, blocks
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Run `gateway up` in a scratch folder; yield the environment of both terminals."""
-    env = {**os.environ, "GATEWAY_DATA_DIR": str(tmp_path / "state"), "GATEWAY_PORT": "0"}
+    state = tmp_path_factory.mktemp("tutorial") / "state"
+    env = {**os.environ, "GATEWAY_DATA_DIR": str(state), "GATEWAY_PORT": "0"}
     command = [sys.executable, "-m", "gateway.cli", "up"]
     gateway = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
     assert gateway.stderr is not None
