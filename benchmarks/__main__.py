@@ -11,13 +11,23 @@ from time import monotonic
 
 from benchmarks import table
 from benchmarks.crowd import crowd
+from benchmarks.discord import discord_click_to_wake
 from benchmarks.intake import intake
 from benchmarks.memory import memory
 from benchmarks.processes import start_up
 from benchmarks.throughput import throughput
 from benchmarks.wake import click_to_wake, rule_round_trip
 
-PHASES = (click_to_wake, rule_round_trip, throughput, intake, memory, crowd, start_up)
+PHASES = (
+    click_to_wake,
+    discord_click_to_wake,
+    rule_round_trip,
+    throughput,
+    intake,
+    memory,
+    crowd,
+    start_up,
+)
 
 
 async def main(chosen: list[str]) -> None:

@@ -41,7 +41,11 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    redis_url: str | None = None, namespace: str = "gw", *, first: bool = True
+    redis_url: str | None = None,
+    namespace: str = "gw",
+    *,
+    first: bool = True,
+    adapters: tuple[str, ...] = ("web",),
 ) -> AsyncIterator[Stage]:
     """Run a gateway in this process, with an embedded server unless one is given.
 
@@ -52,6 +56,7 @@ async def stage(
             data_dir=Path(name),
             port=0,
             namespace=namespace,
+            adapters=adapters,
             REDIS_URL=SecretStr(redis_url) if redis_url else None,
         )
         async with app.running(settings) as gateway:

@@ -71,20 +71,21 @@ async def wake(scene: Stage, asking: Child, request_id: str) -> int:
     """Decide a request; return the ns until its waiter went on."""
     began = monotonic_ns()
     await scene.gateway.approvals.decide(click(request_id))
-    return await _elapsed(asking, began)
+    return await elapsed(asking, began)
 
 
 async def floor_wake(sender: Any, asking: Child) -> int:
     """Write a raw entry; return the ns until its reader went on."""
     began = monotonic_ns()
     await hop(sender)
-    return await _elapsed(asking, began)
+    return await elapsed(asking, began)
 
 
-async def _elapsed(asking: Child, began: int) -> int:
-    elapsed: int = (await asking.read())["at"] - began
+async def elapsed(asking: Child, began: int) -> int:
+    """Return the ns from `began` until the next waiter of a process went on."""
+    took: int = (await asking.read())["at"] - began
     await asyncio.sleep(_PAUSE_SECONDS)
-    return elapsed
+    return took
 
 
 def _ratio(name: str, product: list[int], floor: list[int], target: str) -> Row:

@@ -115,6 +115,7 @@ class Courier:
         revision = 0 if repeated else record.revision
         posted = replace(intent, state=CopyState.POSTED, ref=ref, revision=revision)
         await self._keep(record, posted, intent)
+        self._desk.stands(record.id, posted)
         await self._noted(record, "delivered", posted, "")
         return _AT_ONCE if repeated else None
 

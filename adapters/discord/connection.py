@@ -13,6 +13,7 @@ import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import discord
 import yarl
@@ -71,7 +72,7 @@ class Connection:
         self._over_http = over_http
         self._me = secrets.token_hex(8)
         self._client: Bot | None = None
-        self._working: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Task[Any]] = set()
         self._ready = asyncio.Event()
         self.problem = "not connected yet"
         self.listening = False
@@ -103,10 +104,14 @@ class Connection:
 
     async def arrived(self, interaction: discord.Interaction) -> None:
         """Handle an interaction, and know of it until it is answered."""
-        task = asyncio.ensure_future(self._deliver(interaction))
+        task = asyncio.current_task()
+        if task is None:
+            return
         self._working.add(task)
-        task.add_done_callback(self._working.discard)
-        await asyncio.shield(task)
+        try:
+            await self._deliver(interaction)
+        finally:
+            self._working.discard(task)
 
     async def _leave(self, task: asyncio.Task[None]) -> None:
         """Stop listening first, let another listen, answer what has come, then close."""

@@ -49,6 +49,7 @@ class Rest:
         self.calls: list[Call] = []
         self.statuses: list[int] = []
         self.gateway_url = ""
+        self.posted = asyncio.Event()
 
     @property
     def invalid(self) -> int:
@@ -221,6 +222,7 @@ class Rest:
 
     async def _post(self, call: Call) -> Json:
         found, _ = self.board.create(call.bot.user, self._place(call), call.body, call.uploads)
+        self.posted.set()
         return found
 
     async def _message(self, call: Call) -> Json:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from gateway.app import Gateway, running
-from gateway.delivery import Copy
 from gateway.records import Person, PolicyDocument, Record, RiskRule, Route
 from gateway.settings import Settings
 from gateway.stores.outbox import RedisOutbox
@@ -82,12 +81,6 @@ class Stage:
     @property
     def outbox(self) -> RedisOutbox:
         return RedisOutbox(self.gateway.backend.store)
-
-    async def copies(self, record: Record) -> dict[str, Copy]:
-        """Return what the core knows of a request's posted copies, once they are posted."""
-        while any(one.ref is None for one in (await self.outbox.copies(record.id)).values()):
-            await asyncio.sleep(0)
-        return await self.outbox.copies(record.id)
 
     async def seen(self, look: Any, seconds: float = 15) -> Any:
         """Return what `look` finds, once it finds something."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -252,16 +251,30 @@ async def test_20_and_21_cards_of_a_replaced_process_stay_alive(
         assert len(server.discord.rest.made("POST", "/channels/#/messages")) == posts
 
 
-async def test_a_copy_is_adopted_by_its_first_click(stage: Stage) -> None:
-    """What is not known to be posted is, once somebody presses its button; it is then kept true."""
-    record, card = await stage.asked()
-    copies = await stage.copies(record)
-    (copy,) = copies.values()
-    assert copy.ref == MessageRef(
-        adapter="discord", channel=stage.server.channel.id, message=card["id"]
-    )
-    await stage.outbox.keep(record.id, replace(copy, ref=None), before=copy)
-    done = await stage.click(stage.server.ann, card, "Approve")
-    assert done.answer == UPDATE
-    (copy,) = (await stage.copies(record)).values()
-    assert copy.ref is not None
+async def test_a_copy_is_adopted_by_its_first_click(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Killed with a card out that it had not written down: another process takes its click, and
+    knows from then on where it stands."""
+    fault = server.discord.rest.stage("POST", "/messages", silent=asyncio.Event())
+    environment(monkeypatch, server)
+    first = await Replica(server, server_url, namespace, tmp_path / "a").start()
+    async with staged(server, server_url, namespace, tmp_path, **NOTHING) as stage:
+        record = await stage.ask()
+        await fault.reached.wait()
+        card = await stage.card(record)
+        await first.kill()
+        (copy,) = (await stage.outbox.copies(record.id)).values()
+        assert copy.ref is None
+    async with staged(server, server_url, namespace, tmp_path / "b") as stage:
+        await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
+        done = await stage.click(server.ann, card, "Approve")
+        assert done.answer == UPDATE
+        (copy,) = (await stage.outbox.copies(record.id)).values()
+        assert copy.ref == MessageRef(
+            adapter="discord", channel=server.channel.id, message=card["id"]
+        )
