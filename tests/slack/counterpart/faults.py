@@ -18,6 +18,8 @@ class Fault(StrEnum):
     LOST = "answer that never comes, after it took effect"
     LIMITED = "429"
     ERROR = "an error code"
+    KILLED = "the caller is killed before the call takes effect"
+    KILLED_AFTER = "the caller is killed after it took effect"
 
 
 @dataclass(kw_only=True)
@@ -33,8 +35,9 @@ class Planned:
 
 @dataclass
 class Faults:
-    """The plan of what goes wrong, and what did."""
+    """The plan of what goes wrong, and what did. `kill` ends the caller's process."""
 
+    kill: Callable[[], None] = lambda: None
     planned: list[Planned] = field(default_factory=list)
     happened: list[Planned] = field(default_factory=list)
 

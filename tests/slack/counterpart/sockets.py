@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
@@ -38,6 +39,7 @@ class Sockets:
         self.mute = False  # pings are not answered
         self.connected = 0
         self._turn = 0
+        self.on_ack: Callable[[], None] = lambda: None
         self._envelopes: dict[str, Envelope] = {}
 
     def ticket(self, url: str) -> str:
@@ -88,6 +90,7 @@ class Sockets:
         if envelope is None:
             return
         envelope.acks += 1
+        self.on_ack()
         if not envelope.acked.is_set():
             envelope.answer = answer.get("payload") or {}
             envelope.acked.set()

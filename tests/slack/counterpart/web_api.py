@@ -20,6 +20,7 @@ from tests.slack.counterpart.state import Json, Refused, State, Workspace
 
 RESPONSE_USES, RESPONSE_SECONDS = 5, 1800.0
 OPEN = {"oauth.v2.access"}
+_AFTER = (Fault.DROPPED, Fault.LOST, Fault.KILLED_AFTER)
 
 
 class WebApi:
@@ -44,7 +45,7 @@ class WebApi:
         arguments = await _arguments(request)
         token = _token(request, arguments)
         fault = self._faults.take(method, arguments)
-        if fault is not None and fault.fault not in (Fault.DROPPED, Fault.LOST):
+        if fault is not None and fault.fault not in _AFTER:
             return await self._goes_wrong(fault)
         self.in_flight += 1
         try:
@@ -55,6 +56,8 @@ class WebApi:
             self._state.ring()
             if fault.fault is Fault.LOST:
                 await self._hang()
+            if fault.fault is Fault.KILLED_AFTER:
+                self._faults.kill()
             _cut(request)
         return web.json_response(answer, status=status, headers=headers)
 
@@ -127,7 +130,9 @@ class WebApi:
 
     async def _goes_wrong(self, planned: Planned) -> web.StreamResponse:
         self._state.ring()
-        if planned.fault is Fault.HANGS:
+        if planned.fault is Fault.KILLED:
+            self._faults.kill()
+        if planned.fault in (Fault.HANGS, Fault.KILLED):
             await self._hang()
         if planned.fault is Fault.LIMITED:
             body, headers = {"ok": False, "error": "ratelimited"}, {"Retry-After": "1"}
