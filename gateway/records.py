@@ -148,6 +148,11 @@ class PolicyDocument(Wire):
         wanted = identity.written
         return next((person for person in self.people if wanted in person.identities), None)
 
+    def places(self) -> tuple[str, ...]:
+        """Return every target of every route, once."""
+        every = (one for route in self.routes for one in route.places(len(route.escalations)))
+        return tuple(dict.fromkeys(every))
+
     def route_for(self, agent: str, tool: str) -> Route:
         """Return the first route that fits; without one, a route on which nobody may approve."""
         for route in self.routes:

@@ -19,6 +19,7 @@ from adapters.slack.acts import Acts
 from adapters.slack.app import App
 from adapters.slack.blocks import CARD_CHARS, CARD_LINES
 from adapters.slack.calls import CALL_SECONDS, Patience, Unavailable, client_of
+from adapters.slack.checks import examined
 from adapters.slack.commands import Commands
 from adapters.slack.directory import Directory
 from adapters.slack.home import Home
@@ -40,6 +41,7 @@ from gateway.cards import Card
 from gateway.clock import SystemClock
 from gateway.delivery import Notice, TryLater
 from gateway.errors import InvalidRequest
+from gateway.findings import Finding
 from gateway.ports import Desk, Logins
 from gateway.records import MessageRef
 
@@ -145,6 +147,10 @@ class SlackAdapter:
             watching = asyncio.create_task(socket.watch(), name="slack socket")
             stack.callback(watching.cancel)
             yield
+
+    async def checks(self, targets: Sequence[str], *, live: bool) -> Sequence[tuple[str, Finding]]:
+        """Return what `gateway doctor` finds about Slack."""
+        return await examined(targets, SystemClock(), live=live)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway slack manifest`."""

@@ -227,6 +227,7 @@ def _operating(verbs: Verbs) -> None:
     erasing.add_argument("id", help="the request's id")
     erasing.add_argument("--by", default="operator", help="who does it, for the audit")
     doctor = _command(verbs, "doctor", operator.doctor, "check everything, and say what to do")
+    doctor.add_argument("--live", action="store_true", help="have chat adapters post and take back")
     for one in (add, rotate, revoke, listed, join, leave, people_listed, explain, tail, doctor):
         one.add_argument("--json", action="store_true", help="print JSON")
     for one in (stop, resume):

@@ -167,7 +167,7 @@ def approvals_of(found: Backend) -> Approvals:
 
 async def doctor(options: argparse.Namespace) -> int:
     """Check everything."""
-    checks = await examine(Settings(), backend)
+    checks = await examine(Settings(), backend, live=options.live)
     for check in checks:
         if options.json:
             print(json.dumps(asdict(check)))

@@ -3,16 +3,17 @@ checks."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from gateway.app import Backend
-from gateway.doctor.findings import FAIL, OK, WARN, Finding, failed, fine
 from gateway.doctor.namespace import NAMESPACE_CHECKS
 from gateway.doctor.outside import OUTSIDE_CHECKS, gateway_url
 from gateway.doctor.servers import SERVER_CHECKS, all_facts
 from gateway.errors import Conflict, GatewayError
+from gateway.findings import FAIL, OK, WARN, Finding, HasChecks, failed, fine
+from gateway.registry import adapter_class
 from gateway.settings import Settings
 from gateway.stores.credentials import REDIS_ERRORS
 
@@ -33,14 +34,22 @@ class Check:
 
 
 async def examine(
-    settings: Settings, backend: Callable[[], AbstractAsyncContextManager[Backend]]
+    settings: Settings,
+    backend: Callable[[], AbstractAsyncContextManager[Backend]],
+    *,
+    live: bool = False,
 ) -> list[Check]:
-    """Run every check that can be run, in the order a person would ask."""
+    """Run every check that can be run, in the order a person would ask.
+
+    With `live` the adapters also try what only the platform itself can prove.
+    """
     found = [_named(name, await _made(check(settings))) for name, check in OUTSIDE_CHECKS]
     try:
         async with backend() as inside:
             found.append(_named("redis", fine("answers")))
             found += await _inside(settings, inside)
+            places = (await inside.store.policy()).places()
+            found += await _adapters(settings, places, live=live)
     except Conflict as error:
         found.append(_named("redis", fine("answers")))
         found.append(_named("schema", failed(str(error), "update this gateway")))
@@ -59,6 +68,16 @@ async def _inside(settings: Settings, backend: Backend) -> list[Check]:
     else:
         found += [_named(name, check(facts)) for name, check in SERVER_CHECKS]
     found += [_named(name, await _made(check(backend))) for name, check in NAMESPACE_CHECKS]
+    return found
+
+
+async def _adapters(settings: Settings, places: Sequence[str], *, live: bool) -> list[Check]:
+    found = []
+    for name in settings.adapters:
+        adapter = adapter_class(name)()
+        if isinstance(adapter, HasChecks):
+            ours = [place for place in places if place.startswith(f"{name}:")]
+            found += [_named(*one) for one in await adapter.checks(ours, live=live)]
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.app import Backend
 from gateway.clock import SystemClock
-from gateway.doctor.findings import Finding, doubtful, failed, fine
+from gateway.findings import Finding, doubtful, failed, fine
 from gateway.records import SCHEMA_VERSION, Mode
 from gateway.stores.credentials import AGENT, APPROVER
 

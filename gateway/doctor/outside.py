@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from gateway.app import OWNER_FILE
 from gateway.discovery import FILE_NAME, read_private
-from gateway.doctor.findings import Finding, doubtful, failed, fine
 from gateway.errors import GatewayError, InvalidRequest, NotFound
+from gateway.findings import Finding, doubtful, failed, fine
 from gateway.settings import Settings
 
 _SECONDS = 4.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gateway.app import Backend
-from gateway.doctor.findings import Finding, doubtful, failed, fine
+from gateway.findings import Finding, doubtful, failed, fine
 from gateway.production import OPEN_DEFAULT
 from gateway.settings import Settings
 from gateway.stores.credentials import AGENT

@@ -63,3 +63,15 @@ def _share(
     for file in ready:
         file.shared.append(channel.id)
     state.ring()
+
+
+def delete(state: State, workspace: Workspace, arguments: Json) -> Json:
+    """Delete a file, and the messages that only shared it."""
+    file = workspace.files.pop(str(arguments.get("file")), None)
+    if file is None:
+        raise Refused("file_not_found")
+    for channel in workspace.channels.values():
+        for ts in [ts for ts, one in channel.messages.items() if one.files == [file.id]]:
+            del channel.messages[ts]
+    state.ring()
+    return {}

@@ -25,6 +25,7 @@ SCOPES = {
     "usergroups.users.list": "usergroups:read",
     "files.getUploadURLExternal": "files:write",
     "files.completeUploadExternal": "files:write",
+    "files.delete": "files:write",
 }
 
 
@@ -305,4 +306,5 @@ METHODS: dict[str, Method] = {
     "blocks.validate": blocks_validate,
     "files.getUploadURLExternal": files.upload_url,
     "files.completeUploadExternal": files.complete,
+    "files.delete": files.delete,
 }

@@ -1,0 +1,198 @@
+"""What `gateway doctor` says about Slack, and the page that leads to a first approval."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from adapters.slack import SlackAdapter
+from adapters.slack.settings import SlackSettings
+from gateway.findings import FAIL, OK, WARN
+from gateway.models import new_id
+from tests.slack.counterpart.faults import Fault
+from tests.slack.counterpart.slack import Slack
+from tests.slack.office import environment, shown
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "slack.md").read_text(encoding="utf-8")
+CHANNEL = ("slack:T1/C1",)
+
+
+async def results(
+    slack: Slack, *targets: str, live: bool = False, env: dict[str, str] | None = None
+) -> dict[str, tuple[str, str]]:
+    """Return result and words of every check."""
+    with environment(slack, **(env or {})):
+        found = await SlackAdapter().checks(targets or CHANNEL, live=live)
+    return {name: (finding.result, finding.says) for name, finding in found}
+
+
+async def test_all_is_well(slack: Slack) -> None:
+    """Right tokens, scopes and channel: every check of the page's table is ok."""
+    found = await results(slack, live=True)
+    assert {name: result for name, (result, _) in found.items()} == dict.fromkeys(found, OK)
+    documented = {line.split("`")[1] for line in PAGE.splitlines() if line.startswith("| `slack ")}
+    assert set(found) == documented
+
+
+@pytest.mark.parametrize(
+    ("env", "check", "said"),
+    [
+        ({"BOT_TOKEN": "xoxb-wrong"}, "slack tokens", "invalid_auth"),
+        ({"APP_TOKEN": "xapp-wrong"}, "slack tokens", "invalid_auth"),
+        ({"APP_TOKEN": ""}, "slack settings", "GATEWAY_SLACK_APP_TOKEN"),
+    ],
+)
+async def test_wrong_settings_are_named(
+    slack: Slack, env: dict[str, str], check: str, said: str
+) -> None:
+    """A wrong or missing token fails its check, with what Slack says."""
+    found = await results(
+        slack, env={f"GATEWAY_SLACK_{name}": text for name, text in env.items()}
+    )
+    assert found[check][0] == FAIL
+    assert said in found[check][1]
+
+
+async def test_channels_are_looked_at(slack: Slack) -> None:
+    """Not invited, unknown, archived, deactivated, of another workspace: each is said."""
+    slack.channel("C2").members.clear()
+    slack.channel("C3").archived = True
+    slack.person("UGONE").user.deleted = True
+    for target, said in (
+        ("slack:T1/C2", "the app is not in"),
+        ("slack:T1/C9", "channel_not_found"),
+        ("slack:T1/C3", "is archived"),
+        ("slack:T1/UGONE", "is deactivated"),
+        ("slack:T2/C1", "another workspace"),
+        ("slack:general", "is not slack:TEAM/CHANNEL"),
+    ):
+        result, words = (await results(slack, target))["slack channels"]
+        assert (result, said in words) == (FAIL, True), target
+    assert (await results(slack, "slack:T1/UANN"))["slack channels"][0] == OK
+
+
+async def test_scopes_and_tokens_of_two_apps(slack: Slack) -> None:
+    """A scope that only some features need is a warning; tokens of two apps fail."""
+    slack.workspace().scopes = "chat:write,commands,users:read"
+    assert (await results(slack))["slack scopes"][0] == WARN
+    slack.workspace().scopes = "chat:write"
+    assert (await results(slack))["slack scopes"][0] == FAIL
+
+
+async def test_live_takes_away_what_it_posted(slack: Slack) -> None:
+    """The rehearsal leaves nothing, also when Slack refuses a step, which is named."""
+    assert (await results(slack, live=True))["slack live"][0] == OK
+    slack.faults.plan("chat.update", Fault.ERROR, error="block_mismatch")
+    result, words = (await results(slack, live=True))["slack live"]
+    assert (result, words) == (FAIL, "edit: Slack says block_mismatch")
+    assert slack.workspace().channels["C1"].messages == {}
+
+
+async def test_oauth_needs_no_bot_token(slack: Slack) -> None:
+    """Where workspaces install the app themselves, that is said."""
+    found = await results(
+        slack,
+        env={
+            "GATEWAY_SLACK_BOT_TOKEN": "",
+            "GATEWAY_SLACK_CLIENT_ID": "1",
+            "GATEWAY_SLACK_CLIENT_SECRET": "2",
+            "GATEWAY_SLACK_PUBLIC_URL": "https://gateway.example",
+        },
+    )
+    assert "OAuth" in found["slack tokens"][1]
+
+
+def test_every_setting_is_documented() -> None:
+    """Page and .env.example name every setting of the adapter."""
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    for member in SlackSettings.model_fields:
+        name = f"GATEWAY_SLACK_{member.upper()}"
+        assert name in PAGE, name
+        assert name in example, name
+
+
+def test_secrets_come_from_files(
+    slack: Slack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each secret may stand in a file, and none is shown by repr."""
+    (tmp_path / "token").write_text("xoxb-from-file\n")
+    monkeypatch.setenv("GATEWAY_SLACK_BOT_TOKEN_FILE", str(tmp_path / "token"))
+    found = SlackSettings()
+    assert found.bot_token is not None
+    assert found.bot_token.get_secret_value() == "xoxb-from-file"
+    assert "xoxb" not in repr(found)
+
+
+def blocks(kind: str) -> list[str]:
+    """Return the page's fenced blocks of a kind."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+async def run(folder: Path, line: str, env: dict[str, str]) -> tuple[int, str]:
+    """Run one line of the page in a shell that finds `gateway`; return exit code and output."""
+    process = await asyncio.create_subprocess_shell(
+        line,
+        cwd=folder,
+        env=env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+async def test_the_page_leads_to_a_first_approval(slack: Slack, tmp_path: Path) -> None:
+    """Every command of the page, in its order: manifest, policy, up, doctor, ask, a tap, exit 0."""
+    env = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "GATEWAY_PORT": "0",
+        "GATEWAY_NAMESPACE": f"t{new_id()[:8]}",
+        "GATEWAY_SLACK_API_URL": slack.api_url,
+    }
+    settings = "\n".join(blocks("sh")[1:2])
+    for name, value in re.findall(r"^export (\w+)=(\S+)$", settings, re.MULTILINE):
+        env[name] = value.strip("'")
+    env["GATEWAY_SLACK_BOT_TOKEN"] = slack.workspace().bot_token
+    env["GATEWAY_SLACK_APP_TOKEN"] = slack.state.app_token
+    policy = blocks("toml")[0].replace("T024BE7LD", "T1")
+    policy = policy.replace("C1H9RESGL", "C1").replace("U2147483697", "UANN")
+    (tmp_path / "policy.toml").write_text(policy)
+
+    code, out = await run(tmp_path, blocks("sh")[0].strip(), env)
+    assert code == 0, out
+    assert json.loads((tmp_path / "manifest.json").read_text())["features"]
+
+    up = await asyncio.create_subprocess_exec(
+        "gateway", "up", cwd=tmp_path, env=env, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        assert up.stderr is not None
+        async with asyncio.timeout(40):
+            while "is ready" not in (await up.stderr.readline()).decode():
+                assert up.returncode is None
+        apply, doctor, ask = (lines.strip() for lines in blocks("sh")[3:6])
+        code, out = await run(tmp_path, apply, env)
+        assert code == 0, out
+        code, out = await run(tmp_path, doctor, env)
+        assert "FAIL slack" not in out
+        assert "OK   slack live" in out, out
+        asking = asyncio.create_task(run(tmp_path, ask, env))
+        await slack.until(lambda: slack.messages("C1"), seconds=30)
+        (message,) = slack.messages("C1")
+        await slack.person("UANN").click(message, "Approve")
+        code, out = await asking
+        assert code == 0, out
+        assert "released" in out
+        await slack.until(lambda: "Approved by ana" in shown(message))
+    finally:
+        up.terminate()
+        await up.wait()
