@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -93,6 +94,12 @@ class Office:
             while not (now := await self.desk.get(record.id)).final:
                 await anext(changes)
         return now
+
+    async def settled(self) -> None:
+        """Wait until all that people asked for is done."""
+        async with asyncio.timeout(10):
+            while self.adapter.busy:
+                await asyncio.sleep(0)
 
     async def until_kept(self, record: Record, target: str) -> None:
         """Wait until the place of a copy is written down."""

@@ -44,7 +44,7 @@ def payload_of(office: Office, message: Message) -> Json:
 
 async def still_waits(office: Office, request_id: str) -> None:
     """Check that nothing was decided, once all that was delivered has been worked on."""
-    await office.slack.until(lambda: not office.adapter.busy)
+    await office.settled()
     assert (await office.desk.get(request_id)).status is Status.PENDING
 
 

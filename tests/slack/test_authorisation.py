@@ -168,5 +168,5 @@ async def test_ids_of_another_workspace_are_other_people(slack: Slack, world: Wo
         record, message = await office.asked()
         slack.workspace("T2").channels["C1"].messages[message.ts] = message
         await stranger.click(message, "Approve")
-        await slack.until(lambda: not office.adapter.busy)
+        await office.settled()
         assert (await office.desk.get(record.id)).status is Status.PENDING

@@ -53,9 +53,7 @@ async def test_wrong_settings_are_named(
     slack: Slack, env: dict[str, str], check: str, said: str
 ) -> None:
     """A wrong or missing token fails its check, with what Slack says."""
-    found = await results(
-        slack, env={f"GATEWAY_SLACK_{name}": text for name, text in env.items()}
-    )
+    found = await results(slack, env={f"GATEWAY_SLACK_{name}": text for name, text in env.items()})
     assert found[check][0] == FAIL
     assert said in found[check][1]
 

@@ -238,7 +238,7 @@ async def test_47_an_uninstalled_workspace_is_forgotten(two: Office, event: str)
     assert labels(two.ann, message)
     body = {"type": event, "tokens": {"bot": ["UBOTT1"]}}
     await slack.deliveries.event(slack.workspace(), body)
-    await slack.until(lambda: not two.adapter.busy)
+    await two.settled()
     assert await two.desk.notes.get("install T1") is None
     await two.ask()
     undelivered = await two.until_event("undelivered")

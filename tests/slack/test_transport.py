@@ -81,7 +81,8 @@ async def test_37_the_same_envelope_twice_has_one_effect(office: Office) -> None
     await office.slack.sockets.send(envelope)
     await office.slack.sockets.deliver("interactive", payload, retry=1)
     assert (await office.ended(record)).status is Status.APPROVED
-    await office.slack.until(lambda: envelope.acks == 2 and not office.adapter.busy)
+    await office.slack.until(lambda: envelope.acks == 2)
+    await office.settled()
     assert office.ann.private() == []
     _, message = await office.asked()
     block, button = office.ann.buttons(message.blocks)[1]
