@@ -267,8 +267,8 @@ class Approvals:
         """Subscribe to the events of all replicas from now on."""
         return self._feed.changes()
 
-    def watch(self, request_id: str) -> AbstractAsyncContextManager[Watch]:
-        """Watch one request, from entering on."""
+    def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
+        """Watch one request, or with None all of them, from entering on."""
         return self._feed.watch(request_id)
 
     # ---------------------------------------------------------------- what the clock does

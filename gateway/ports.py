@@ -101,7 +101,7 @@ class Store(Protocol):
 
     def remembered(self, request_id: str) -> Record | None:
         """Return a pending record as this process last saw it, or None. Perhaps out of date:
-        it may begin a transition, whose guards have the last word, and not for telling anyone."""
+        it may begin a transition, whose guards have the last word, and is told to nobody."""
 
     async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
         """Return the records in the order asked for."""
@@ -206,7 +206,7 @@ class Verdict:
 
 
 class Watch(Protocol):
-    """Tells when something happened to one request."""
+    """Tells when something happened to what is watched."""
 
     async def wait(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds; return whether an event came since the last call."""
@@ -218,8 +218,8 @@ class Feed(Protocol):
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
         """Subscribe to events from now on; entering has registered, so read state after it."""
 
-    def watch(self, request_id: str) -> AbstractAsyncContextManager[Watch]:
-        """Watch one request; entering has registered."""
+    def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
+        """Watch one request, or with None whatever happens; entering has registered."""
 
 
 class Decider(Protocol):

@@ -35,7 +35,7 @@ class RedisFeed:
         self._keys = keys or Keys()
         self._cursor = "0-0"
         self._subscribers: set[asyncio.Queue[Event | None]] = set()
-        self._watches: defaultdict[str, set[RequestWatch]] = defaultdict(set)
+        self._watches: defaultdict[str | None, set[Bell]] = defaultdict(set)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -58,9 +58,9 @@ class RedisFeed:
             self._subscribers.discard(queue)
 
     @asynccontextmanager
-    async def watch(self, request_id: str) -> AsyncIterator[RequestWatch]:
-        """Watch one request, from entering on."""
-        watch = RequestWatch()
+    async def watch(self, request_id: str | None) -> AsyncIterator[Bell]:
+        """Watch one request, or with None whatever happens, from entering on."""
+        watch = Bell()
         self._watches[request_id].add(watch)
         try:
             yield watch
@@ -117,8 +117,9 @@ class RedisFeed:
             self._cut_off(queue)
 
     def _tell(self, event: Event) -> None:
-        for watch in self._watches.get(event.request_id, ()):
-            watch.ring()
+        for watched in (event.request_id, None):
+            for watch in self._watches.get(watched, ()):
+                watch.ring()
         for queue in list(self._subscribers):
             if queue.full():
                 # A reader this slow must not hold events in memory.
@@ -134,8 +135,8 @@ class RedisFeed:
         queue.put_nowait(None)
 
 
-class RequestWatch:
-    """Rings when an event of one request was read."""
+class Bell:
+    """Rings when an event that someone watches for was read."""
 
     def __init__(self) -> None:
         self._bell = asyncio.Event()

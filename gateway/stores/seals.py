@@ -21,7 +21,9 @@ from gateway.wire import build, plain
 log = logging.getLogger("gateway.seals")
 
 _BATCH = 1000
+_SEALED_TOGETHER = 200  # hashing so many keeps nobody waiting for long
 _GATHER_SECONDS = 2.0
+_LOOK_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 
 
@@ -37,10 +39,10 @@ class Sealer:
         """Seal until cancelled; woken by events, silent while nothing happens."""
         while True:
             try:
-                async with self._feed.changes() as events:
+                async with self._feed.watch(None) as watch:
                     while True:
                         await self.seal_all()
-                        await anext(events)
+                        await watch.wait(_LOOK_SECONDS)
                         await asyncio.sleep(_GATHER_SECONDS)
             except (GatewayError, RedisError, OSError) as error:
                 log.warning("not sealed: %s", error, extra={"event": "seal_failed"})
@@ -56,7 +58,7 @@ class Sealer:
     async def _seal_batch(self) -> bool:
         store = self._store
         head, last = await store.redis.hmget(store.keys.meta, "head", "sealed")
-        events = await store.history(last, _BATCH)
+        events = await store.history(last, _SEALED_TOGETHER)
         if not events:
             return False
         seal = sealed(events, head or GENESIS)

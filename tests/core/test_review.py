@@ -126,6 +126,17 @@ async def test_an_odd_entry_among_the_events_does_not_blind_the_feed(world: Worl
         assert await watch.wait(5)
 
 
+async def test_whoever_watches_everything_hears_of_everything(world: World) -> None:
+    """One bell for all requests, which no burst can fill."""
+    async with world.approvals.watch(None) as watch:
+        for _ in range(2):
+            record = await world.submit()
+            assert await watch.wait(5)
+        await world.approvals.decide(click(record))
+        assert await watch.wait(5)
+        assert not await watch.wait(0.01)
+
+
 async def test_a_gateway_that_stops_hands_its_shards_over_at_once(world: World) -> None:
     """The next one does not wait for a lease to run out."""
     async with world.ingress().running():
