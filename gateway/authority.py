@@ -49,6 +49,8 @@ def requesters(policy: PolicyDocument, record: Record) -> set[str]:
 
 def standing(policy: PolicyDocument, record: Record) -> Record:
     """Return the record with the votes of those who may still decide; a removed one's is void."""
+    if not record.votes:
+        return record
     route = policy.route_for(record.request.agent, record.request.tool)
     votes = tuple(vote for vote in record.votes if _admitted(route, (vote.via or vote.person,)))
     return record if votes == record.votes else replace(record, votes=votes)

@@ -108,7 +108,8 @@ class Clicks:
             sign=self._writer.sign,
             via=who.via,
         )
-        effect = await self._reviewed(effect, click, policy)
+        if click.action is Action.EDIT:
+            effect = await self._reviewed(effect, click, policy)
         grant = self._remembering.planned(policy, effect.after, click, who, nonce)
         return policy, effect, grant
 
@@ -137,8 +138,6 @@ class Clicks:
     async def _reviewed(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
         """Return an edit's effect with the risk of the new arguments; raises when policy, or the
         click itself, does not allow them."""
-        if click.action is not Action.EDIT:
-            return effect
         after = effect.after
         request = replace(after.request, arguments=after.arguments)
         after = replace(after, risk=policy.risk_of(request, request.arguments))

@@ -69,7 +69,8 @@ class Transition:
     `after` replaces `before` if its revision is still current. `clock` is `before` (refused as late
     once the deadline has passed), `after` (refused as early until then) or empty. `generation` is
     the policy generation it was decided under, None when policy has no part in it. `stoppable`
-    changes are refused while the kill switch is on.
+    changes are refused while the kill switch is on. The event says `data`, that of an ending what
+    the decision says.
     """
 
     before: Record

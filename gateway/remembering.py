@@ -20,7 +20,6 @@ from gateway.names import REQUEST_ID
 from gateway.policy import Chain
 from gateway.ports import Outcome, Store, Transition
 from gateway.records import Click, Identity, PolicyDocument, Query, Record
-from gateway.transitions import summary
 from gateway.writer import Writer
 
 RECENT = 500  # how far back a grant's reach is counted
@@ -112,7 +111,6 @@ class Remembering:
                 before=record,
                 after=after,
                 event=after.status.value,
-                data=summary(after),
                 clock="before",
                 generation=policy.generation,
                 stoppable=after.status is Status.APPROVED,

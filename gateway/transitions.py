@@ -28,7 +28,7 @@ from gateway.models import (
     digest_of,
 )
 from gateway.records import Click, Record, Vote
-from gateway.wire import JsonObject, plain
+from gateway.wire import JsonObject
 
 Sign = Callable[[Decision], Decision]
 
@@ -43,6 +43,7 @@ _STATUS = {
     Action.ABORT: Status.DENIED,
 }
 _ABORTS = ("turn", "agent")
+_TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
 _NONCES_KEPT = 20
 _NONCE_LENGTH = 32
 # Patterns could take for ever on a hostile schema; the agent checks its own again before it runs.
@@ -101,13 +102,11 @@ def ended(
     )
 
 
-def summary(record: Record) -> JsonObject:
+def summary(decision: JsonObject, note: str) -> JsonObject:
     """Return what the event of an ending says: the decision without arguments, answers or
     result."""
-    values = plain(record.decision)
-    for told_elsewhere in ("arguments", "answers", "result", "request_id", "revision", "status"):
-        values.pop(told_elsewhere, None)
-    return {**values, "note": record.note} if record.note else values
+    values = {name: value for name, value in decision.items() if name not in _TOLD_ELSEWHERE}
+    return {**values, "note": note} if note else values
 
 
 def said(record: Record) -> str:

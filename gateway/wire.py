@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Wire):
         return _plain_members(value)
     if isinstance(value, StrEnum):
-        return value.value
+        return str(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, dict):

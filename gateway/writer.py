@@ -10,7 +10,7 @@ from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Status
 from gateway.ports import Origin, Outcome, Store, Transition
 from gateway.records import REQUESTER, PolicyDocument, Record, Route, posted
 from gateway.signatures import Signer
-from gateway.transitions import Effect, Ending, ended, summary
+from gateway.transitions import Effect, Ending, ended
 from gateway.wire import JsonObject, plain
 
 # A cancel that overtakes its submit leaves a record with this digest, which no action can have.
@@ -110,7 +110,6 @@ class Writer:
             before=record,
             after=after,
             event=after.status.value,
-            data=summary(after),
             clock="after" if ending.status is Status.EXPIRED else "",
         )
         return after, await self._store.change(change, origin)
@@ -137,15 +136,18 @@ class Writer:
                 before=record,
                 after=after,
                 event=effect.event,
-                data=summary(after)
-                if after.final
-                else {"digest": after.digest, "votes": plain(after.votes)},
+                data=_told(after),
                 clock="before",
                 generation=policy.generation,
                 stoppable=after.status in (Status.PENDING, Status.APPROVED),
                 secrets=effect.secrets,
             )
         )
+
+
+def _told(after: Record) -> JsonObject:
+    """Return what the event of a vote says; that of an ending says what its decision says."""
+    return {} if after.final else {"digest": after.digest, "votes": plain(after.votes)}
 
 
 def _queues(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:

@@ -10,18 +10,15 @@ from dataclasses import dataclass
 from gateway.models import DeciderKind, Status
 from gateway.ports import Origin, Transition
 from gateway.records import Record
-from gateway.stores.codec import body_of, changed_fields, dumps, fields_of
+from gateway.stores.codec import body_of, changed_fields, dumps, ending_of, fields_of
 from gateway.stores.keys import Keys
-from gateway.transitions import summary
-from gateway.wire import JsonObject, plain
+from gateway.wire import JsonObject
 
 LEASE_MS = 30_000
 HTTP_LEASE_MS = 90_000
 
 # What a record is born with; the script itself sets its status, its times and whose it is.
-_AT_BIRTH = (
-    "rev", "since", "about", "process", "attached", "consumer", "decision", "queues", "edited",
-)  # fmt: skip
+_AT_BIRTH = ("rev", "since", "about", "process", "attached", "consumer", "queues", "edited")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +50,11 @@ def submission(
 ) -> Call:
     """Return the call of submit.lua that creates a record."""
     request, process = record.request, record.process or ""
+    decision, told = ending_of(record)
     fields = fields_of(record)
     born = {name: fields[name] for name in _AT_BIRTH if name in fields}
+    if decision:
+        born["decision"] = decision
     return Call(
         [
             keys.record(request.id),
@@ -86,8 +86,8 @@ def submission(
             origin.entry or "",
             lease_of(origin),
             dumps(data),
-            dumps(summary(record)) if record.decision else "",
-            born.get("decision", ""),
+            told,
+            decision,
             origin.verb,
             _grant_of(record),
             record.decision.expires_at if record.decision else "",
@@ -102,7 +102,9 @@ def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
     """Return the call of change.lua that applies a transition."""
     before, after = transition.before, transition.after
     agent, process = after.request.agent, (origin and origin.process) or ""
-    changed = changed_fields(before, after)
+    changed, (decision, told) = changed_fields(before, after), ending_of(after)
+    if after.decision != before.decision:
+        changed["decision"] = decision
     if after.erased and not before.erased:
         changed["body"] = body_of(after.request)
     gone = [name for name, text in changed.items() if not text]
@@ -139,13 +141,13 @@ def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             "1" if transition.stoppable else "",
             after.nonces[-1] if after.nonces != before.nonces else "",
             transition.event,
-            dumps(transition.data),
+            told if after.final and not before.final else dumps(transition.data),
             origin.verb if origin else "",
             origin.nonce if origin else "",
             (origin and origin.entry) or "",
             process,
             after.digest,
-            changed.get("decision") or _decision_of(after),
+            decision,
             "" if transition.secrets is None else dumps(transition.secrets),
             "1" if after.request.questions else "",
             after.consumers[-1] if after.consumers else "",
@@ -169,10 +171,6 @@ def _grant_of(record: Record) -> str:
 
 def _new_grant(transition: Transition) -> str:
     return "" if transition.before.final else _grant_of(transition.after)
-
-
-def _decision_of(record: Record) -> str:
-    return dumps(plain(record.decision)) if record.decision else ""
 
 
 def _pairs(fields: dict[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from gateway.models import ApprovalRequest, Decision, Report, Risk, Status
 from gateway.records import Claim, Event, Record, Vote
+from gateway.transitions import summary
 from gateway.wire import JsonObject, build, plain
 
 # Members of the request that the hash holds as fields of their own, so that scripts can check them.
@@ -54,8 +55,8 @@ def _about(values: tuple[str, int, Risk, str | None]) -> str:
     return dumps(about if owner is None else {**about, "owner": owner})
 
 
-# The fields that may change over a record's life: how each is read off a record, and written.
-# What is written as "" is absent from the hash.
+# The fields that may change over a record's life, apart from its decision: how each is read off a
+# record, and written. What is written as "" is absent from the hash.
 _FIELDS: tuple[tuple[str, Callable[[Record], Any], Callable[[Any], str]], ...] = (
     ("rev", attrgetter("revision"), str),
     ("since", attrgetter("shown_since"), str),
@@ -68,7 +69,6 @@ _FIELDS: tuple[tuple[str, Callable[[Record], Any], Callable[[Any], str]], ...] =
     ("gone", lambda record: not record.waiting, _flag),
     ("edited", attrgetter("edited"), _json_or_absent),
     ("votes", attrgetter("votes"), _json_or_absent),
-    ("decision", attrgetter("decision"), _json_or_absent),
     ("note", attrgetter("note"), str),
     ("report", attrgetter("report"), _json_or_absent),
     ("nonces", attrgetter("nonces"), " ".join),
@@ -82,19 +82,27 @@ _FIELDS: tuple[tuple[str, Callable[[Record], Any], Callable[[Any], str]], ...] =
 
 
 def fields_of(record: Record) -> dict[str, str]:
-    """Return the fields that may change over a record's life, absent ones left out."""
+    """Return these fields of a record, absent ones left out."""
     written = ((name, write(read(record))) for name, read, write in _FIELDS)
     return {name: text for name, text in written if text}
 
 
 def changed_fields(before: Record, after: Record) -> dict[str, str]:
-    """Return the fields in which two records differ, as `after` has them: "" for one to delete."""
+    """Return those in which two records differ, as `after` has them: "" for one to delete."""
     changed = {}
     for name, read, write in _FIELDS:
         value = read(after)
         if value != read(before):
             changed[name] = write(value)
     return changed
+
+
+def ending_of(record: Record) -> tuple[str, str]:
+    """Return a record's decision, and what the event of its ending says, both as JSON or ""."""
+    if record.decision is None:
+        return "", ""
+    values = plain(record.decision)
+    return dumps(values), dumps(summary(values, record.note))
 
 
 def record_from(request_id: str, fields: dict[str, str]) -> Record:

@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
 class Keys:
     """Key names under the hash tag of `namespace`."""
 
-    namespace: str = "gw"
+    def __init__(self, namespace: str = "gw") -> None:
+        self.namespace = namespace
+        self._tag = f"{{{namespace}}}:"
+        self.grants = self.of("grants")
+        """All remembered decisions by when they were made (sorted set)."""
+        self.grants_due = self.of("grants", "due")
+        """Remembered decisions by when they expire (sorted set)."""
+        self.pending = self.of("pending")
+        """All pending requests by creation time (sorted set)."""
+        self.deadlines = self.of("deadlines")
+        """Pending requests by deadline (sorted set)."""
+        self.done = self.of("done")
+        """Final requests by when they ended (sorted set)."""
+        self.events = self.of("events")
+        """Everything that happened, in order: the audit (stream)."""
+        self.seals = self.of("seals")
+        """Hash-chained seals over batches of events (stream)."""
+        self.meta = self.of("meta")
+        """Schema version, policy generation, kill switch, agent count (hash)."""
+        self.policy = self.of("policy")
+        """The policy document (string, JSON)."""
+        self.sessions = self.of("sessions")
+        """`agent session` by last request (sorted set)."""
+        self.processes = self.of("processes")
+        """`agent process` by the end of its waiter lease (sorted set)."""
+        self.agents = self.of("agents")
+        """Agents by the shard their ingress stream is read in (sorted set)."""
+        self.replicas = self.of("replicas")
+        """Gateway replicas by the end of their lease (sorted set)."""
+        self.owners = self.of("owners")
+        """Which replica reads which shard (hash)."""
+        self.attempts = self.of("attempts")
+        """How often handling an ingress entry failed (hash)."""
+        self.dead = self.of("dead")
+        """Ingress entries that could not be handled (stream)."""
+        self.credentials = self.of("credentials")
+        """Bearer credentials by key id (hash)."""
 
     def of(self, *parts: str) -> str:
         """Return a key of this namespace."""
-        return f"{{{self.namespace}}}:{':'.join(parts)}"
+        return self._tag + ":".join(parts)
 
     def record(self, request_id: str) -> str:
         """The state record of a request (hash)."""
@@ -70,88 +103,3 @@ class Keys:
     def grants_in(self, agent: str, session: str) -> str:
         """The grants that end with a session (set)."""
         return self.of("grants", "session", agent, session)
-
-    @property
-    def grants(self) -> str:
-        """All remembered decisions by when they were made (sorted set)."""
-        return self.of("grants")
-
-    @property
-    def grants_due(self) -> str:
-        """Remembered decisions by when they expire (sorted set)."""
-        return self.of("grants", "due")
-
-    @property
-    def pending(self) -> str:
-        """All pending requests by creation time (sorted set)."""
-        return self.of("pending")
-
-    @property
-    def deadlines(self) -> str:
-        """Pending requests by deadline (sorted set)."""
-        return self.of("deadlines")
-
-    @property
-    def done(self) -> str:
-        """Final requests by when they ended (sorted set)."""
-        return self.of("done")
-
-    @property
-    def events(self) -> str:
-        """Everything that happened, in order: the audit (stream)."""
-        return self.of("events")
-
-    @property
-    def seals(self) -> str:
-        """Hash-chained seals over batches of events (stream)."""
-        return self.of("seals")
-
-    @property
-    def meta(self) -> str:
-        """Schema version, policy generation, kill switch, agent count (hash)."""
-        return self.of("meta")
-
-    @property
-    def policy(self) -> str:
-        """The policy document (string, JSON)."""
-        return self.of("policy")
-
-    @property
-    def sessions(self) -> str:
-        """`agent session` by last request (sorted set)."""
-        return self.of("sessions")
-
-    @property
-    def processes(self) -> str:
-        """`agent process` by the end of its waiter lease (sorted set)."""
-        return self.of("processes")
-
-    @property
-    def agents(self) -> str:
-        """Agents by the shard their ingress stream is read in (sorted set)."""
-        return self.of("agents")
-
-    @property
-    def replicas(self) -> str:
-        """Gateway replicas by the end of their lease (sorted set)."""
-        return self.of("replicas")
-
-    @property
-    def owners(self) -> str:
-        """Which replica reads which shard (hash)."""
-        return self.of("owners")
-
-    @property
-    def attempts(self) -> str:
-        """How often handling an ingress entry failed (hash)."""
-        return self.of("attempts")
-
-    @property
-    def dead(self) -> str:
-        """Ingress entries that could not be handled (stream)."""
-        return self.of("dead")
-
-    @property
-    def credentials(self) -> str:
-        """Bearer credentials by key id (hash)."""
-        return self.of("credentials")
