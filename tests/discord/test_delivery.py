@@ -122,6 +122,26 @@ async def test_06_a_burst_arrives_whole_in_order_and_within_the_limits(stage: St
     assert rest.invalid == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_06_two_hundred_requests_to_two_channels(stage: Stage) -> None:
+    """Within Discord's limits of five in five seconds a channel: all arrive, none is refused."""
+    server, rest = stage.server, stage.server.discord.rest
+    rest.limits.rule("POST", r"/channels/\d+/messages$", 5, 5.0)
+    other = server.discord.town.channel(server.guild, "others")
+    second = f"discord:{server.guild.id}/{other.id}"
+    await stage.policy(
+        stage.route(name="one", tools=("shell",)),
+        stage.route(name="two", tools=("mail",), targets=(second,)),
+    )
+    for _ in range(100):
+        await stage.ask(tool="shell", timeout=3600)
+        await stage.ask(tool="mail", timeout=3600)
+    channels = (server.channel, other)
+    await stage.seen(lambda: all(len(one.messages) == 100 for one in channels), 200)
+    assert rest.invalid == 0
+
+
 @pytest.mark.parametrize("kind", ["global", "bucket", "503", "502"])
 async def test_07_passing_refusals_are_waited_out(stage: Stage, kind: str) -> None:
     """429 of every kind and failures of Discord's own: one card in the end."""
