@@ -22,6 +22,7 @@ from gateway.client.redis_transport import RedisTransport
 from gateway.errors import Denied, GatewayError, NotApproved, Unauthorized, Unreachable
 from gateway.models import Action, ApprovalRequest, Execution
 from gateway.settings import Settings
+from gateway.stores import ingress
 from tests.faults.agentlog import AgentLog
 from tests.faults.processes import Door
 
@@ -49,11 +50,17 @@ class Deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def gateway(door: Door, step: str = ANY, nth: int = NEVER) -> None:
+async def gateway(
+    door: Door, step: str = ANY, nth: int = NEVER, lease_ms: int | None = None
+) -> None:
     """Run a whole gateway as the environment describes it, until let go or dead.
 
-    Says its URL when it is ready, and which steps it passed when it ends in order.
+    Says its URL when it is ready, and which steps it passed when it ends in order. `lease_ms` is
+    how long it holds the agents' streams after its last sign of life, if not as in earnest.
     """
+    if lease_ms is not None:
+        ingress._LEASE_MS = lease_ms
+        ingress._TICK_SECONDS = lease_ms / 3000
     at = Deadly(step, nth)
     sys.path.insert(0, str(PLUGINS))
     async with app.running(Settings(), at=at) as running:
@@ -85,6 +92,20 @@ async def agent(door: Door, folder: Path) -> None:
             Worker(first, redis_log, "over-redis").work(),
             Worker(second, http_log, "over-http").work(),
         )
+
+
+async def waiter(door: Door, folder: Path, way: str) -> None:
+    """Ask for one thing and wait for it; what is approved is run."""
+    found = await persisted(lambda: asyncio.to_thread(config.load))
+    transport = (
+        RedisTransport(found.redis_url or "", found.agent, os.environ["GATEWAY_NAMESPACE"])
+        if way == "redis"
+        else HttpTransport(found.url or "", found.token or "", found.agent)
+    )
+    log = AgentLog(folder / "waiter.log", found.agent, transport._process)
+    async with AsyncClient(transport, public_key=found.public_key) as client:
+        door.say(transport._process)
+        await Worker(client, log, "default").allowed("wait", {"n": 1}, {"n": 1})
 
 
 class Worker:

@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from redis.exceptions import RedisError
+
 from gateway.client.http import Http
 from gateway.clock import SystemClock
 from gateway.errors import GatewayError
@@ -43,13 +45,18 @@ QUEUES = ("wall", FOLLOWUPS)
 
 
 class Site:
-    """One namespace of a Redis server, and everything that runs on it."""
+    """One namespace of a Redis server, and everything that runs on it.
 
-    def __init__(self, redis_url: str, namespace: str, folder: Path) -> None:
+    Gateway and agent reach Redis by `through`, the approver and whoever watches by `redis_url`.
+    """
+
+    def __init__(
+        self, redis_url: str, namespace: str, folder: Path, *, through: str | None = None
+    ) -> None:
         self.agent = f"agent-{namespace}"
         self.folder = folder
         self.env = {
-            "REDIS_URL": redis_url,
+            "REDIS_URL": through or redis_url,
             "GATEWAY_NAMESPACE": namespace,
             "GATEWAY_DATA_DIR": str(folder),
             "GATEWAY_PORT": "0",
@@ -79,9 +86,13 @@ class Site:
 
     # ---------------------------------------------------------------- processes
 
-    async def gateway(self, step: str = roles.ANY, nth: int = roles.NEVER) -> Child:
+    async def gateway(
+        self, step: str = roles.ANY, nth: int = roles.NEVER, lease_ms: int | None = None
+    ) -> Child:
         """Start a gateway; return it when it is ready, or dead at its step."""
-        gateway = await self._stack.enter_async_context(child(roles.gateway, self.env, step, nth))
+        gateway = await self._stack.enter_async_context(
+            child(roles.gateway, self.env, step, nth, lease_ms)
+        )
         if url := await gateway.heard():
             self.url = url
             self.ready.set()
@@ -115,10 +126,14 @@ class Site:
         # Nobody else lives here, so no lease of the dead need run out first.
         await self.store.forget_replicas()
         await self.store.redis.delete(self.store.keys.of("changing", "agent", self.agent))
+        await self.release_cards()
+        return await self.gateway(step, nth)
+
+    async def release_cards(self) -> None:
+        """End the leases on cards that a dead gateway holds."""
         for queue in QUEUES:
             for one in await self.store.redis.zrange(self.store.keys.dirty(queue), 0, -1):
                 await self.store.redis.zadd(self.store.keys.dirty(queue), {one: 0})
-        return await self.gateway(step, nth)
 
     @asynccontextmanager
     async def agent_at_work(self) -> AsyncIterator[Child]:
@@ -175,8 +190,7 @@ class Site:
         """Answer what comes, as `DECISIONS` says, until cancelled."""
         cursor = "0"
         while True:
-            found = await self._blocking.xread({self.store.keys.events: cursor}, block=1000)
-            cursor = found[0][1][-1][0] if found else cursor
+            cursor, _ = await self._events(cursor)
             for item in await self.pending():
                 if decision := DECISIONS.get(item["request"]["tool"]):
                     await self.decide(item, decision)
@@ -216,11 +230,19 @@ class Site:
         """Wait for an event, of one request or of any."""
         cursor = "0"
         while True:
+            cursor, events = await self._events(cursor)
+            if any(one["t"] == kind and request_id in (None, one["id"]) for one in events):
+                return
+
+    async def _events(self, cursor: str) -> tuple[str, list[dict[str, str]]]:
+        """Wait a second at most for events after a cursor; return the new cursor, and them."""
+        try:
             found = await self._blocking.xread({self.store.keys.events: cursor}, block=1000)
-            for event_id, fields in found[0][1] if found else ():
-                if fields["t"] == kind and request_id in (None, fields["id"]):
-                    return
-                cursor = event_id
+        except (RedisError, OSError):
+            await asyncio.sleep(0)  # it may be down for the test's own reasons
+            found = []
+        rows = found[0][1] if found else []
+        return rows[-1][0] if rows else cursor, [fields for _, fields in rows]
 
     async def until_shown(self) -> None:
         """Wait until every copy of every card is as it should be."""

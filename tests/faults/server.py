@@ -1,0 +1,66 @@
+"""A Redis of a test's own that may be killed and started again on what it has written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.embedded import find_server_binary
+
+
+class Server:
+    """Append-only, fsync always, users in a file: as a gateway in production wants it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.socket = folder / "s"
+        self.url = f"unix://{self.socket}"
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Run it, on what was written before, until it answers."""
+        users = self._folder / "users.acl"
+        users.touch()
+        self.socket.unlink(missing_ok=True)
+        self._process = await asyncio.create_subprocess_exec(
+            str(find_server_binary()),
+            *("--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder)),
+            *("--save", "", "--appendonly", "yes", "--appendfsync", "always"),
+            *("--aclfile", str(users)),
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        async with Redis(unix_socket_path=str(self.socket)) as client:
+            while True:
+                assert self._process.returncode is None
+                try:
+                    await client.ping()
+                except (RedisError, OSError):
+                    await asyncio.sleep(0)
+                    continue
+                return
+
+    async def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+
+    async def connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect, for a proxy."""
+        return await asyncio.open_unix_connection(str(self.socket))
+
+
+@asynccontextmanager
+async def own_server(folder: Path) -> AsyncIterator[Server]:
+    """Run a server in a folder whose path is short enough for a socket."""
+    server = Server(folder)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.kill()
