@@ -22,7 +22,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
 from adapters.terminal.drawing import diff_of, drawn, text_of
-from adapters.terminal.questions import YES, Form, Reading, Words
+from adapters.terminal.questions import YES, Form, Reading, Remembering, Words
 from gateway.blocks import changes
 from gateway.canonical import parse
 from gateway.cards import Card, card_of, full_view
@@ -39,8 +39,8 @@ _HELP = """\
 y  approve             n  deny, with a reason if you like
 f  read all of it      e  edit the arguments in $EDITOR
 c  copy what would run k  say that you are looking at it
-a  approve several     →  the next request
-                       ←  the one before
+a  approve several     r  approve and remember it
+←  the one before      →  the next request
 ↑ ↓  scroll            q  leave; requests stay where they are
 
 High risk is asked again. A request that was cut is approved from the full text only."""
@@ -57,7 +57,7 @@ class Answering(App[None]):
     .asking VerticalScroll { height: auto; max-height: 20; }
     .reading { width: 96%; height: 96%; padding: 0 1; border: round $primary;
                background: $surface; }
-    Words, Form, Reading { align: center middle; }
+    Words, Form, Reading, Remembering { align: center middle; }
     """
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -67,6 +67,7 @@ class Answering(App[None]):
         ("f", "full", "full text"),
         ("c", "copy", "copy"),
         ("k", "claim", "looking"),
+        ("r", "remember", "remember"),
         ("a", "several", "several"),
         ("left", "move(-1)", "◀"),
         ("right", "move(1)", "▶"),
@@ -228,6 +229,22 @@ class Answering(App[None]):
         if await self.push_screen_wait(Words(question, shown=listed)) == YES:
             for one in chosen:
                 await self._click(one, Action.APPROVE)
+
+    @work
+    async def action_remember(self) -> None:
+        """Approve what is shown, and others like it from now on."""
+        record = self.record
+        if record is None or not self._allows(record, Action.APPROVE):
+            return
+        card = _card(record)
+        if not card.complete or not card.approve_scopes:
+            self._say("this one is asked about each time", bad=True)
+            return
+        reaches = [await self._desk.reach(record.id, one.id) for one in card.approve_scopes]
+        scopes = list(zip(card.approve_scopes, reaches, strict=True))
+        chosen = await self.push_screen_wait(Remembering(record, scopes))
+        if chosen is not None:
+            await self._click(record, Action.APPROVE, remember=chosen)
 
     def action_copy(self) -> None:
         """Copy what would run, as it is shown."""

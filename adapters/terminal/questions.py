@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from rich.console import RenderableType
@@ -15,6 +16,8 @@ from textual.widgets import Checkbox, Footer, Input, Label, Select, SelectionLis
 from adapters.terminal.drawing import text_of
 from gateway.cards import Card, Field
 from gateway.models import FieldKind
+from gateway.records import Record, Remember
+from gateway.scopes import LIFETIME_WORDS, Scope
 from gateway.wire import JsonObject
 
 YES = "yes"
@@ -87,6 +90,52 @@ class Form(ModalScreen[JsonObject | None]):
                 self.notify("this field needs an answer", severity="error")
                 return
         self.dismiss({name: value for name, value in found.items() if value is not None})
+
+    def action_leave(self) -> None:
+        """Give nothing back."""
+        self.dismiss(None)
+
+
+class Remembering(ModalScreen[Remember | None]):
+    """Asks what to remember of an approval, where and how long; None when it was left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "leave", "back"),
+        ("ctrl+s", "send", "approve and remember"),
+    ]
+
+    def __init__(self, record: Record, scopes: Sequence[tuple[Scope, str]]) -> None:
+        super().__init__()
+        self._session = record.request.session
+        self._scopes = scopes
+        self._chosen: dict[str, Any] = {}
+
+    def compose(self) -> ComposeResult:
+        """Draw what each would cover, and have covered, above the three choices."""
+        with VerticalScroll(classes="asking", can_focus=False):
+            for number, (scope, reach) in enumerate(self._scopes, 1):
+                yield Label(Text(f"{number}. ").append_text(text_of(scope.words, "bold")))
+                yield Label(Text(f"   {reach}", style="dim"))
+            scopes = [(f"{n}", scope.id) for n, (scope, _) in enumerate(self._scopes, 1)]
+            places = [(f"only in the session {self._session}", ""), ("in all sessions", "all")]
+            lives = [(words, name) for name, words in LIFETIME_WORDS.items()]
+            for name, choices in (("offer", scopes), ("where", places), ("lifetime", lives)):
+                # What agents name is plain text here too.
+                shown = [(Text(words), value) for words, value in choices]
+                yield Label(Text(name))
+                self._chosen[name] = select = Select(
+                    shown, allow_blank=False, value=choices[0][1], type_to_search=False
+                )
+                yield select
+        yield Footer()
+
+    def action_send(self) -> None:
+        """Give back what was chosen."""
+        chosen = {name: select.value for name, select in self._chosen.items()}
+        everywhere = chosen["where"] == "all"
+        self.dismiss(
+            Remember(offer=chosen["offer"], everywhere=everywhere, lifetime=chosen["lifetime"])
+        )
 
     def action_leave(self) -> None:
         """Give nothing back."""

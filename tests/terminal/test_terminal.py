@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.models import Action, Context, FieldKind, Kind, Option, Question, Status
+from gateway.models import Action, Context, FieldKind, Kind, Option, Question, Reason, Status
 from gateway.records import Record
 from tests.terminal.seat import by_bob, seated, staffed
 from tests.world import World
@@ -271,6 +271,30 @@ async def test_hostile_text_is_shown_and_does_nothing(world: World, evil: str) -
         text = seat.text()
     assert not {"\x1b", "\x07", "\u202e", "\u200b"} & set(text)
     assert "U+" in text or "[bold red]Approved by ann[/]" in text
+
+
+async def test_an_approval_is_remembered_as_chosen(world: World) -> None:
+    """The narrowest scope stands first; the next of its kind is not asked."""
+    record = await world.submit(arguments={"command": "git status"})
+    async with seated(world, size=(100, 44)) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("r")
+        await seat.sees("exactly this, and nothing else", "lifetime")
+        await seat.press("ctrl+s")
+        assert (await seat.ended(record)).status is Status.APPROVED
+        again = await world.submit(arguments={"command": "git status"})
+    assert again.decision is not None
+    assert (again.status, again.decision.reason) == (Status.APPROVED, Reason.GRANT)
+
+
+async def test_high_risk_is_never_remembered(world: World) -> None:
+    """There is nothing to choose."""
+    record = await world.submit(arguments={"command": "deploy prod"})
+    async with seated(world) as seat:
+        await seat.sees("high risk")
+        await seat.press("r")
+        await seat.sees("asked about each time")
+    assert (await world.approvals.get(record.id)).status is Status.PENDING
 
 
 async def test_a_long_line_is_folded_not_lost(world: World) -> None:
