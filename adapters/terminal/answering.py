@@ -54,6 +54,7 @@ class Answering(App[None]):
     #card { padding: 0 1; }
     .asking { width: 90%; max-width: 90; height: auto; max-height: 90%; padding: 1 2;
               border: round $primary; background: $surface; }
+    .asking Label { width: 100%; }
     .asking VerticalScroll { height: auto; max-height: 20; }
     .reading { width: 96%; height: 96%; padding: 0 1; border: round $primary;
                background: $surface; }

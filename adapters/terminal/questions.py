@@ -119,7 +119,7 @@ class Remembering(ModalScreen[Remember | None]):
             scopes = [(f"{n}", scope.id) for n, (scope, _) in enumerate(self._scopes, 1)]
             places = [(f"only in the session {self._session}", ""), ("in all sessions", "all")]
             lives = [(words, name) for name, words in LIFETIME_WORDS.items()]
-            for name, choices in (("offer", scopes), ("where", places), ("lifetime", lives)):
+            for name, choices in (("what", scopes), ("where", places), ("how long", lives)):
                 # What agents name is plain text here too.
                 shown = [(Text(words), value) for words, value in choices]
                 yield Label(Text(name))
@@ -134,7 +134,7 @@ class Remembering(ModalScreen[Remember | None]):
         chosen = {name: select.value for name, select in self._chosen.items()}
         everywhere = chosen["where"] == "all"
         self.dismiss(
-            Remember(offer=chosen["offer"], everywhere=everywhere, lifetime=chosen["lifetime"])
+            Remember(offer=chosen["what"], everywhere=everywhere, lifetime=chosen["how long"])
         )
 
     def action_leave(self) -> None:

@@ -140,7 +140,7 @@ STATES: dict[str, Any] = {
     "deny": asked("Approval needed", COMMAND, "Words for the agent", "n"),
     "form": asked("Question", FORM, "Password?", "y"),
     "help": asked("Approval needed", COMMAND, "several", "question_mark"),
-    "remember": asked("Approval needed", {"arguments": {"command": "git status"}}, "lifetime", "r"),
+    "remember": asked("Approval needed", {"arguments": {"command": "git status"}}, "how long", "r"),
     "several": queue,
     "elsewhere": elsewhere,
     "partial": partial,

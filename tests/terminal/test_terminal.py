@@ -279,9 +279,10 @@ async def test_an_approval_is_remembered_as_chosen(world: World) -> None:
     async with seated(world, size=(100, 44)) as seat:
         await seat.sees("Approval needed")
         await seat.press("r")
-        await seat.sees("exactly this, and nothing else", "lifetime")
+        await seat.sees("exactly this, and nothing else", "how long")
         await seat.press("ctrl+s")
         assert (await seat.ended(record)).status is Status.APPROVED
+        await world.until(lambda events: "grant_made" in {event.type for event in events})
         again = await world.submit(arguments={"command": "git status"})
     assert again.decision is not None
     assert (again.status, again.decision.reason) == (Status.APPROVED, Reason.GRANT)
