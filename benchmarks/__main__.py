@@ -15,6 +15,7 @@ from benchmarks.discord import discord_click_to_wake
 from benchmarks.intake import intake
 from benchmarks.memory import memory
 from benchmarks.processes import start_up
+from benchmarks.remembered import grants
 from benchmarks.throughput import throughput
 from benchmarks.wake import click_to_wake, rule_round_trip
 
@@ -24,6 +25,7 @@ PHASES = (
     rule_round_trip,
     throughput,
     intake,
+    grants,
     memory,
     crowd,
     start_up,

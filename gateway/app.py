@@ -26,16 +26,15 @@ from gateway.desk import FrontDesk
 from gateway.discovery import announced, write_private
 from gateway.embedded import engine_url, running_engine
 from gateway.errors import Conflict, GatewayError
-from gateway.hooks.config import read_hooks
-from gateway.hooks.host import HookHost
+from gateway.hooks.host import hosted
 from gateway.hooks.link import HookEvents, HookLink
 from gateway.intake import Intake
 from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
-from gateway.ports import Adapter, Decider, HasProblems, HasRoutes
+from gateway.ports import Adapter, HasProblems, HasRoutes
 from gateway.production import refuse_unsafe
 from gateway.records import PolicyDocument, Route
-from gateway.registry import adapter_class, decider
+from gateway.registry import adapter_class, deciders
 from gateway.retention import Retention
 from gateway.serving import HasStreams, background, desk_of, followed_up, served
 from gateway.settings import BadSettings, Settings
@@ -121,13 +120,13 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         blocking = connect(redis_url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
 
-        hooks = _hooks(settings)
+        hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
         approvals = Approvals(
             store,
             feed,
-            _deciders(settings, hooks),
+            [HookLink(hooks), *deciders(settings.deciders), ModeDecider()],
             SystemClock(),
             signer=signer,
             grants=RedisGrants(store),
@@ -142,6 +141,11 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
         retention = Retention(store, SystemClock(), days=settings.retention_days)
         await stack.enter_async_context(background("retention", retention.run))
+
+        if settings.grants == "memory":
+            await approvals.remembering.forget_all("the gateway started")
+        unused = approvals.remembering.run
+        await stack.enter_async_context(background("unused grants", unused))
 
         if settings.webhook_url is not None:
             posting = _webhooks(settings, approvals, store)
@@ -199,13 +203,13 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
         await refuse_unsafe(settings, backend.store)
         blocking = connect(url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
-        hooks = _hooks(settings)
+        hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, backend.store.keys)
         approvals = Approvals(
             backend.store,
             feed,
-            _deciders(settings, hooks),
+            [HookLink(hooks), *deciders(settings.deciders), ModeDecider()],
             SystemClock(),
             signer=_signer(settings),
             grants=RedisGrants(backend.store),
@@ -215,17 +219,6 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
         desk = desk_of(name, approvals, backend.store)
         await stack.enter_async_context(served(adapter_class(name)(), desk, backend.store))
         yield
-
-
-def _deciders(settings: Settings, hooks: HookHost) -> list[Decider]:
-    """Return what stands in the chain beside grants and rules."""
-    own = (decider(name) for name in settings.deciders)
-    return [HookLink(hooks), *own, ModeDecider()]
-
-
-def _hooks(settings: Settings) -> HookHost:
-    """Return the policy hooks of the configured file, none without one."""
-    return HookHost(read_hooks(settings.hooks_file) if settings.hooks_file else {})
 
 
 async def first_login(gateway: Gateway, settings: Settings) -> list[str]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.clock import Clock
-from gateway.grants.grant import Effect, Grant
+from gateway.grants.grant import PASSES, Effect, Grant
 from gateway.grants.matching import Cover, covers
+from gateway.guardrails import findings
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy import ALLOW, ASK, DENY
 from gateway.ports import Decider, Verdict
@@ -108,6 +109,9 @@ class _Link:
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Answer with the first grant that covers the request."""
         mine = [one for one in await self._book.about(record) if one.effect is self._effect]
+        if any(one.match.shape in PASSES for one in mine) and findings(record):
+            # Nobody has seen this request: a pass is not for what looks destructive.
+            mine = [one for one in mine if one.match.shape not in PASSES]
         covered = [(covers(grant, record), grant) for grant in mine]
         for cover, grant in covered:
             if cover is Cover.YES:
@@ -124,5 +128,5 @@ def _cited(effect: str, grant: Grant, message: str) -> Verdict:
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)
 
 
-def _narrow_first(grant: Grant) -> tuple[bool, int]:
-    return grant.session is None, grant.made_at
+def _narrow_first(grant: Grant) -> tuple[bool, bool, int]:
+    return grant.match.shape in PASSES, grant.session is None, grant.made_at

@@ -10,7 +10,7 @@ from gateway.approvals import Approvals
 from gateway.clock import Clock
 from gateway.delivery import Copy, CopyState, Notes, Outbox
 from gateway.errors import Conflict, Unauthorized, Unreachable
-from gateway.grants.grant import Grant
+from gateway.grants.grant import Grant, Shape
 from gateway.models import Reason, Status
 from gateway.ports import Origin, Outcome, Store, Transition
 from gateway.records import (
@@ -116,6 +116,15 @@ class FrontDesk:
     async def revoke(self, grant_id: str, identity: Identity) -> Grant:
         """Take a remembered decision back. Raises NotFound, Unauthorized."""
         return await self._approvals.remembering.revoke(grant_id, identity)
+
+    async def let_through(
+        self, agent: str, session: str, identity: Identity, *, edits: bool, hours: float
+    ) -> Grant:
+        """Let a session's file changes, or all that it does, through for some hours."""
+        shape = Shape.EDITS if edits else Shape.ALL
+        return await self._approvals.remembering.let_through(
+            identity, agent=agent, session=session, shape=shape, hours=hours
+        )
 
     async def reach(self, request_id: str, offer: str) -> str:
         """Say how many recent requests an offer would have covered, and what people said to

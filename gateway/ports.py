@@ -285,6 +285,14 @@ class Desk(Protocol):
         Raises NotFound, and Unauthorized unless they are an admin, made it, or may approve there.
         """
 
+    async def let_through(
+        self, agent: str, session: str, identity: Identity, *, edits: bool, hours: float
+    ) -> Grant:
+        """Let a session's file changes, or all that it does, through for 8 hours at most.
+
+        Raises Unauthorized unless they are an admin, or approve all of the agent's requests.
+        """
+
     async def reach(self, request_id: str, offer: str) -> str:
         """Say how many recent requests an offer would have covered, and what people said to
         those. Raises NotFound, InvalidRequest."""

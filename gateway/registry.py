@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 
 from gateway.errors import GatewayError
@@ -48,12 +49,16 @@ def adapter_class(name: str) -> type[Adapter]:
     return loaded
 
 
-def decider(name: str) -> Decider:
-    """Return a new decider that an installed distribution offers under `name`.
+def deciders(names: Iterable[str]) -> list[Decider]:
+    """Return new deciders that installed distributions offer under these names.
 
     Raises UnknownDecider, also when it cannot be loaded: a policy link that is missing is no link
     that has no opinion.
     """
+    return [_decider(name) for name in names]
+
+
+def _decider(name: str) -> Decider:
     found = entry_points(group=DECIDERS, name=name)
     if not found:
         known = ", ".join(sorted({entry.name for entry in entry_points(group=DECIDERS)})) or "none"

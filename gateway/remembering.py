@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -12,18 +13,21 @@ from gateway.canonical import sha256_hex
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.grants.blast import Blast, blast
-from gateway.grants.grant import Effect, Grant, Match
-from gateway.grants.offers import LIFETIMES, Offer, narrowest, offered
+from gateway.grants.grant import ANY_TOOL, PASSES, Effect, Grant, Match, Shape
+from gateway.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered
 from gateway.judging import judged
 from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.names import REQUEST_ID
 from gateway.policy import Chain
 from gateway.ports import Outcome, Store, Transition
 from gateway.records import Click, Identity, PolicyDocument, Query, Record
+from gateway.rulebook import named
 from gateway.writer import Writer
 
 RECENT = 500  # how far back a grant's reach is counted
 _PAGE = 200
+_DAY_SECONDS = 24 * 3600
+_UNUSED_MS = 30 * _DAY_SECONDS * 1000
 _ID_LENGTH = 32
 _REMEMBERED = {
     Action.APPROVE: Effect.ALLOW,
@@ -150,6 +154,41 @@ class Remembering:
         )
         return await self.keep(grant)
 
+    async def let_through(
+        self,
+        identity: Identity,
+        *,
+        agent: str,
+        session: str,
+        shape: Shape,
+        hours: float,
+        max_uses: int | None = None,
+    ) -> Grant:
+        """Give a session a pass, in place of an earlier one of this shape.
+
+        Raises Unauthorized unless an admin does it, or someone who may approve on every route of
+        the agent.
+        """
+        by = _may_pass(await self._fresh(), agent, identity)
+        if shape not in PASSES:
+            raise InvalidRequest("a pass is for edits or for all")
+        earlier = [one for one in await self.all(agent, session) if one.match.shape is shape]
+        now = self._clock.now_ms()
+        grant = Grant(
+            id=new_id(),
+            effect=Effect.ALLOW,
+            agent=agent,
+            session=session,
+            match=Match(shape=shape, tool=ANY_TOOL),
+            made_by=by,
+            made_at=now,
+            expires_at=now + int(hours * HOUR_MS),
+            max_uses=max_uses,
+            words=_PASS_WORDS[shape],
+        )
+        await self._end(earlier, "replaced", by)
+        return await self.keep(grant)
+
     async def get(self, grant_id: str) -> Grant:
         """Return a grant with its uses; raises NotFound."""
         found = await self._book.store.get(grant_id) if REQUEST_ID.fullmatch(grant_id) else None
@@ -208,6 +247,26 @@ class Remembering:
         if grants:
             await self._end(grants, "session ended", "gateway")
 
+    async def forget_all(self, why: str) -> None:
+        """Drop every grant there is."""
+        await self._end(await self.all(), why, "gateway")
+
+    async def drop_unused(self) -> None:
+        """Announce and drop the grants without an end that nobody used for 30 days."""
+        since = self._clock.now_ms() - _UNUSED_MS
+        idle = [
+            grant
+            for grant in await self.all()
+            if grant.expires_at is None and (grant.last_used or grant.made_at) < since
+        ]
+        await self._end(idle, "unused for 30 days", "gateway")
+
+    async def run(self) -> None:
+        """Look once a day for grants that nobody uses, until cancelled. Replicas may all do so."""
+        while True:
+            await self.drop_unused()
+            await asyncio.sleep(_DAY_SECONDS)
+
     async def sweep(self, limit: int) -> None:
         """Announce and drop the grants whose time is over."""
         for grant in await self._book.store.expired(limit):
@@ -250,6 +309,23 @@ def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
     admitted = {name, identity.written, *identity.groups} & set(route.approvers)
     if not admitted and not (person is not None and person.admin) and name != grant.made_by:
         raise Unauthorized("only an admin or an approver of this agent may end its grants")
+    return name
+
+
+_PASS_WORDS = {
+    Shape.EDITS: "all changes of files below where the agent works, but for delicate ones",
+    Shape.ALL: "everything but high risk, secrets and what looks destructive",
+}
+
+
+def _may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> str:
+    person = policy.person_of(identity)
+    name = person.name if person else identity.written
+    routes = [route for route in policy.routes if named(route.agents, agent)]
+    known = {name, identity.written, *identity.groups}
+    everywhere = bool(routes) and all(known & set(route.approvers) for route in routes)
+    if not everywhere and not (person is not None and person.admin):
+        raise Unauthorized("only an admin, or who may approve all of this agent's requests, may")
     return name
 
 

@@ -86,6 +86,9 @@ class Settings(BaseSettings):
     deciders: tuple[str, ...] = Field(
         (), description="JSON list of installed deciders to ask, see docs/policy.md"
     )
+    grants: Literal["storage", "memory"] = Field(
+        "storage", description="memory forgets all remembered decisions when a gateway starts"
+    )
     hooks_file: Path | None = Field(
         None, description="policy hooks to run as processes of ours, see docs/hooks.md"
     )

@@ -12,7 +12,7 @@ from gateway.api.calls import Call, reply
 from gateway.api.messages import MAX_PAGE
 from gateway.errors import InvalidRequest, NotFound
 from gateway.grants.blast import Blast
-from gateway.grants.grant import Effect, Grant, Match
+from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.grants.offers import LIFETIMES, Offer, offers
 from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME
 from gateway.records import Identity
@@ -74,6 +74,18 @@ class NewGrant(Wire):
     session: str | None = None
     lifetime: str = "1h"
     max_uses: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPass(Wire):
+    """What a session may do without asking: its file `edits`, or `all` but the dangerous.
+
+    For `hours`, 8 at most; with `max_uses`, the next so many requests only.
+    """
+
+    what: Shape
+    hours: Annotated[float, Field(gt=0, le=8)] = 1.0
+    max_uses: Annotated[int, Field(ge=1)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +154,25 @@ async def create(call: Call) -> web.Response:
         words=body.words,
         session=body.session,
         lifetime=body.lifetime,
+        max_uses=body.max_uses,
+    )
+    return reply(made, 201)
+
+
+async def let_through(call: Call) -> web.Response:
+    """Give a session a pass."""
+    session, agent = call.request.match_info["session"], call.query.agent
+    if not SESSION_NAME.fullmatch(session):
+        raise NotFound("no such session")
+    if agent is None:
+        raise InvalidRequest("agent is missing: a session belongs to an agent")
+    body: NewPass = call.body
+    made = await call.services.approvals.remembering.let_through(
+        _who(call),
+        agent=agent,
+        session=session,
+        shape=body.what,
+        hours=body.hours,
         max_uses=body.max_uses,
     )
     return reply(made, 201)

@@ -173,6 +173,12 @@ def _granting(verbs: Verbs) -> None:
     revoke.add_argument("id", nargs="?", help="the grant's id, or enough of its beginning")
     revoke.add_argument("--session", help="all of this session")
     revoke.add_argument("--all", action="store_true", help="all that there are")
+    through = _command(kinds, "pass", remembered.let_through, "let a session through for a while")
+    through.add_argument("agent")
+    through.add_argument("session")
+    through.add_argument("--edits", action="store_true", help="its file changes only")
+    through.add_argument("--hours", type=float, default=1.0, help="how long, 8 at most")
+    through.add_argument("--next", type=int, metavar="N", help="the next N requests only")
     for one in (listed, revoke):
         one.add_argument("--agent", help="of this agent")
     for one in (offers, listed, show):

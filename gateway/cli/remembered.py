@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 from typing import Any
+from urllib.parse import quote
 
 from gateway.cli.people import connection, find_request
 from gateway.client.http import Http
@@ -37,6 +38,20 @@ async def show(options: argparse.Namespace) -> int:
 async def revoke(options: argparse.Namespace) -> int:
     """Take grants back: one, a session's, an agent's, or all."""
     return await asyncio.to_thread(_revoke, options)
+
+
+async def let_through(options: argparse.Namespace) -> int:
+    """Give a session a pass."""
+    return await asyncio.to_thread(_let_through, options)
+
+
+def _let_through(options: argparse.Namespace) -> int:
+    body = {"what": "edits" if options.edits else "all", "hours": options.hours}
+    if options.next is not None:
+        body["max_uses"] = options.next
+    path = f"/v1/sessions/{quote(options.session, safe='')}/pass?agent={quote(options.agent)}"
+    print(_line(connection().call("POST", path, body)))
+    return 0
 
 
 def _offers(options: argparse.Namespace) -> int:

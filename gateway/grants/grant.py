@@ -35,6 +35,14 @@ class Shape(StrEnum):
     EXACT = "exact"
     PATTERN = "pattern"
     TOOL = "tool"
+    EDITS = "edits"
+    ALL = "all"
+
+
+# What lets a whole session through: it always ends, and soon.
+PASSES = (Shape.EDITS, Shape.ALL)
+ANY_TOOL = "*"
+LONGEST_PASS_MS = 8 * 3_600_000
 
 
 class RuleKind(StrEnum):
@@ -136,6 +144,8 @@ class Match(Wire):
         names = {rule.name for rule in self.rules}
         if len(names) != len(self.rules) or len(self.rules) > MAX_RULES:
             raise InvalidRequest(f"a pattern names each argument once, and at most {MAX_RULES}")
+        if (self.shape in PASSES) != (self.tool == ANY_TOOL):
+            raise InvalidRequest(f"only a pass is for every tool, written {ANY_TOOL}")
         if self.kind is Kind.QUESTION:
             raise InvalidRequest("an answer to a question is never remembered")
 
@@ -171,6 +181,12 @@ class Grant(Wire):
             raise InvalidRequest("the session's name does not fit")
         if self.max_uses is not None and self.max_uses < 1:
             raise InvalidRequest("a grant with a limit may be used at least once")
+        if self.match.shape in PASSES and not self._passes():
+            raise InvalidRequest("a pass allows, for one session, for 8 hours at most")
+
+    def _passes(self) -> bool:
+        ends = self.expires_at is not None and self.expires_at - self.made_at <= LONGEST_PASS_MS
+        return ends and self.session is not None and self.effect is Effect.ALLOW
 
     @property
     def uses_left(self) -> int | None:

@@ -15,7 +15,9 @@ from gateway.canonical import canonical
 from gateway.errors import InvalidRequest
 from gateway.grants.commands import RUNNERS, paths_of, read
 from gateway.grants.grant import (
+    ANY_TOOL,
     MAX_TEXT,
+    PASSES,
     CommandPattern,
     Effect,
     Grant,
@@ -29,7 +31,7 @@ from gateway.grants.grant import (
 from gateway.grants.paths import below, components, delicate, within
 from gateway.grants.shell import Word, plain_words, simple_command
 from gateway.grants.tools import PATH_NAMES, is_runner
-from gateway.models import RiskLevel
+from gateway.models import Kind, RiskLevel
 from gateway.records import Record
 from gateway.visible import visible
 from gateway.wire import JsonObject
@@ -50,8 +52,10 @@ def covers(grant: Grant, record: Record) -> Cover:
     request = record.request
     if grant.agent != request.agent or grant.session not in (None, request.session):
         return Cover.NO
-    if request.questions or grant.match.tool != request.tool:
+    if request.questions or grant.match.tool not in (request.tool, ANY_TOOL):
         return Cover.NO
+    if grant.match.shape in PASSES:
+        return Cover.YES if _passes(grant.match.shape, record) else Cover.NO
     if grant.effect is Effect.DENY:
         return _denies(grant.match, record)
     return Cover.YES if _allows(grant.match, record) else Cover.NO
@@ -69,6 +73,23 @@ def _allows(match: Match, record: Record) -> bool:
     if request.context.env or request.payload is not None or not legible(record.arguments):
         return False
     return fits_tool(record) if match.shape is Shape.TOOL else _fits_pattern(match, record)
+
+
+def _passes(shape: Shape, record: Record) -> bool:
+    """Whether a session's pass lets a request through: never high risk, secrets or hidden text."""
+    request, arguments = record.request, record.arguments
+    if record.risk.level is RiskLevel.HIGH or not legible([request.tool, arguments]):
+        return False
+    if request.context.env or request.kind is Kind.PLAN:
+        return False
+    paths = [arguments[name] for name in PATH_NAMES if name in arguments]
+    if any(not isinstance(path, str) or delicate(path) for path in paths):
+        return False
+    if shape is Shape.ALL:
+        return True
+    cwd = request.context.cwd
+    edits = request.kind is Kind.FILE_CHANGE and request.payload is None and bool(paths)
+    return edits and all(below(path) if cwd is None else within(path, cwd, cwd) for path in paths)
 
 
 def fits_tool(record: Record) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from gateway.hooks.answers import (
@@ -17,7 +18,7 @@ from gateway.hooks.answers import (
     other_answer,
     tool_answer,
 )
-from gateway.hooks.config import Hook
+from gateway.hooks.config import Hook, read_hooks
 from gateway.hooks.process import HookFailed, HookProcess
 from gateway.wire import JsonObject
 
@@ -119,6 +120,11 @@ class HookHost:
         for hook in self._hooks:
             if "*" in hook.hook.observe or kind in hook.hook.observe:
                 hook.tell("hook.event", event)
+
+
+def hosted(path: Path | None) -> HookHost:
+    """Return a host of the hooks file's processes; of none without a file. Raises BadHooks."""
+    return HookHost({} if path is None else read_hooks(path))
 
 
 def _raised(answer: Any) -> Any:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gateway.grants.grant import Grant, Shape
+from gateway.grants.grant import ANY_TOOL, Grant, Shape
 from gateway.stores.codec import dumps
 from gateway.stores.scripts import Script
 from gateway.stores.store import RedisStore
@@ -70,8 +70,9 @@ class RedisGrants:
         pipeline.hget(self._keys.meta, "generation")
         pipeline.hvals(self._keys.grants_exact(digest))
         pipeline.hvals(self._keys.grants_on(agent, tool))
-        generation, exact, patterns = await pipeline.execute()
-        return int(generation or 0), [_grant(body) for body in (*exact, *patterns)]
+        pipeline.hvals(self._keys.grants_on(agent, ANY_TOOL))
+        generation, *found = await pipeline.execute()
+        return int(generation or 0), [_grant(body) for bodies in found for body in bodies]
 
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
         """Return one page of grants, the newest first, and the cursor of the next."""

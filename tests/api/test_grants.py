@@ -100,3 +100,18 @@ async def test_only_an_admin_makes_a_grant_without_a_request(gate: Replica) -> N
     shell = {**body, "match": {"shape": "tool", "tool": "shell", "kind": "command"}}
     assert (await gate.call("POST", "/v1/grants", shell, token=ANN_TOKEN)).status == 201
     assert (await gate.submitted(made(**LOG))).json["status"] == "pending"
+
+
+async def test_a_session_gets_a_pass(gate: Replica) -> None:
+    """Of an approver, for the agent that is named, no longer than eight hours; not of an agent."""
+    path = "/v1/sessions/default/pass?agent=agent1"
+    body = {"what": "all", "hours": 2, "max_uses": 1}
+    assert (await gate.call("POST", path, body, token=AGENT_TOKEN)).status == 403
+    assert (await gate.call("POST", path, {**body, "hours": 9}, token=ANN_TOKEN)).status == 422
+    bare = "/v1/sessions/default/pass"
+    assert (await gate.call("POST", bare, body, token=ANN_TOKEN)).status == 422
+    made_pass = await gate.call("POST", path, body, token=ANN_TOKEN)
+    assert made_pass.status == 201
+    assert made_pass.json["words"].startswith("everything but high risk")
+    assert (await gate.submitted(made(**LOG))).json["status"] == "approved"
+    assert (await gate.submitted(made(**LOG))).json["status"] == "pending"

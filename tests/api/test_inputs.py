@@ -1,0 +1,65 @@
+"""The table of hostile inputs through the HTTP API: none of them runs on a remembered decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.grants.grant import Grant
+from gateway.models import Context, Kind
+from gateway.wire import plain
+from tests.api.replica import ANN_TOKEN, Replica, made
+from tests.grants.test_everyday import EVERYDAY
+from tests.grants.test_inputs import ASK, FOLDER, MORE, TEMPLATES
+
+CWD = {"context": plain(Context(cwd="/ws"))}
+
+
+async def granted(gate: Replica, grants: list[Grant]) -> None:
+    """Have Ann, an admin for it, remember these."""
+    policy = await gate.store.policy()
+    people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
+    await gate.store.apply(replace(policy, people=people), by="test")
+    for grant in grants:
+        body = {"agent": "agent1", "effect": "allow", "match": plain(grant.match), "words": "x"}
+        answer = await gate.call("POST", "/v1/grants", body, token=ANN_TOKEN)
+        assert answer.status == 201, answer.text
+
+
+async def outcome(gate: Replica, **more: object) -> str:
+    """Submit a request; return how it stands, or `refused` when it was not even taken in."""
+    answer = await gate.submitted(made(**{**CWD, **more}))
+    return "refused" if answer.status == 422 else str(answer.json["status"])
+
+
+async def test_rows_1_to_24_38_and_39_ask(gate: Replica) -> None:
+    """No hostile command is covered by the widest grants for eight everyday programs."""
+    await granted(gate, TEMPLATES)
+    for name, text in (ASK | MORE).items():
+        arguments = {"command": text}
+        found = await outcome(gate, tool="shell", kind=Kind.COMMAND.value, arguments=arguments)
+        assert found in ("pending", "refused"), name
+        assert (found == "refused") == ("\x00" in text), name
+
+
+async def test_row_25_and_everyday_commands_go_through(gate: Replica) -> None:
+    """The positive control: what the same grants are for needs nobody."""
+    await granted(gate, TEMPLATES)
+    covered = {"git status", "git log", "ls", "cat", "rg", "find", "sed", "go test"}
+    for _, text in EVERYDAY:
+        if any(text == one or text.startswith(f"{one} ") for one in covered):
+            arguments = {"command": text}
+            kind = Kind.COMMAND.value
+            assert await outcome(gate, tool="shell", kind=kind, arguments=arguments) == "approved"
+
+
+async def test_rows_26_to_28_folders(gate: Replica) -> None:
+    """What only looks as if it lay in the folder asks; what lies there goes through."""
+    await granted(gate, [FOLDER])
+    for path, wanted in (
+        ("/ws/../etc/passwd", "pending"),
+        ("/ws-evil/k", "pending"),
+        ("/ws/a b.txt", "approved"),
+        ("/ws/.env", "pending"),
+        ("/ws/a\u202e", "pending"),
+    ):
+        assert await outcome(gate, tool="read_file", arguments={"path": path}) == wanted, path

@@ -1,0 +1,139 @@
+"""How grants come to be and end: crashes, limits, admins, disuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from gateway.approvals import Approvals
+from gateway.clock import SystemClock
+from gateway.errors import Conflict, Unauthorized
+from gateway.grants.grant import Effect
+from gateway.models import Action, Kind, Reason, Status
+from gateway.records import Person, Remember, Route
+from gateway.stores.grants import RedisGrants
+from gateway.stores.store import RedisStore
+from tests.core.test_remembering import GIT_LOG, remember, widest
+from tests.world import World, click, identity, policy
+
+
+class Broken(RuntimeError):
+    """Stands for a gateway that is killed."""
+
+
+async def test_a_click_retried_after_a_crash_still_remembers(world: World) -> None:
+    """The decision was stored, the grant was not: the same click makes up for it, once."""
+    record = await world.submit()
+    tap = click(record, remember=Remember())
+    steps: list[str] = []
+
+    def at(step: str) -> None:
+        steps.append(step)
+        if step == "grant_add:before" and steps.count(step) == 1:
+            raise Broken
+
+    store = RedisStore(world.store.redis, world.store.keys, at=at)
+    crashing = Approvals(
+        store, world.feed, [], SystemClock(), signer=world.signer, grants=RedisGrants(store)
+    )
+    with pytest.raises(Broken):
+        await crashing.decide(tap)
+    assert (await world.approvals.get(record.id)).status is Status.APPROVED
+    await crashing.decide(tap)
+    await world.approvals.decide(tap)
+    (grant,) = await world.approvals.remembering.all()
+    await world.approvals.remembering.revoke(grant.id, identity("ann"))
+    await world.approvals.decide(tap)
+    assert await world.approvals.remembering.all() == []
+
+
+async def test_row_62_the_kill_switch_beats_every_grant(world: World) -> None:
+    """With it on, a covered request is denied."""
+    await remember(world, await world.submit())
+    await world.store.set_stopped(True, by="test")
+    stopped = await world.submit()
+    assert stopped.status is Status.DENIED
+    assert stopped.decision is not None
+    assert stopped.decision.reason is Reason.STOPPED
+
+
+async def test_there_is_an_end_to_patterns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patterns are tried one by one, so their number is limited; exact grants are not."""
+    monkeypatch.setattr("gateway.stores.grants.MOST_PATTERNS", 1)
+    first = await world.submit(**GIT_LOG)
+    await remember(world, first, offer=widest(first))
+    second = await world.submit(kind=Kind.COMMAND, arguments={"command": "git status"})
+    with pytest.raises(Conflict, match="too many"):
+        await remember(world, second, offer=widest(second))
+    await remember(world, await world.submit(arguments={"command": "x"}))
+
+
+async def test_only_an_admin_makes_a_grant_without_a_request(world: World) -> None:
+    """Pre-approval is an admin's; the grant then works like any other."""
+    match = (await remember(world, await world.submit())).match
+    await world.approvals.remembering.revoke_all(identity("ann"))
+    wish: dict[str, Any] = {"agent": "bot", "effect": Effect.ALLOW, "match": match, "words": "ls"}
+    for nobody in ("ann", "stranger"):
+        with pytest.raises(Unauthorized):
+            await world.approvals.remembering.create(identity(nobody), **wish)
+    current = await world.store.policy()
+    root = Person(name="root", identities=("token:root",), admin=True)
+    await world.store.apply(replace(current, people=(*current.people, root)), by="test")
+    made = await world.approvals.remembering.create(identity("root"), lifetime="1w", **wish)
+    assert made.made_by == "root"
+    assert (await world.submit(session="any")).status is Status.APPROVED
+
+
+async def test_only_those_concerned_end_a_grant(world: World) -> None:
+    """Strangers, and people of other routes, cannot; its maker can, even when removed since."""
+    grant = await remember(world, await world.submit())
+    for nobody in ("eve", "stranger"):
+        with pytest.raises(Unauthorized):
+            await world.approvals.remembering.revoke(grant.id, identity(nobody))
+        assert await world.approvals.remembering.revoke_all(identity(nobody)) == []
+    await policy(world.store, Route(approvers=("bob",)))
+    await world.approvals.remembering.revoke(grant.id, identity("ann"))
+
+
+async def test_the_reach_is_counted_from_history(world: World) -> None:
+    """Before it is confirmed, an approver sees what the grant would have done."""
+    for number in range(3):
+        arguments = {"command": f"git log -n {number}"}
+        record = await world.submit(kind=Kind.COMMAND, arguments=arguments)
+        await world.approvals.decide(click(record, Action.DENY if number == 2 else Action.APPROVE))
+    record = await world.submit(**GIT_LOG)
+    reach = await world.approvals.remembering.reach(record, widest(record))
+    assert (reach.looked_at, reach.covered, reach.approved, reach.denied) == (3, 3, 2, 1)
+
+
+@dataclass
+class Later:
+    """A clock so many days ahead."""
+
+    days: int
+
+    def now_ms(self) -> int:
+        """Return a time to come."""
+        return SystemClock().now_ms() + self.days * 86_400_000
+
+
+async def test_what_nobody_uses_is_dropped_and_memory_forgets_all(world: World) -> None:
+    """A grant without an end goes after 30 days without use; one with an end waits for it."""
+    first = await world.submit()
+    await remember(world, first, lifetime="revoked")
+    await remember(world, await world.submit(arguments={"command": "pwd"}), lifetime="1w")
+    for days, left in ((29, 2), (31, 1)):
+        later = Approvals(
+            world.store,
+            world.feed,
+            [],
+            Later(days),
+            signer=None,
+            grants=RedisGrants(world.store),
+        )
+        await later.remembering.drop_unused()
+        assert len(await world.approvals.remembering.all()) == left
+    await world.approvals.remembering.forget_all("test")
+    assert await world.approvals.remembering.all() == []

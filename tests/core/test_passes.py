@@ -1,0 +1,137 @@
+"""Passes: a session is let through for a while, visibly, and never for what is dangerous."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.errors import InvalidRequest, Unauthorized
+from gateway.grants.grant import Effect, Grant, Match, Shape
+from gateway.models import Context, Kind, RiskLevel, Status, new_id
+from gateway.ports import Origin
+from gateway.records import Record, RiskRule, Route
+from tests.world import World, identity, policy
+
+HOUR = 3_600_000
+EDIT: dict[str, Any] = {
+    "tool": "write_file",
+    "kind": Kind.FILE_CHANGE,
+    "context": Context(cwd="/ws"),
+}
+
+
+async def passed(world: World, shape: Shape = Shape.ALL, **more: Any) -> Grant:
+    """Let the session `default` of bot through, as ann."""
+    wish: dict[str, Any] = {"agent": "bot", "session": "default", "hours": 1, **more}
+    return await world.approvals.remembering.let_through(identity("ann"), shape=shape, **wish)
+
+
+async def written(world: World, path: str, **more: Any) -> Record:
+    """Submit a change of a file."""
+    return await world.submit(**{**EDIT, "arguments": {"path": path, "text": "x"}, **more})
+
+
+async def test_everything_goes_through_and_cites_the_pass(world: World) -> None:
+    """One session, every tool, what waits too; each use is counted and recorded."""
+    waiting = await world.submit()
+    grant = await passed(world)
+    assert (await world.approvals.get(waiting.id)).status is Status.APPROVED
+    done = await world.submit(tool="anything", arguments={"x": 1})
+    assert done.decision is not None
+    assert done.decision.decided_by.name == grant.id
+    assert (await written(world, "/elsewhere/a")).status is Status.APPROVED
+    assert (await world.submit(session="other")).status is Status.PENDING
+    assert (await world.approvals.remembering.get(grant.id)).used == 3
+
+
+async def test_what_is_dangerous_still_asks(world: World) -> None:
+    """High risk, secrets, what runs later, destruction, hidden text, another environment."""
+    await passed(world)
+    for path in ("/ws/.env", "/ws/.git/hooks/x", "/home/me/.ssh/config"):
+        assert (await written(world, path)).status is Status.PENDING, path
+    for text in ("rm -rf x", "git push --force", "cat .env", "ls\u200b"):
+        asked = await world.submit(kind=Kind.COMMAND, arguments={"command": text})
+        assert asked.status is Status.PENDING, text
+    changed = Context(env={"LD_PRELOAD": "./x"})
+    assert (await world.submit(context=changed)).status is Status.PENDING
+    assert (await world.submit(kind=Kind.PLAN)).status is Status.PENDING
+    current = await world.store.policy()
+    rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="because")
+    await world.store.apply(replace(current, risks=(rule,)), by="test")
+    world.approvals.forget_policy()
+    assert (await world.submit()).status is Status.PENDING
+
+
+async def test_edits_are_files_below_where_the_agent_works(world: World) -> None:
+    """Not commands, not other folders, not a path that climbs."""
+    await passed(world, Shape.EDITS)
+    for path in ("/ws/a.py", "src/b.py"):
+        assert (await written(world, path)).status is Status.APPROVED, path
+    for path in ("/etc/hosts", "../x", "/ws/../x", "/ws/.vscode/settings.json"):
+        assert (await written(world, path)).status is Status.PENDING, path
+    assert (await world.submit()).status is Status.PENDING
+    assert (await written(world, "a", kind=Kind.TOOL)).status is Status.PENDING
+    nowhere = Context()
+    assert (await written(world, "a.py", context=nowhere)).status is Status.APPROVED
+    assert (await written(world, "/ws/a.py", context=nowhere)).status is Status.PENDING
+
+
+async def test_the_next_few_are_counted_read_set_anew_and_reset(world: World) -> None:
+    """Two go through, the third asks; a new pass takes the place of the old."""
+    first = await passed(world, max_uses=2)
+    assert first.uses_left == 2
+    statuses = [(await world.submit()).status for _ in range(3)]
+    assert statuses == [Status.APPROVED, Status.APPROVED, Status.PENDING]
+    await passed(world, max_uses=5)
+    second = await passed(world, max_uses=1)
+    left = await world.approvals.remembering.all("bot", "default")
+    assert [grant.id for grant in left] == [second.id]
+    await world.approvals.remembering.revoke(second.id, identity("ann"))
+    assert (await world.submit()).status is Status.PENDING
+
+
+async def test_a_pass_ends_with_its_session(world: World) -> None:
+    """It is gone when the session is."""
+    await passed(world)
+    await world.approvals.end_session("default", Origin(agent="bot"))
+    assert (await world.submit()).status is Status.PENDING
+
+
+@pytest.mark.parametrize("hours", [8.01, 0.0001 + 8, 100])
+async def test_no_pass_is_longer_than_eight_hours(world: World, hours: float) -> None:
+    """Nor without a session, nor a denial, nor for one tool."""
+    with pytest.raises(InvalidRequest):
+        await passed(world, hours=hours)
+    match = Match(shape=Shape.ALL, tool="*")
+    values: dict[str, Any] = {
+        "id": new_id(),
+        "agent": "bot",
+        "match": match,
+        "made_by": "ann",
+        "made_at": 0,
+    }
+    good: dict[str, Any] = {"effect": Effect.ALLOW, "session": "s", "expires_at": HOUR}
+    assert Grant(**values, **good)
+    for bad in ({"session": None}, {"expires_at": None}, {"effect": Effect.DENY}):
+        with pytest.raises(InvalidRequest):
+            Grant(**values, **{**good, **bad})
+    for shape, tool in ((Shape.ALL, "shell"), (Shape.TOOL, "*")):
+        with pytest.raises(InvalidRequest):
+            Match(shape=shape, tool=tool)
+
+
+async def test_who_approves_only_some_of_it_gives_no_pass(world: World) -> None:
+    """A pass covers all tools, so it takes someone who may approve all of them."""
+    pay = Route(name="pay", tools=("pay",), approvers=("bob",))
+    await policy(world.store, pay, Route(approvers=("ann", "bob")))
+    with pytest.raises(Unauthorized):
+        await passed(world)
+    await world.approvals.remembering.let_through(
+        identity("bob"), agent="bot", session="default", shape=Shape.ALL, hours=1
+    )
+    with pytest.raises(InvalidRequest):
+        await world.approvals.remembering.let_through(
+            identity("bob"), agent="bot", session="default", shape=Shape.TOOL, hours=1
+        )
