@@ -154,6 +154,9 @@ class Outbox(Protocol):
     async def settle(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
         """Take a request off the queue, or put it off; False when it became dirty meanwhile."""
 
+    async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
+        """Make a lease longer; None when the request became dirty meanwhile."""
+
     async def mark(self, queue: str, request_id: str) -> None:
         """Have a queue look at a request now."""
 

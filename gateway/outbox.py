@@ -14,7 +14,8 @@ from gateway.tasks import ended
 
 log = logging.getLogger("gateway.outbox")
 
-LEASE_SECONDS = 30.0
+LEASE_SECONDS = 6.0  # what a killed replica was looking at waits no longer than this
+LOOK_SECONDS = 27.0
 IDLE_SECONDS = 2.0
 RETRY_SECONDS = 5.0
 _BATCH = 64
@@ -52,25 +53,43 @@ class Worker:
 
     async def sweep(self) -> int:
         """Look at what is due now; return how much it was."""
-        tasks = await self._outbox.take(
-            self._queue, limit=_BATCH, lease_ms=int(LEASE_SECONDS * 1000)
-        )
-        await asyncio.gather(*(self._settle(task) for task in tasks))
+        tasks = await self._outbox.take(self._queue, limit=_BATCH, lease_ms=_lease_ms())
+        if tasks:
+            held, turn = {task.request_id: task for task in tasks}, asyncio.Lock()
+            renewing = asyncio.create_task(self._renew(held, turn), name=f"{self._queue} leases")
+            try:
+                await asyncio.gather(*(self._settle(one, held, turn) for one in list(held)))
+            finally:
+                await ended(renewing)
         return len(tasks)
 
-    async def _settle(self, task: Task) -> None:
+    async def _settle(self, request_id: str, held: dict[str, Task], turn: asyncio.Lock) -> None:
         async with self._at_once:
             try:
-                async with asyncio.timeout(LEASE_SECONDS * 0.9):
-                    again = await self._look(task.request_id)
+                async with asyncio.timeout(LOOK_SECONDS):
+                    again = await self._look(request_id)
             except Exception:
                 # Whatever it was, the card may be untrue, and the others must go on.
                 log.exception(
-                    "not settled", extra={"event": "outbox_failed", "request_id": task.request_id}
+                    "not settled", extra={"event": "outbox_failed", "request_id": request_id}
                 )
                 again = RETRY_SECONDS
             again_ms = None if again is None else max(1, int(again * 1000))
-            await self._outbox.settle(self._queue, task, again_ms=again_ms)
+            async with turn:
+                await self._outbox.settle(self._queue, held.pop(request_id), again_ms=again_ms)
+
+    async def _renew(self, held: dict[str, Task], turn: asyncio.Lock) -> None:
+        """Keep the leases of what is being looked at, however long that takes."""
+        while True:
+            await asyncio.sleep(LEASE_SECONDS / 3)
+            try:
+                async with turn:
+                    for task in list(held.values()):
+                        renewed = await self._outbox.renew(self._queue, task, lease_ms=_lease_ms())
+                        held[task.request_id] = renewed or task
+            except Exception:
+                # Then somebody else may look at them too, which does no harm.
+                log.exception("leases not renewed", extra={"event": "outbox_lease_failed"})
 
     async def _rest(self) -> None:
         try:
@@ -89,3 +108,7 @@ class Worker:
                             self._bell.set()
             except Unreachable:
                 log.info("outbox fell behind the events", extra={"event": "outbox_behind"})
+
+
+def _lease_ms() -> int:
+    return int(LEASE_SECONDS * 1000)

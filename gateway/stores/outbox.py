@@ -34,6 +34,13 @@ class RedisOutbox:
         )
         return bool(done)
 
+    async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
+        """Make a lease longer; None when the request became dirty meanwhile."""
+        lease = await self._settle.run(
+            self._redis, [self._keys.dirty(queue)], [task.request_id, task.lease, lease_ms]
+        )
+        return Task(request_id=task.request_id, lease=lease) if lease else None
+
     async def mark(self, queue: str, request_id: str) -> None:
         """Have a queue look at a request now."""
         await self._redis.zadd(self._keys.dirty(queue), {request_id: 0})

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from gateway import outbox
+from gateway.cards import Card
 from gateway.delivery import CopyState, DeliveryUncertain, TryLater
 from gateway.models import Action
+from gateway.records import MessageRef
 from tests.core.test_outbox import Office, route
 from tests.world import World, click
 
@@ -57,3 +62,41 @@ async def test_nothing_is_posted_of_what_ended_before(office: Office) -> None:
     await office.world.approvals.decide(click(record, Action.DENY))
     await settled(office)
     assert office.adapter.messages == {}
+
+
+async def test_what_takes_long_is_left_to_whoever_began_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leases are short, so that a killed replica is soon replaced, and renewed while one works."""
+    monkeypatch.setattr(outbox, "LEASE_SECONDS", 0.3)
+    await route(world)
+    office, seconds = Office(world), asyncio.get_running_loop().time
+    posting, go_on = asyncio.Event(), asyncio.Event()
+    deliver = office.adapter.deliver
+
+    async def slowly(target: str, card: Card, nonce: str) -> MessageRef:
+        posting.set()
+        await go_on.wait()
+        return await deliver(target, card, nonce)
+
+    monkeypatch.setattr(office.adapter, "deliver", slowly)
+    await world.submit()
+    working = asyncio.create_task(office.cards.sweep())
+    await posting.wait()
+    until = seconds() + 1.0
+    while seconds() < until:
+        assert await office.outbox.take("rec", limit=5, lease_ms=1000) == []
+    go_on.set()
+    await working
+    assert await office.due() == 0
+    assert len(office.adapter.messages) == 1
+
+
+async def test_what_a_killed_replica_looked_at_is_soon_looked_at_by_another(world: World) -> None:
+    """Its lease runs out by itself, within seconds."""
+    await route(world)
+    office = Office(world)
+    await world.submit()
+    (task,) = await office.outbox.take("rec", limit=5, lease_ms=int(outbox.LEASE_SECONDS * 1000))
+    now = world.clock.now_ms()
+    assert now < int(task.lease) <= now + 6_100
