@@ -30,6 +30,7 @@ from gateway.transitions import Ending
 from gateway.wire import JsonObject
 
 _TRIES = 20
+_MOST_SHOWN = 500
 _MOST_STANDING = 10_000  # copies kept in mind
 
 
@@ -110,8 +111,8 @@ class FrontDesk:
         )
 
     async def grants(self) -> list[Grant]:
-        """Return all remembered decisions with their uses, the newest first."""
-        return await self._approvals.remembering.all()
+        """Return the newest remembered decisions with their uses, as many as people look at."""
+        return (await self._approvals.remembering.page(after=None, limit=_MOST_SHOWN))[0]
 
     async def revoke(self, grant_id: str, identity: Identity) -> Grant:
         """Take a remembered decision back. Raises NotFound, Unauthorized."""

@@ -277,7 +277,7 @@ class Desk(Protocol):
         unless the person is an admin, or an approver of the agent."""
 
     async def grants(self) -> list[Grant]:
-        """Return all remembered decisions with their uses, the newest first."""
+        """Return the newest remembered decisions with their uses, 500 at most."""
 
     async def revoke(self, grant_id: str, identity: Identity) -> Grant:
         """Take a remembered decision back: from then on it decides nothing.

@@ -14,6 +14,7 @@ from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.grants.blast import Blast, blast
 from gateway.grants.grant import ANY_TOOL, PASSES, Effect, Grant, Match, Shape
+from gateway.grants.matching import Cover, covers
 from gateway.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered
 from gateway.judging import judged
 from gateway.models import Action, DeciderKind, Status, new_id
@@ -97,10 +98,12 @@ class Remembering:
 
     async def _settle(self, grant: Grant) -> None:
         """Decide the waiting requests that the whole policy, with this grant, now decides by it."""
-        for request_id in await self._store.pending_of(grant.agent):
-            record = await self._store.load(request_id)
-            if record is not None and not record.final and not record.request.questions:
-                await self._settle_one(record, grant)
+        waiting = await self._store.pending_of(grant.agent)
+        for begin in range(0, len(waiting), _PAGE):
+            for record in await self._store.load_many(waiting[begin : begin + _PAGE]):
+                # Most that waits has nothing to do with it, and need not be judged again.
+                if record and not record.final and covers(grant, record) is Cover.YES:
+                    await self._settle_one(record, grant)
 
     async def _settle_one(self, record: Record, grant: Grant) -> None:
         policy = await self._writer.policy()
@@ -172,7 +175,8 @@ class Remembering:
         by = _may_pass(await self._fresh(), agent, identity)
         if shape not in PASSES:
             raise InvalidRequest("a pass is for edits or for all")
-        earlier = [one for one in await self.all(agent, session) if one.match.shape is shape]
+        known = await self._book.store.of_session(agent, session)
+        earlier = [one for one in known if one.match.shape is shape]
         now = self._clock.now_ms()
         grant = Grant(
             id=new_id(),

@@ -17,6 +17,7 @@ from gateway.embedded import engine_url
 from gateway.errors import InvalidRequest, NotFound, Unreachable
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy import ModeDecider
+from gateway.registry import deciders
 from gateway.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER, Listed, NewCredential
 from gateway.stores.feed import RedisFeed
@@ -161,7 +162,12 @@ def approvals_of(found: Backend) -> Approvals:
     store = found.store
     feed = RedisFeed(store.redis, store.keys)
     return Approvals(
-        store, feed, [ModeDecider()], SystemClock(), signer=None, grants=RedisGrants(store)
+        store,
+        feed,
+        [*deciders(Settings().deciders), ModeDecider()],
+        SystemClock(),
+        signer=None,
+        grants=RedisGrants(store),
     )
 
 

@@ -144,6 +144,34 @@ async def test_row_54_revoking_beats_a_racing_use(server_url: str, namespace: st
         assert (await world.submit()).status is Status.PENDING
 
 
+@dataclass
+class Denies:
+    """Remembers a denial while a request is being decided."""
+
+    world: World | None = None
+    name: str = "denies"
+    priority: int = 600
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Make the grant, and have no opinion."""
+        if self.world is not None:
+            world, self.world = self.world, None
+            (allow,) = (await RedisGrants(world.store).page(after=None, limit=9))[0]
+            denial = replace(allow, id=new_id(), effect=Effect.DENY)
+            await RedisGrants(world.store).add(denial)
+        return None
+
+
+async def test_a_denial_made_meanwhile_beats_the_approval(server_url: str, namespace: str) -> None:
+    """What was judged without it is judged again, before anything is stored."""
+    denies = Denies()
+    async with assembled(server_url, namespace, (denies,)) as world:
+        await remember(world, await world.submit())
+        assert (await world.submit()).status is Status.APPROVED
+        denies.world = world
+        assert (await world.submit()).status is Status.DENIED
+
+
 async def test_uses_are_counted_exactly(world: World, replica: World) -> None:
     """Twenty at once on two replicas share five uses; the grant is dropped with its last."""
     grant = await remember(world, await world.submit(), max_uses=5)
