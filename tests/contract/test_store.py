@@ -110,6 +110,20 @@ async def test_a_change_of_nothing_is_gone(store: RedisStore) -> None:
     assert await store.load(stray.id) is None
 
 
+async def test_an_ending_is_pushed_to_a_process_that_listens_and_to_no_other(
+    store: RedisStore,
+) -> None:
+    """A stream that expired is not made anew, without an end, for a process that may be gone."""
+    stored, replies = await create(store, pending()), store.keys.replies(AGENT, PROCESS)
+    assert await store.change(denied(stored)) == Outcome.OK
+    assert not await store.redis.exists(replies)
+    await store.redis.xadd(replies, {"re": "sync"}, id="0-1")
+    other = await create(store, pending())
+    assert await store.change(denied(other)) == Outcome.OK
+    [_, (place, pushed)] = await store.redis.xrange(replies)
+    assert (place, pushed["re"], pushed["id"]) == ("0-2", "push", other.id)
+
+
 async def test_a_retried_change_is_told_that_it_won(store: RedisStore) -> None:
     """The same nonce again is a replay, not a conflict."""
     stored = await create(store, pending())

@@ -56,7 +56,7 @@ local function told(process, warn)
 end
 if ends then
   for i = 1, attached do
-    reply(KEYS[11 + 2 * i], 'push', '', ARGV[1], 'state', told(ARGV[23 + i]))
+    push(KEYS[11 + 2 * i], ARGV[1], told(ARGV[23 + i]))
   end
 end
 for i = 12 + 2 * attached, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end

@@ -28,11 +28,18 @@ local function state(id, status, revision, digest, deadline, decision, secrets, 
   return json .. '}'
 end
 
--- Appends to a process's reply stream. Ids count 0-1, 0-2, ... so that a reader sees a gap.
+-- Answers a message on its process's reply stream. Ids count 0-1, 0-2, ... so that a reader sees a gap.
 local function reply(key, verb, nonce, id, kind, body)
   redis.call('XADD', key, 'MAXLEN', '~', LONGEST_REPLY_STREAM, '0-*', 're', verb, 'nonce', nonce,
     'id', id, kind, body)
   redis.call('PEXPIRE', key, REPLY_STREAM_LIFE_MS)
+end
+
+-- Tells a process how a request ended, unless it has asked nothing for so long that its stream is gone:
+-- it asks anew when it comes back.
+local function push(key, id, body)
+  redis.call('XADD', key, 'NOMKSTREAM', 'MAXLEN', '~', LONGEST_REPLY_STREAM, '0-*', 're', 'push',
+    'nonce', '', 'id', id, 'state', body)
 end
 
 -- Deletes the ingress entry that this call handles; '' means it came over HTTP. An emptied stream goes
