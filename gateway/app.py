@@ -166,7 +166,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             ready=_readiness(store, ingress, tuple(adapters.values())),
             pending=store.count_pending,
             store_errors=REDIS_ERRORS,
-            site=_site(settings, adapters, desks, backend.logins),
+            site=replace(_site(settings, adapters, desks, backend.logins), intercept=hooks.passed),
             enrolment=enrolment,
         )
         url = await _serve(app, settings, stack)

@@ -104,6 +104,8 @@ class Remembering:
                 # Most that waits has nothing to do with it, and need not be judged again.
                 if record and not record.final and covers(grant, record) is Cover.YES:
                     await self._settle_one(record, grant)
+        if grant.max_uses is not None:
+            await self.retire(grant.id)
 
     async def _settle_one(self, record: Record, grant: Grant) -> None:
         policy = await self._writer.policy()

@@ -11,17 +11,23 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from gateway.api.access import LOOPBACK_HOSTS, Access, FailureLimit
-from gateway.api.calls import Call, Enrolment, Limits, Services, read_body, read_query
+from gateway.api.calls import Call, Enrolment, Intercept, Limits, Services, read_body, read_query
 from gateway.api.guards import Handler, as_problems, at_our_address, secured, traced
 from gateway.api.metrics import Metrics
 from gateway.api.openapi import document_of, encoded
 from gateway.api.routes import Endpoint, routes
 from gateway.approvals import Approvals
 from gateway.ports import Credentials
+from gateway.wire import JsonObject
 
 SERVICES = web.AppKey("services", Services)
 
 T = TypeVar("T")
+
+
+async def _unhooked(method: str, params: JsonObject) -> tuple[str, str, JsonObject | None]:
+    """Say that no hook has anything to say."""
+    return "continue", "", None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +35,14 @@ class Site:
     """How the API is reached: host names beside the loopback ones, and whether over TLS.
 
     `pages` are the web pages of adapters, served beside the API under the same guards; `closing`
-    ends what they keep open.
+    ends what they keep open. `intercept` passes agents' messages through policy hooks.
     """
 
     hosts: frozenset[str] = frozenset()
     secure: bool = False
     pages: tuple[web.AbstractRouteDef, ...] = ()
     closing: tuple[Callable[[], None], ...] = ()
+    intercept: Intercept = _unhooked
 
 
 def build_api(
@@ -63,6 +70,7 @@ def build_api(
         metrics=Metrics(pending),
         ready=ready,
         enrolment=enrolment,
+        intercept=site.intercept,
         limits=bounds,
         streams=asyncio.Semaphore(bounds.event_streams),
         document=encoded(document_of(table)),

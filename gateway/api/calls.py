@@ -53,6 +53,10 @@ class Enrolment:
     enroll: Callable[[str], Awaitable[JsonObject]]
 
 
+# Passes a method's parameters through the hooks; returns action, reason, and what they changed.
+Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | None]]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """What the calls are answered with.
@@ -66,6 +70,7 @@ class Services:
     metrics: Metrics
     ready: Callable[[], Awaitable[Sequence[str]]]
     enrolment: Enrolment | None
+    intercept: Intercept
     limits: Limits
     streams: asyncio.Semaphore
     document: bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api import events, grants, operations, requests, verbs
+from gateway.api import events, grants, hooks, operations, requests, verbs
 from gateway.api.calls import AGENT, APPROVER, Call
 from gateway.api.grants import (
     GrantPage,
@@ -20,6 +20,7 @@ from gateway.api.grants import (
     WhichOffer,
     Whose,
 )
+from gateway.api.hooks import HookMessage, HookOutcome
 from gateway.api.messages import (
     Cancel,
     Consume,
@@ -244,6 +245,14 @@ ROUTES: tuple[Endpoint, ...] = (
         handle=events.stream,
         who=APPROVERS,
         answers={200: "text/event-stream"},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/hooks",
+        handle=hooks.passed,
+        who=AGENTS,
+        body=HookMessage,
+        answers={200: HookOutcome},
     ),
     Endpoint(
         method="POST",

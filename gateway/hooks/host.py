@@ -110,10 +110,16 @@ class HookHost:
             if found.action in (HookAction.ABORT_TURN, HookAction.HARD_ABORT):
                 return found
             if found.body is not None:
+                # A request's members stand at the top, a response and a result under their names.
                 changed = found.body if method == "before_llm" else {member: found.body}
                 params = {**params, **changed}
-                last = replace(found, body={**(last.body or {}), **found.body})
+                last = replace(found, body={**(last.body or {}), **changed})
         return last
+
+    async def passed(self, method: str, params: JsonObject) -> tuple[str, str, JsonObject | None]:
+        """Return what the hooks make of an agent's message: action, reason, changed members."""
+        answer = await self.intercept(method, params)
+        return answer.action.value, answer.reason, answer.body
 
     def tell(self, kind: str, event: JsonObject) -> None:
         """Tell the observers of this kind; nobody waits for them."""

@@ -223,6 +223,16 @@ async def test_a_grant_settles_what_already_waits(world: World) -> None:
     assert (await world.approvals.remembering.get(grant.id)).used == 2
 
 
+async def test_settling_takes_no_more_uses_than_there_are(world: World) -> None:
+    """Two equal requests wait, one use is left: one goes on waiting, and the grant is dropped."""
+    twins = [await world.submit() for _ in range(3)]
+    tap = click(twins[0], remember=Remember(max_uses=1))
+    await world.approvals.decide(tap)
+    statuses = [(await world.approvals.get(twin.id)).status for twin in twins[1:]]
+    assert sorted(statuses) == [Status.APPROVED, Status.PENDING]
+    assert await world.approvals.remembering.all() == []
+
+
 async def test_a_remembered_denial_settles_what_waits_too(world: World) -> None:
     """All equal requests are denied with the first."""
     twins = [await world.submit() for _ in range(2)]

@@ -1,0 +1,49 @@
+"""An agent's side passes its own messages through the operator's policy hooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from gateway.api.calls import Call, reply
+from gateway.errors import InvalidRequest
+from gateway.names import SESSION_NAME
+from gateway.wire import JsonObject, Wire
+
+METHODS = ("before_llm", "after_llm", "after_tool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookMessage(Wire):
+    """What hooks are to look at: the parameters of `method`, without `meta`, which is ours."""
+
+    method: str
+    params: JsonObject
+    session: str = "default"
+    turn: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InvalidRequest(f"method must be one of {', '.join(METHODS)}")
+        if not SESSION_NAME.fullmatch(self.session):
+            raise InvalidRequest("the session's name does not fit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookOutcome(Wire):
+    """What hooks want: `continue`, `modify` (with the changed members), or an abort."""
+
+    action: str
+    reason: str = ""
+    changed: JsonObject | None = None
+
+
+async def passed(call: Call) -> web.Response:
+    """Pass a message through the hooks that intercept it."""
+    body: HookMessage = call.body
+    meta = {"AgentID": call.caller.name, "SessionKey": body.session, "TurnID": body.turn or ""}
+    action, reason, changed = await call.services.intercept(
+        body.method, {**body.params, "meta": meta}
+    )
+    return reply(HookOutcome(action=action, reason=reason, changed=changed))
