@@ -24,7 +24,7 @@ from gateway.canonical import parse
 from gateway.errors import Conflict
 from gateway.models import Action
 from gateway.ports import Desk
-from gateway.records import Click
+from gateway.records import Click, Remember
 from gateway.wire import JsonObject
 
 _DECISION: dict[str, type] = {
@@ -40,7 +40,9 @@ _DECISION: dict[str, type] = {
     "feedback": bool,
     "confirmed": bool,
     "seen": str,
+    "remember": dict,
 }
+_REMEMBER: dict[str, type] = {"offer": str, "everywhere": bool, "lifetime": str}
 _NEEDED = ("revision", "action", "nonce")
 _UNSEEN = (Action.DENY, Action.ABORT)  # no is always possible
 
@@ -64,6 +66,7 @@ class Decisions:
             ("POST", f"{one}/claim", self._write(self._claim, {"on": bool}, ("on",))),
             ("POST", f"{one}/reveal", self._write(self._reveal, {}, ())),
             ("POST", "/inbox/api/sessions/end", self._write(self._end, *_SESSION)),
+            ("POST", "/inbox/api/grants/revoke", self._write(self._revoke, {"id": str}, ("id",))),
         ]
 
     def _write(self, work: Work, members: dict[str, type], needed: tuple[str, ...]) -> Handler:
@@ -113,6 +116,12 @@ class Decisions:
         ids = await self._desk.end_session(body["agent"], body["session"], visitor.identity)
         return web.json_response({"cancelled": len(ids)})
 
+    async def _revoke(
+        self, request: web.Request, visitor: Visitor, body: JsonObject
+    ) -> web.Response:
+        await self._desk.revoke(body["id"], visitor.identity)
+        return web.json_response({"ok": True})
+
 
 _SESSION: tuple[dict[str, type], tuple[str, ...]] = (
     {"agent": str, "session": str},
@@ -142,6 +151,9 @@ def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
     seen = seen_token(visitor.session, request_id, body["revision"])
     if action not in _UNSEEN and body.get("seen") != seen:
         raise Refused(409, "not_seen", "open everything before you approve: only a part was shown")
+    remember = body.get("remember")
+    if remember is not None:
+        _checked(remember, _REMEMBER, tuple(_REMEMBER))
     return Click(
         request_id=request_id,
         revision=body["revision"],
@@ -156,4 +168,5 @@ def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
         abort=body.get("abort"),
         feedback=body.get("feedback", False),
         confirmed=body.get("confirmed", False),
+        remember=Remember(**remember) if remember is not None else None,
     )

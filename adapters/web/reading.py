@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import OrderedDict
+
 from aiohttp import web
 
 from adapters.web.guard import Guard, Handler, Visitor, csrf_token, seen_token
-from adapters.web.view import Look, line_of, made, row_of, weight_of, whole_of
+from adapters.web.view import (
+    Look,
+    grant_of,
+    heavy,
+    line_of,
+    made,
+    row_of,
+    seen_by,
+    weight_of,
+    whole_of,
+)
 from gateway.masking import shown
 from gateway.ports import Desk
 from gateway.records import Query, Record
+from gateway.scopes import LIFETIME_WORDS
 from gateway.wire import JsonObject
 
 _PAGE = 50
+_MOST_KEPT = 200  # rows of large requests
 
 
 class Reading:
@@ -20,6 +35,7 @@ class Reading:
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
         self._guard = guard
+        self._heavy: OrderedDict[tuple[str, int], JsonObject] = OrderedDict()
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return method, path and handler of each."""
@@ -27,31 +43,35 @@ class Reading:
             ("GET", "/inbox/api/me", self._me),
             ("GET", "/inbox/api/requests", self._list),
             ("GET", "/inbox/api/requests/{id}", self._one),
+            ("GET", "/inbox/api/requests/{id}/reach", self._reach),
             ("GET", "/inbox/api/sessions", self._sessions),
+            ("GET", "/inbox/api/grants", self._grants),
         ]
 
     async def row(self, record: Record, visitor: Visitor) -> JsonObject:
         """Return a request as a row of the list."""
-        look = await self._look(record, visitor)
-        return _signed(await made(lambda: row_of(record, look), *weight_of(record)), visitor)
+        return await self._for(await self._row(record), record, visitor)
 
     async def whole(self, record: Record, visitor: Visitor, *, reveal: bool = False) -> JsonObject:
         """Return everything about a request."""
-        look = await self._look(record, visitor)
-        view = await made(lambda: whole_of(record, look, reveal=reveal), *weight_of(record))
-        return _signed(view, visitor)
+        view = await made(lambda: whole_of(record, reveal=reveal), *weight_of(record))
+        return await self._for(view, record, visitor)
 
     async def _me(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.reader(request)
         name = await self._name(visitor)
-        return web.json_response({"name": name, "csrf": csrf_token(visitor.session)})
+        told = {"name": name, "csrf": csrf_token(visitor.session), "lifetimes": LIFETIME_WORDS}
+        return web.json_response(told)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.reader(request)
         final = request.query.get("status", "pending") != "pending"
         query = Query(final=final, after=request.query.get("after"), limit=_PAGE)
         page = await self._desk.page(query)
-        items = [await self.row(record, visitor) for record in page.items]
+        items = []
+        for record in page.items:
+            items.append(await self.row(record, visitor))
+            await asyncio.sleep(0)  # a page of rows must not hold up somebody's click
         return web.json_response({"items": items, "next": page.next})
 
     async def _one(self, request: web.Request) -> web.StreamResponse:
@@ -60,6 +80,35 @@ class Reading:
         if request.query.get("whole") == "1":
             return web.json_response(await self.whole(record, visitor))
         return web.json_response(await self.row(record, visitor))
+
+    async def _row(self, record: Record) -> JsonObject:
+        """Return a row; large ones are kept, since their first lines cost as much as the whole."""
+        key = (record.id, record.revision)
+        if key in self._heavy:
+            self._heavy.move_to_end(key)
+            return self._heavy[key]
+        view = await made(lambda: row_of(record), *weight_of(record))
+        if heavy(*weight_of(record)):
+            self._heavy[key] = view
+            if len(self._heavy) > _MOST_KEPT:
+                self._heavy.popitem(last=False)
+        return view
+
+    async def _for(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
+        return _signed(seen_by(view, await self._look(record, visitor)), visitor)
+
+    async def _reach(self, request: web.Request) -> web.StreamResponse:
+        """Say what an offer to remember would have covered of late."""
+        await self._guard.reader(request)
+        offer = request.query.get("offer", "")
+        words = await self._desk.reach(request.match_info["id"], offer)
+        return web.json_response({"words": words})
+
+    async def _grants(self, request: web.Request) -> web.StreamResponse:
+        """List what is remembered."""
+        await self._guard.reader(request)
+        grants = await self._desk.grants()
+        return web.json_response({"items": [grant_of(grant) for grant in grants]})
 
     async def _sessions(self, request: web.Request) -> web.StreamResponse:
         await self._guard.reader(request)

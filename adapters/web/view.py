@@ -12,7 +12,10 @@ from typing import Any, TypeVar
 
 from gateway.blocks import Block, Change
 from gateway.cards import Card, Field, card_of
+from gateway.grants.grant import Grant
+from gateway.masking import shown
 from gateway.records import Record
+from gateway.scopes import Scope
 from gateway.visible import Segment, Visible
 from gateway.wire import JsonObject
 
@@ -32,17 +35,41 @@ class Look:
     refusal: str | None = None
 
 
-def row_of(record: Record, look: Look) -> JsonObject:
+def row_of(record: Record) -> JsonObject:
     """Return a request as a row of the list: the start of what would run, once it ended none."""
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
     card = card_of(record, lines=size[0], chars=size[1])
-    return {**_view(card, record, look), "editable": None}
+    return {**_view(card, record), "editable": None}
 
 
-def whole_of(record: Record, look: Look, *, reveal: bool = False) -> JsonObject:
+def whole_of(record: Record, *, reveal: bool = False) -> JsonObject:
     """Return everything about a request; with `reveal` its secrets too."""
     card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal)
-    return {**_view(card, record, look), "opened": True, "revealed": reveal}
+    return {**_view(card, record), "opened": True, "revealed": reveal}
+
+
+def seen_by(view: JsonObject, look: Look) -> JsonObject:
+    """Add what depends on who looks."""
+    claim = view["claim"]
+    mine = claim and {**claim, "mine": claim["by"] == look.name}
+    return {**view, "claim": mine, "refusal": look.refusal}
+
+
+def grant_of(grant: Grant) -> JsonObject:
+    """Return a remembered decision."""
+    return {
+        "id": grant.id,
+        "effect": grant.effect.value,
+        "agent": grant.agent,
+        "tool": line_of(shown(grant.match.tool).segments),
+        "session": grant.session and line_of(shown(grant.session).segments),
+        "words": line_of(shown(grant.words).segments),
+        "made_by": grant.made_by,
+        "made_at": grant.made_at,
+        "expires_at": grant.expires_at,
+        "used": grant.used,
+        "max_uses": grant.max_uses,
+    }
 
 
 def changes_of(rows: tuple[Change, ...]) -> list[list[Any]]:
@@ -86,7 +113,7 @@ def weight_of(record: Record) -> tuple[Any, ...]:
     return (request.arguments, record.edited, request.payload, *context, *told)
 
 
-def _view(card: Card, record: Record, look: Look) -> JsonObject:
+def _view(card: Card, record: Record) -> JsonObject:
     claim = record.claim
     return {
         **_state(card),
@@ -99,13 +126,16 @@ def _view(card: Card, record: Record, look: Look) -> JsonObject:
         "changed": changes_of(card.changed),
         "fields": [_field(field) for field in card.fields],
         "masked": any(block.text.masked for block in card.blocks),
-        "claim": {"by": claim.person, "mine": claim.person == look.name} if claim else None,
+        "claim": {"by": claim.person} if claim else None,
         "votes": [vote.person for vote in record.votes],
         "quorum": record.quorum,
-        "refusal": look.refusal,
         "outcome": _maybe(card.outcome),
         "note": _maybe(card.note),
         "result": _maybe(card.result),
+        "remember": {
+            "approve": _scopes(card.approve_scopes),
+            "deny": _scopes(card.deny_scopes),
+        },
         "controls": [
             {
                 "action": control.action.value,
@@ -139,6 +169,10 @@ def _state(card: Card) -> JsonObject:
         "digest": card.digest,
         "editable": card.editable,
     }
+
+
+def _scopes(scopes: tuple[Scope, ...]) -> list[JsonObject]:
+    return [{"id": scope.id, "words": line_of(scope.words.segments)} for scope in scopes]
 
 
 def _block(block: Block) -> JsonObject:

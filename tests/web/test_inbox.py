@@ -243,7 +243,7 @@ async def test_sessions_are_listed_and_ended(box: Inbox, page: Page) -> None:
     await page.press("Sessions")
     await page.until("document.querySelector('.sessions').textContent.includes('night-run')")
     await page.press("End the session night-run of deployer")
-    await page.press("Really end it the session night-run of deployer")
+    await page.press("Really end the session night-run of deployer")
     await page.until("document.querySelector('.empty')")
     assert (await box.get(record)).status is Status.CANCELLED
 
@@ -303,3 +303,37 @@ async def test_an_edit_keeps_every_digit(box: Inbox, page: Page) -> None:
     await page.until(f"{card(record)}.classList.contains('approved')")
     found = await box.get(record)
     assert str(found.edited) == "{'amount': 1249.0, 'account': 9007199254740991}"
+
+
+async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -> None:
+    """What it covers is said first; it decides the next one, is listed, and can be revoked."""
+    record = await box.ask(**COMMAND)
+    await page.press("Remember…")
+    await page.until(f"{card(record)}.textContent.includes('exactly this, and nothing else')")
+    await page.until(f"{card(record)}.textContent.includes('It would have covered')")
+    await page.evaluate(f"{card(record)}.querySelector('[data-key=lifetime-1]').click()")
+    await page.press("Approve and remember")
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    again = await box.ask(**COMMAND)
+    assert again.status is Status.APPROVED
+    other = await box.ask(**{**COMMAND, "session": "another"})
+    assert other.status is Status.PENDING
+    await page.evaluate("document.querySelector('[data-view=grants]').click()")
+    await page.until("document.querySelector('.grants').textContent.includes('1 times used')")
+    await page.press("Revoke what ann remembered for deployer")
+    await page.press("Really revoke what ann remembered for deployer")
+    await page.until("document.querySelector('.empty')")
+    assert (await box.ask(**COMMAND)).status is Status.PENDING
+
+
+async def test_a_denial_is_remembered_everywhere(box: Inbox, page: Page) -> None:
+    """The choices made in the panel survive a redraw, and are what is sent."""
+    record = await box.ask(**COMMAND)
+    await page.press("Remember…")
+    await page.evaluate(f"{card(record)}.querySelector('[data-key=effect-1]').click()")
+    await page.evaluate(f"{card(record)}.querySelector('[data-key=where-1]').click()")
+    await box.claim(record)
+    await page.until(f"{card(record)}.textContent.includes('bob is looking at it')")
+    await page.press("Deny and remember")
+    await page.until(f"{card(record)}.classList.contains('denied')")
+    assert (await box.ask(**{**COMMAND, "session": "another"})).status is Status.DENIED

@@ -95,7 +95,6 @@ function asking(item, view) {
     const dots = Array.from({ length: item.quorum }, (_, at) => make("i", { class: at < item.votes.length ? "given" : "" }));
     made.push(make("p", { class: "progress" }, make("span", { class: "dots", "aria-hidden": "true" }, ...dots), item.progress));
   }
-  // What may be remembered will stand here, above the buttons that it changes: `item.remember`.
   return [...made, controls(item, view)];
 }
 

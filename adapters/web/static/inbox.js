@@ -3,7 +3,7 @@ import { api, nonce, signIn } from "./api.js";
 import { card } from "./card.js";
 import { left, make, setClock } from "./dom.js";
 import { listen, listKeys } from "./keys.js";
-import { showSessions } from "./sessions.js";
+import { showGrants, showSessions } from "./tables.js";
 import { follow } from "./stream.js";
 
 const list = document.getElementById("list");
@@ -11,7 +11,7 @@ const older = document.getElementById("more");
 const offline = document.getElementById("offline");
 const announce = document.getElementById("announce");
 const items = new Map(), drafts = new Map();
-let view = "pending", next = null, online = false, loads = 0;
+let view = "pending", next = null, online = false, loads = 0, lifetimes = {};
 
 const FLOOD = 20; // so many changes at once are read as a list
 const CALM_MS = 1000; // changes after the first are gathered for so long
@@ -20,7 +20,7 @@ const SETTLE_MS = 500; // nothing can be tapped for so long after the list moved
 const settings = Object.fromEntries(["sound", "notify", "keys"].map((name) => [name, document.getElementById(name)]));
 
 function draftOf(id) {
-  if (!drafts.has(id)) drafts.set(id, { panel: null, text: {} });
+  if (!drafts.has(id)) drafts.set(id, { panel: null, text: {}, reaches: new Map() });
   return drafts.get(id);
 }
 
@@ -35,7 +35,7 @@ function say(text) {
 
 // ------------------------------------------------------------------ what people do
 
-const acts = { decide, open, less, claim, reveal, compare, panel, copy };
+const acts = { decide, open, less, claim, reveal, compare, panel, copy, reach, redraw };
 
 async function decide(item, body) {
   const draft = draftOf(item.id);
@@ -130,8 +130,25 @@ async function panel(item, name) {
   Object.assign(draft, { panel: name, problem: null, changed: null });
   if (name === "edit" && !items.get(item.id).opened) await open(item);
   render(item.id);
-  const wanted = name ? ".panel textarea, .panel button" : `[data-key="${opener}"]`;
+  const wanted = name ? ".panel textarea, .panel input, .panel button" : `[data-key="${opener}"]`;
   elementOf(item.id)?.querySelector(wanted)?.focus();
+}
+
+function redraw(item) {
+  render(item.id);
+}
+
+// Return what an offer to remember would have covered; asked once, drawn when the answer is there.
+function reach(item, offer) {
+  const { reaches } = draftOf(item.id);
+  if (reaches.has(offer)) return reaches.get(offer);
+  reaches.set(offer, "");
+  api(`requests/${item.id}/reach?offer=${offer}`).then((answer) => {
+    if (!answer.ok || !items.has(item.id)) return;
+    reaches.set(offer, answer.value.words);
+    if (elementOf(item.id)) render(item.id);
+  }).catch(() => reaches.delete(offer));
+  return "";
 }
 
 async function copy(text, element) {
@@ -156,14 +173,14 @@ function put(item) {
   }
   if (draft && item.status !== "pending") Object.assign(draft, { panel: null });
   items.set(item.id, item);
-  if (view === "sessions" || (view === "final" && item.status === "pending")) return;
+  if (view in TABLES || (view === "final" && item.status === "pending")) return;
   if (JSON.stringify(before) !== JSON.stringify(item) || !elementOf(item.id)) render(item.id);
   count();
 }
 
 function made(item) {
   const draft = draftOf(item.id);
-  return card(item, { draft, online, busy: Boolean(draft.busy), acts });
+  return card(item, { draft, online, busy: Boolean(draft.busy), acts, lifetimes });
 }
 
 function render(id) {
@@ -229,7 +246,7 @@ function empty() {
 async function load(after) {
   const mine = ++loads;
   const answer = await api(`requests?status=${view}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
-  if (mine !== loads || view === "sessions") return;
+  if (mine !== loads || view in TABLES) return;
   if (!answer.ok) throw new Error(answer.value.detail);
   if (answer.at) setClock(answer.at + 500);
   const opened = [...items.values()].filter((item) => item.opened).map((item) => item.id);
@@ -254,8 +271,10 @@ function draw(added) {
   count();
 }
 
+const TABLES = { sessions: showSessions, grants: showGrants };
+
 async function refresh() {
-  if (view === "sessions") await showSessions(list, say);
+  if (view in TABLES) await TABLES[view](list, say);
   else await load();
 }
 
@@ -273,7 +292,7 @@ const queue = new Map();
 let draining = false;
 
 function changed(id, type) {
-  if (view === "sessions") return;
+  if (view in TABLES) return;
   queue.set(id, queue.get(id) === "submitted" ? "submitted" : type);
   if (!draining) drain();
 }
@@ -367,7 +386,9 @@ listKeys(document.getElementById("keylist"));
 listen(list, { enabled: () => settings.keys.checked, close: (id) => drafts.get(id)?.panel && panel(items.get(id), null) });
 follow({
   ready: async () => {
-    document.getElementById("who").textContent = (await signIn()).name;
+    const me = await signIn();
+    lifetimes = me.lifetimes;
+    document.getElementById("who").textContent = me.name;
     await refresh();
   },
   changed,

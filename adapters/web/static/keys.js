@@ -9,6 +9,7 @@ const KEYS = [
   ["r", "deny with a reason"],
   ["e", "edit"],
   ["i", "respond instead"],
+  ["m", "remember"],
   ["x", "deny and stop"],
   ["c", "I'm looking"],
   ["o", "open everything"],

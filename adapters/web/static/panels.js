@@ -16,7 +16,7 @@ export function button(view, label, { key, run, kind = "plain", letter = null, d
   }, label);
 }
 
-const PANELS = { reason, edit, respond, abort, confirm };
+const PANELS = { reason, edit, respond, abort, confirm, remember };
 
 export function controls(item, view) {
   const offered = new Map(item.controls.map((control) => [control.action, control]));
@@ -47,6 +47,7 @@ function others(item, view, offered) {
   add("reason", "Deny with a reason", "r");
   if (!item.fields.length && offered.has("edit")) add("edit", "Edit", "e");
   if (!item.fields.length && offered.has("respond")) add("respond", "Respond instead", "i");
+  if (item.remember.approve.length || item.remember.deny.length) add("remember", "Remember…", "m");
   if (offered.has("abort")) add("abort", "Deny and stop", "x");
   const mine = item.claim?.mine;
   row.append(button(view, mine ? "No longer looking" : "I'm looking", { key: "claim", letter: "c", run: () => view.acts.claim(item, !mine) }));
@@ -123,6 +124,45 @@ function abort(item, view) {
     make("div", { class: "main" },
       button(view, "Deny and stop the turn", { key: "abort-turn", class: "deny", run: () => stop("turn") }),
       button(view, "Deny and stop the agent", { key: "abort-agent", class: "deny", run: () => stop("agent") })));
+}
+
+// What would be remembered is said in words before it can be pressed.
+function remember(item, view) {
+  const { text } = view.draft;
+  const effects = [["approve", "Approve"], ["deny", "Deny"]].filter(([name]) => item.remember[name].length);
+  const effect = chosen(text, "effect", effects);
+  const scopes = item.remember[effect].map(({ id, words }) => [id, line(words)]);
+  const scope = chosen(text, `scope-${effect}`, scopes);
+  const where = chosen(text, "where", WHERE);
+  const lifetimes = Object.entries(view.lifetimes);
+  const lifetime = chosen(text, "lifetime", lifetimes);
+  const group = (key, legend, options) => radios(item, view, key, legend, options);
+  const send = () => view.acts.decide(item, { action: effect, remember: { offer: scope, everywhere: where === "everywhere", lifetime } });
+  const reach = effect === "approve" ? view.acts.reach(item, scope) : "";
+  return make("div", { class: "stack" },
+    effects.length > 1 ? group("effect", "From now on", effects) : make("p", {}, `From now on: ${effects[0][1].toLowerCase()}`),
+    group(`scope-${effect}`, "What it covers", scopes),
+    reach ? make("p", { class: "quiet" }, reach) : null,
+    group("where", "Where", WHERE),
+    group("lifetime", "How long", lifetimes),
+    button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send }));
+}
+
+const WHERE = [["session", "in this session"], ["everywhere", "in all sessions of this agent"]];
+
+function chosen(text, key, options) {
+  if (!options.some(([value]) => value === text[key])) text[key] = options[0][0];
+  return text[key];
+}
+
+function radios(item, view, key, legend, options) {
+  const name = `${key}-${item.id}`;
+  return make("fieldset", {}, make("legend", {}, legend), ...options.map(([value, words], at) => {
+    const input = make("input", { type: "radio", name, value, id: `${name}-${at}`, "data-key": `${key}-${at}` });
+    input.checked = view.draft.text[key] === value;
+    input.addEventListener("change", () => { view.draft.text[key] = value; view.acts.redraw(item); });
+    return make("label", { class: "choice", for: input.id }, input, make("span", {}, ...[words].flat()));
+  }));
 }
 
 function confirm(item, view) {
