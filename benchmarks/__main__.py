@@ -12,6 +12,7 @@ from time import monotonic
 from benchmarks import table
 from benchmarks.crowd import crowd
 from benchmarks.discord import discord_click_to_wake
+from benchmarks.inbox import inbox
 from benchmarks.intake import intake
 from benchmarks.memory import memory
 from benchmarks.processes import start_up
@@ -22,6 +23,7 @@ from benchmarks.wake import click_to_wake, rule_round_trip
 PHASES = (
     click_to_wake,
     discord_click_to_wake,
+    inbox,
     rule_round_trip,
     throughput,
     intake,

@@ -135,21 +135,23 @@ class Page:
             f".find((one) => one.textContent.trim() === {json.dumps(label)} && !one.disabled"
             " && !one.closest('.settling'))"
         )
-        await self.until(f"Boolean({find})")
-        box = await self.evaluate(
-            f"(() => {{ const one = {find}; one.scrollIntoView({{block: 'center'}});"
+        aim = (
+            f"(() => {{ const one = {find}; if (!one) return null;"
+            " one.scrollIntoView({block: 'center'}); window.hit = false;"
+            " const note = () => { window.hit = true };"
+            " one.addEventListener('click', note, {once: true, capture: true});"
             " const box = one.getBoundingClientRect();"
             " return [box.x + box.width / 2, box.y + box.height / 2] })()"
         )
-        for kind in ("mousePressed", "mouseReleased"):
-            await self.send(
-                "Input.dispatchMouseEvent",
-                type=kind,
-                x=box[0],
-                y=box[1],
-                button="left",
-                clickCount=1,
-            )
+        # What moved between the aim and the tap was not hit, as under a finger: aim again.
+        hit = False
+        while not hit:
+            x, y = await self.until(aim)
+            for kind in ("mousePressed", "mouseReleased"):
+                await self.send(
+                    "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
+                )
+            hit = await self._try("window.hit") is not False
 
     async def fill(self, selector: str, text: str) -> None:
         """Replace the text of a field, as typing does."""

@@ -37,6 +37,7 @@ SHEETS = {
     "answer": ("edit with its diff", "high risk asks twice", "deny with a reason", "revealed"),
     "team": ("one of two approved", "claimed", "nobody waits", "not yours to decide"),
     "done": ("history", "history, opened", "sessions", "nothing waits"),
+    "remember": ("remember", "remembered", "just approved", "somebody was faster"),
     "page": ("login", "signed out", "settings", "not connected"),
 }
 
@@ -87,6 +88,7 @@ async def main() -> None:
                 await asking(box, camera)
                 await answering(box, camera)
                 await team(box, camera)
+                await remembering(box, camera)
                 await done(box, camera)
                 await box.ask(**COMMAND)
                 await camera.page.until("document.querySelector('.card.pending')")
@@ -188,6 +190,35 @@ async def team(box: Inbox, camera: Camera) -> None:
     await camera.take("not yours to decide")
     await box.route()
     await away(box, camera, record)
+
+
+async def remembering(box: Inbox, camera: Camera) -> None:
+    """Show what is remembered, and a card right after the tap."""
+    page = camera.page
+    record = await shown(box, camera, **FILE_CHANGE)
+    await page.press("Remember…")
+    await page.until("document.body.textContent.includes('It would have covered')")
+    await camera.take("remember")
+    await page.press("Approve and remember")
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    await camera.take("just approved")
+    record = await shown(box, camera, **HIGH_RISK)
+    await page.press("Edit")
+    await page.until("document.querySelector('[data-key=edit]')")
+    await page.send("Network.enable")
+    await page.send("Network.setBlockedURLs", urls=["*?whole=1"])
+    await box.decide(record, Action.DENY, message="ask the customer first")
+    await page.press("Deny")
+    await page.until("document.querySelector('[role=alert].problem')")
+    await page.send("Network.setBlockedURLs", urls=[])
+    await camera.take("somebody was faster")
+    await page.evaluate("document.querySelector('[data-view=grants]').click()")
+    await page.until("document.querySelector('.grants')")
+    await camera.take("remembered")
+    await page.press("Revoke what ann remembered for deployer")
+    await page.press("Really revoke what ann remembered for deployer")
+    await page.until("document.querySelector('.empty')")
+    await page.evaluate("document.querySelector('[data-view=pending]').click()")
 
 
 async def done(box: Inbox, camera: Camera) -> None:

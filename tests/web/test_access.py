@@ -76,16 +76,24 @@ async def test_axe_finds_nothing_serious(box: Inbox, page: Page, dark: bool) -> 
     await page.until(f"{card(risky)}.querySelector('.panel .added')")
     await box.claim(risky)
     await page.until(f"{card(risky)}.textContent.includes('bob is looking')")
+    plain = await box.ask(**COMMAND)
+    await page.press("Remember…", card(plain))
+    await page.until(f"{card(plain)}.textContent.includes('It would have covered')")
     assert await serious(page) == []
     await page.evaluate("document.querySelector('.menu').open = true")
     assert await serious(page) == []
     await page.evaluate("document.querySelector('.menu').open = false")
     await box.decide(risky, Action.DENY, message="no")
+    await page.press("Approve and remember", card(plain))
+    await page.until(f"{card(plain)}.classList.contains('approved')")
     await page.press("History")
     await page.until(card(risky))
     assert await serious(page) == []
     await page.press("Sessions")
     await page.until("document.querySelector('.sessions')")
+    assert await serious(page) == []
+    await page.press("Remembered")
+    await page.until("document.querySelector('.grants')")
     assert await serious(page) == []
     await page.evaluate("document.getElementById('signout').click()")
     await page.until("document.body.textContent.includes('You are signed out')")

@@ -132,6 +132,38 @@ async def test_members_nobody_knows_are_refused(box: Inbox, ann: Visitor) -> Non
     assert (await box.get(record)).status is Status.PENDING
 
 
+async def test_what_may_not_be_remembered_decides_nothing(box: Inbox, ann: Visitor) -> None:
+    """Unknown offers, ends and members, and anything at high risk: refused as a whole."""
+    plain, risky = await box.ask(**COMMAND), await box.ask(**HIGH_RISK)
+    good = {"offer": "", "everywhere": False, "lifetime": "1h"}
+    for record, wish in (
+        (plain, {**good, "offer": "0" * 16}),
+        (plain, {**good, "lifetime": "for ever"}),
+        (plain, {**good, "everywhere": "yes"}),
+        (plain, {**good, "max_uses": -1}),
+        (plain, {"offer": ""}),
+        (plain, "always"),
+        (risky, good),
+    ):
+        status, _ = await ann.decide(record, confirmed=True, remember=wish)
+        assert status == 422, wish
+        assert (await box.get(record)).status is Status.PENDING
+    assert (await ann.get("grants"))["items"] == []
+
+
+async def test_only_who_may_takes_a_grant_back(box: Inbox, ann: Visitor) -> None:
+    """Eve may not; a grant that is not there cannot be revoked."""
+    record = await box.ask(**COMMAND)
+    wish = {"offer": "", "everywhere": True, "lifetime": "1d"}
+    assert (await ann.decide(record, remember=wish))[0] == 200
+    (grant,) = (await ann.get("grants"))["items"]
+    async with visitor(box, "eve") as eve:
+        assert (await eve.post("grants/revoke", {"id": grant["id"]}))[0] == 403
+    assert (await ann.post("grants/revoke", {"id": "0" * 32}))[0] == 404
+    assert (await ann.post("grants/revoke", {"id": grant["id"]}))[0] == 200
+    assert (await ann.get("grants"))["items"] == []
+
+
 async def test_what_was_not_seen_whole_is_not_approved(box: Inbox, ann: Visitor) -> None:
     """The page's rule is the server's: a row that is cut brings no token, and no other one fits."""
     record = await box.ask(**LONG)
