@@ -319,7 +319,7 @@ async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -
     other = await box.ask(**{**COMMAND, "session": "another"})
     assert other.status is Status.PENDING
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
-    await page.until("document.querySelector('.grants').textContent.includes('1 times used')")
+    await page.until("document.querySelector('.grants').textContent.includes('used once')")
     await page.press("Revoke what ann remembered for deployer")
     await page.press("Really revoke what ann remembered for deployer")
     await page.until("document.querySelector('.empty')")

@@ -63,8 +63,7 @@ async function decide(item, body) {
   } else {
     draft.panel = draft.panel === "confirm" ? null : draft.panel;
     draft.problem = answer.value.detail;
-    if (answer.value.request) items.set(item.id, answer.value.request);
-    if (answer.value.request?.status !== "pending" && answer.value.request) draft.panel = null;
+    if (answer.value.request) put(answer.value.request);
     render(item.id);
   }
 }
@@ -223,7 +222,7 @@ function focusAgain(element, mark) {
 function count() {
   const waiting = [...items.values()].filter((item) => item.status === "pending").length;
   const text = waiting ? `${waiting}${next && view === "pending" ? "+" : ""}` : "";
-  if (view === "pending") document.getElementById("count").textContent = text;
+  document.getElementById("count").textContent = view === "pending" ? text : "";
   document.title = text && view === "pending" ? `(${text}) Approvals` : "Approvals";
   places();
 }
@@ -354,6 +353,7 @@ for (const press of document.querySelectorAll("nav button")) {
     view = press.dataset.view;
     for (const one of document.querySelectorAll("nav button")) one.setAttribute("aria-pressed", String(one === press));
     items.clear();
+    count();
     older.hidden = true;
     await refresh().catch(() => connection(false));
   });

@@ -148,6 +148,7 @@ function remember(item, view) {
     button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send }));
 }
 
+const PAIRED = ["effect", "lifetime"]; // short ones, two to a line
 const WHERE = [["session", "in this session"], ["everywhere", "in all sessions of this agent"]];
 
 function chosen(text, key, options) {
@@ -157,7 +158,7 @@ function chosen(text, key, options) {
 
 function radios(item, view, key, legend, options) {
   const name = `${key}-${item.id}`;
-  return make("fieldset", {}, make("legend", {}, legend), ...options.map(([value, words], at) => {
+  return make("fieldset", { class: PAIRED.includes(key) ? "pair" : "" }, make("legend", {}, legend), ...options.map(([value, words], at) => {
     const input = make("input", { type: "radio", name, value, id: `${name}-${at}`, "data-key": `${key}-${at}` });
     input.checked = view.draft.text[key] === value;
     input.addEventListener("change", () => { view.draft.text[key] = value; view.acts.redraw(item); });

@@ -38,10 +38,12 @@ export async function showGrants(list, say) {
   });
 }
 
+const USED = ["never used", "used once"];
+
 function words(row) {
   const effect = make("strong", { class: `${row.effect}-word` }, row.effect === "allow" ? "Approve " : "Deny ");
   const where = row.session ? [`in session `, ...line(row.session)] : ["in all sessions"];
-  const uses = row.max_uses ? `${row.used} of ${row.max_uses} times used` : `${row.used} times used`;
+  const uses = row.max_uses ? `${row.used} of ${row.max_uses} times used` : USED[row.used] ?? `used ${row.used} times`;
   return make("td", { class: "words" }, effect, ...line(row.tool), ": ", ...line(row.words),
     make("p", {}, `${row.agent}, `, ...where, ` · by ${row.made_by} · ${uses}`));
 }
