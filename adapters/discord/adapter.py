@@ -61,8 +61,7 @@ class DiscordAdapter:
 
     def problems(self) -> Sequence[str]:
         """Say what keeps people from answering, empty when nothing does."""
-        problem = self._connection.problem if self._connection else "not running"
-        return [f"Discord: {problem}"] if problem else []
+        return self._connection.problems() if self._connection else ["Discord: not running"]
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway discord invite` and `gateway discord check`."""

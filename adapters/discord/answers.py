@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import discord
 
+from adapters.discord.markup import named
 from adapters.discord.views import Shown, text_view
 from gateway.errors import (
     Conflict,
@@ -19,11 +20,13 @@ from gateway.errors import (
     Unauthorized,
     Unreachable,
 )
+from gateway.masking import shown
 
 log = logging.getLogger("adapters.discord")
 
 ACK_SECONDS = 1.5  # Discord's client gives up after 3; the rest is for the way there
 WORK_SECONDS = 30.0
+_LONGEST_SENTENCE = 1500
 _NOT_SHOWN = "⚠️ Discord refuses to show the answer. The card tells how the request stands."
 # The answer came too late, or a second time, or the message is gone: the card is repaired later.
 _TOO_LATE = {10008, 10015, 10062, 40060, 50027}
@@ -47,7 +50,7 @@ def refusal(error: Exception) -> Answer:
     if isinstance(error, NotFound):
         return private("🗑️ This request is not known any more.")
     if isinstance(error, Unauthorized):
-        return private(f"⛔ Not you: {error}.")
+        return private(f"⛔ {_sentence(f'not you: {error}')}")
     if isinstance(error, Conflict):
         return private(f"ℹ️ {_sentence(str(error))}")  # noqa: RUF001 (the sign is for people)
     if isinstance(error, InvalidRequest):
@@ -63,7 +66,9 @@ def refusal(error: Exception) -> Answer:
 
 
 def _sentence(text: str) -> str:
-    return discord.utils.escape_mentions(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
+    """Return an error's words as a sentence. Parts of it may be anybody's."""
+    said = shown(text).text
+    return named(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
 
 
 async def answered(interaction: discord.Interaction, work: Coroutine[Any, Any, Answer]) -> None:

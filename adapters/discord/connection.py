@@ -31,6 +31,7 @@ _START_SECONDS = 15.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0  # below 1000 logins a day, after which Discord bans
 _FATAL_PAUSE = 300.0
 _DRAIN_SECONDS = 3.0
+_CUT_SECONDS = 20.0  # shorter ones are everyday: Discord asks for a new connection now and then
 _LEASE = "gateway connection"
 _BAD_TOKEN = 4004
 _FATAL_CODES = {_BAD_TOKEN, 4010, 4011, 4012, 4013, 4014}
@@ -50,6 +51,20 @@ class Bot(discord.Client):
             max_ratelimit_timeout=30.0,
         )
         self._arrived = arrived
+        self.cut_at: float | None = None
+
+    async def on_disconnect(self) -> None:
+        """Note since when the line has been cut; discord.py connects again by itself."""
+        if self.cut_at is None:
+            self.cut_at = self.loop.time()
+
+    async def on_connect(self) -> None:
+        """Note that we are on the line, with a new session."""
+        self.cut_at = None
+
+    async def on_resumed(self) -> None:
+        """Note that we are on the line again."""
+        self.cut_at = None
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Hand over every click, modal and command as it came."""
@@ -82,6 +97,15 @@ class Connection:
         if self._client is None or self._client.is_closed():
             raise TryLater(5.0, f"not logged in to Discord: {self.problem}")
         return self._client
+
+    def problems(self) -> list[str]:
+        """Say what keeps people from answering, in sentences."""
+        if self.problem:
+            return [f"Discord: {self.problem}"]
+        cut = self._client.cut_at if self._client and self.listening else None
+        if cut is not None and self._client and self._client.loop.time() - cut > _CUT_SECONDS:
+            return ["Discord: the connection has been cut for a while"]
+        return []
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

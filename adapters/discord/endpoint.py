@@ -50,7 +50,9 @@ class Endpoint:
         """Take one push. 401 for anything that Discord did not sign just now."""
         if (request.content_length or 0) > _MOST_BYTES:
             return web.Response(status=413)
-        body = await request.content.read(_MOST_BYTES + 1)
+        body = b""
+        while chunk := await request.content.read(_MOST_BYTES + 1 - len(body)):
+            body += chunk
         if len(body) > _MOST_BYTES:
             return web.Response(status=413)
         if not self._is_signed(request, body):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -33,7 +34,8 @@ log = logging.getLogger("adapters.discord")
 PER_MINUTE, BURST = 60, 5
 RETRY_SECONDS = 5.0
 OLD_EDIT_SECONDS = 120.0
-_LONGEST_CALL = 20.0  # shorter than the lease on a copy
+_NONCE = 22  # Discord takes 25 characters
+_PATIENCE, _LONGEST_CALL = 10.0, 12.0  # together shorter than the lease on a copy
 
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE = 10003, 10008
 OLD_EDITS, MISSING_ACCESS, NOT_TO_THIS_USER, NO_PERMISSION = 30046, 50001, 50007, 50013
@@ -60,14 +62,18 @@ class Posting:
         self._client = client
         self._notes = notes
         self._turns = Turns()
+        self._homes: dict[int, str] = {}  # the server of each channel, which never changes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card; the same nonce within minutes is the same message."""
         place = read_target(target)
         if place is None:
             raise DeliveryFailed(f"{target!r} is no place in Discord")
-        async with self._turns.turn(target, card.created):
-            return await self._deliver(place, card, nonce)
+        try:
+            async with self._turns.turn(target, card.created, patience=_PATIENCE):
+                return await self._deliver(place, card, nonce)
+        except TimeoutError:
+            raise TryLater(1.0, "others are before it in this channel") from None
 
     async def _deliver(self, place: Place, card: Card, nonce: str) -> MessageRef:
         await self._pace(place)
@@ -135,8 +141,13 @@ class Posting:
             replied_user=False,
         )
         text = f"⏰ Still waiting: {inert(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
+        # Each reminder is a new revision of the card, so that a repeated one is known as such.
+        nonce = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
         await message.reply(
-            " ".join([*called, text])[:1900], allowed_mentions=allowed, suppress_embeds=True
+            " ".join([*called, text])[:1900],
+            allowed_mentions=allowed,
+            suppress_embeds=True,
+            nonce=nonce,
         )
 
     async def _send(self, channel: Messageable, shown: Shown, nonce: str) -> discord.Message:
@@ -146,7 +157,14 @@ class Posting:
         client = self._client()
         if place.user is not None:
             return await client.create_dm(discord.Object(int(place.user)))
-        return client.get_partial_messageable(int(place.channel or 0))
+        number = int(place.channel or 0)
+        if number not in self._homes:
+            channel = client.get_channel(number) or await client.fetch_channel(number)
+            guild = getattr(channel, "guild", None)
+            self._homes[number] = str(guild.id) if guild else ""
+        if self._homes[number] != place.guild:
+            raise DeliveryFailed("the channel belongs to another server than the target says")
+        return client.get_partial_messageable(number)
 
     async def _pace(self, place: Place) -> None:
         """Wait for a place in the budget of a channel, that all replicas share."""

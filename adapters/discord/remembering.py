@@ -16,6 +16,7 @@ from adapters.discord.reading import Reading
 from adapters.discord.views import Shown, outcome_view
 from gateway.cards import Card
 from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.masking import shown
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Record, Remember
@@ -88,7 +89,7 @@ class Remembering:
         if made is None:
             return shown
         back = Button(verb=REVOKE, request_id=made.id, revision=0)
-        text = f"🧠 Remembered: {inert(made.words, 500)}. It can be taken back at any time."
+        text = f"🧠 Remembered: {_words(made.words, 500)}. It can be taken back at any time."
         shown.view.add_item(ui.TextDisplay(text))
         button: ui.Button[Any] = ui.Button(label="Take it back", custom_id=back.custom_id)
         shown.view.add_item(ui.ActionRow(button))
@@ -98,7 +99,7 @@ class Remembering:
         """Take a remembered decision back; the core checks who may."""
         await refuse_unfit(self._desk, interaction, grant_id)
         grant = await self._desk.revoke(grant_id, identity_of(interaction))
-        return private(f"↩️ Taken back: {inert(grant.words, 500)}. It decides nothing any more.")
+        return private(f"↩️ Taken back: {_words(grant.words, 500)}. It decides nothing any more.")
 
     async def listed(self, interaction: discord.Interaction) -> Answer:
         """List what is remembered, to people whom the gateway knows."""
@@ -113,7 +114,7 @@ class Remembering:
             where = f"session {grant.session}" if grant.session else "all sessions"
             used = f"used {grant.used}×"  # noqa: RUF001 (the sign is for people)
             lines.append(
-                f"- `{grant.id[:8]}` **{grant.effect}** {inert(grant.words, 120)}\n"
+                f"- `{grant.id[:8]}` **{grant.effect}** {_words(grant.words, 120)}\n"
                 f"-# {inert(f'{grant.agent}, {where}', 120)} · {ends} · {used} · "
                 f"by {named(grant.made_by, 80)}"
             )
@@ -124,7 +125,12 @@ class Remembering:
         """Return (id, words) of what could be taken back."""
         grants = await self._known(interaction)
         return [
-            (one.id, clipped(f"{one.id[:8]} · {one.effect} · {one.agent} · {one.words}", 100))
+            (
+                one.id,
+                clipped(
+                    f"{one.id[:8]} · {one.effect} · {one.agent} · {shown(one.words).text}", 100
+                ),
+            )
             for one in grants
         ]
 
@@ -152,6 +158,11 @@ def remember_of(data: Any) -> Remember:
         everywhere=_chosen(given, _WHERE) == _EVERYWHERE,
         lifetime=_chosen(given, _LIFE),
     )
+
+
+def _words(text: str, budget: int) -> str:
+    """Return what a grant covers; names from the agent's arguments stand in it."""
+    return inert(shown(text).text, budget)
 
 
 def _chosen(given: dict[str, Any], name: str) -> str:

@@ -21,8 +21,11 @@ class Turns:
         self._arrivals = itertools.count()
 
     @asynccontextmanager
-    async def turn(self, place: str, rank: int) -> AsyncIterator[None]:
-        """Wait until nobody of a lower rank waits for this place, and hold it meanwhile."""
+    async def turn(self, place: str, rank: int, *, patience: float) -> AsyncIterator[None]:
+        """Wait until nobody of a lower rank waits for this place, and hold it meanwhile.
+
+        Raises TimeoutError when it takes longer than `patience` seconds.
+        """
         loop = asyncio.get_running_loop()
         if place not in self._waiting:
             self._waiting[place] = []
@@ -30,7 +33,8 @@ class Turns:
         mine: asyncio.Future[None] = loop.create_future()
         heapq.heappush(self._waiting[place], (rank, next(self._arrivals), mine))
         try:
-            await mine
+            async with asyncio.timeout(patience):
+                await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled():
                 self._next(place)  # it was our turn already

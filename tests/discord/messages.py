@@ -168,7 +168,7 @@ class Board:
         for text in texts:
             for role, who, everyone in _MENTION.findall(text):
                 kind = "everyone" if everyone else _PARSED[role]
-                if kind in allowed.get("parse", []) or who in allowed.get(kind, []):
+                if kind in allowed.get("parse", []) or who in map(str, allowed.get(kind, [])):
                     found.add(everyone or who)
         return found
 

@@ -194,6 +194,9 @@ async def test_42_clicks_come_signed_over_http(pushed: Stage) -> None:
     assert {one.status for one in server.discord.pushes} == {202}
     pong = await server.discord.push(server.app, b'{ "type":1 ,"id":"1" }')
     assert (pong.status, json.loads(pong.body)) == (200, {"type": 1})
+    # In so many bytes it comes in many pieces.
+    long = await server.discord.push(server.app, b'{"type":1,"id":"' + b"1" * 900_000 + b'"}')
+    assert long.status == 200
 
 
 async def test_42_what_discord_did_not_sign_now_is_refused(pushed: Stage) -> None:

@@ -1,0 +1,89 @@
+"""Reminders call those who may decide, outcomes reach who asked, and words stay words."""
+
+from __future__ import annotations
+
+from adapters.discord.answers import refusal
+from gateway.errors import Conflict, InvalidRequest, Unauthorized
+from gateway.models import Reason, Status
+from gateway.records import Route
+from tests.discord.stage import Stage
+from tests.discord.test_authorization import role_of
+from tests.discord.test_rendering import text_of
+from tests.discord.town import Json
+
+
+async def replies(stage: Stage, count: int) -> list[Json]:
+    """Return the reminders in the channel, once there are so many."""
+
+    def look() -> list[Json] | None:
+        found = [
+            m for m in stage.server.channel.messages.values() if "Still waiting" in m["content"]
+        ]
+        return found if len(found) >= count else None
+
+    found: list[Json] = await stage.seen(look)
+    return found
+
+
+async def test_a_reminder_calls_the_approvers_and_nobody_else(stage: Stage) -> None:
+    """Both people by name and the role of this server; a role of another one is not called, and
+    the tool's name calls nobody."""
+    here = role_of(stage, "deployers")
+    away = f"discord:{int(stage.server.guild.id) + 1}/77"
+    route = stage.route(approvers=("ann", "bob", here, away), remind_after=(0.2,))
+    await stage.policy(route)
+    await stage.asked(tool="@everyone")
+    (reminder,) = await replies(stage, 1)
+    pinged = stage.server.discord.board.pinged[reminder["id"]]
+    role = here.rpartition("/")[2]
+    assert pinged == {stage.server.ann.id, stage.server.bob.id, role}
+
+
+async def test_a_reminder_whose_answer_was_lost_is_not_doubled(stage: Stage) -> None:
+    """Posted, and the line cut before we knew: the repeated one is the same message."""
+    await stage.policy(stage.route(remind_after=(0.2,)))
+    await stage.asked()
+    stage.server.discord.rest.stage("POST", "/messages", drop=True)
+    await replies(stage, 1)
+    await stage.seen(lambda: len(stage.server.discord.rest.made("POST", _POSTS)) >= 3, 30)
+    assert len(await replies(stage, 1)) == 1
+
+
+_POSTS = "/channels/#/messages"
+
+
+async def test_the_outcome_reaches_who_asked_in_direct_messages(stage: Stage) -> None:
+    """Told with its reason, as words that format nothing."""
+    target = f"discord:@{stage.server.eve.id}"
+    await stage.policy(stage.route(notify=(target,)))
+    record, card = await stage.asked()
+    opened = await stage.click(stage.server.ann, card, "Deny")
+    await stage.server.ann.submit(opened, reason="**no** [x](https://y)")
+    assert (await stage.ended(record)).status is Status.DENIED
+    inbox = stage.server.eve.inbox(stage.server.app)
+    told = await stage.seen(lambda: next(iter(inbox.messages.values()), None))
+    assert "Denied" in told["content"]
+    assert "**no**" not in told["content"].replace("**Denied**", "")
+    assert "](https" not in told["content"].replace("\\", "_")
+
+
+async def test_a_channel_of_another_server_is_not_posted_to(stage: Stage) -> None:
+    """The server in a target is part of its meaning: a wrong one reaches nobody."""
+    town = stage.server.discord.town
+    away = town.guild("Elsewhere", stage.server.eve.user)
+    town.join(away, stage.server.app.user)
+    channel = town.channel(away, "approvals")
+    target = f"discord:{stage.server.guild.id}/{channel.id}"
+    await stage.policy(Route(approvers=("ann",), targets=(target,)))
+    ended = await stage.ended(await stage.ask())
+    assert ended.decision is not None and ended.decision.reason is Reason.UNDELIVERABLE
+    assert not channel.messages
+
+
+def test_an_errors_words_do_nothing() -> None:
+    """They may hold an agent's schema or a colleague's reason."""
+    trick = "# Approved\n[x](https://y) @everyone \u202e <@&1>"
+    for kind in (Conflict, InvalidRequest, Unauthorized):
+        said = text_of(refusal(kind(trick)).shown)
+        assert "\n#" not in said and "](https" not in said and "\u202e" not in said
+        assert " @everyone" not in said and "<@&1" not in said
