@@ -32,6 +32,7 @@ log = logging.getLogger("adapters.discord")
 
 # Discord tells its limits only with each answer; this pace has been within them for years.
 PER_MINUTE, BURST = 60, 5
+ALL_PER_MINUTE, ALL_BURST = 1200, 10  # 50 a second are allowed; the rest is for calls that bunch up
 RETRY_SECONDS = 5.0
 OLD_EDIT_SECONDS = 120.0
 _NONCE = 22  # Discord takes 25 characters
@@ -92,6 +93,7 @@ class Posting:
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Have a posted message show the card as it is now."""
+        await self._overall()
         async with _understood(sending=False):
             channel = self._client().get_partial_messageable(int(ref.channel))
             message = channel.get_partial_message(int(ref.message))
@@ -110,6 +112,7 @@ class Posting:
         """Post a reminder in answer to a card, or tell someone how a request ended."""
         async with _understood(sending=True):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
+                await self._overall()
                 await self._remind(notice, notice.ref, card)
                 return
             place = read_target(notice.target)
@@ -169,9 +172,17 @@ class Posting:
     async def _pace(self, place: Place) -> None:
         """Wait for a place in the budget of a channel, that all replicas share."""
         name = f"posts to {place.channel or place.user}"
-        wait = await self._notes.delay(name, per_minute=PER_MINUTE, burst=BURST)
-        if wait > _LONGEST_CALL:
-            raise TryLater(wait, "this channel gets cards faster than Discord takes them")
+        await self._wait(name, PER_MINUTE, BURST)
+        await self._overall()
+
+    async def _overall(self) -> None:
+        """Wait for a place in the bot's own budget."""
+        await self._wait("all calls", ALL_PER_MINUTE, ALL_BURST)
+
+    async def _wait(self, budget: str, per_minute: float, burst: int) -> None:
+        wait = await self._notes.delay(budget, per_minute=per_minute, burst=burst)
+        if wait > _PATIENCE:
+            raise TryLater(wait, "Discord takes no more at once")
         await asyncio.sleep(wait)
 
     async def _wake(self, channel_id: int) -> None:

@@ -139,6 +139,9 @@ async def test_06_two_hundred_requests_to_two_channels(stage: Stage) -> None:
         await stage.ask(tool="mail", timeout=3600)
     channels = (server.channel, other)
     await stage.seen(lambda: all(len(one.messages) == 100 for one in channels), 200)
+    # By now the agent's process is taken to be gone, and every card is edited to say so.
+    cards = [card for one in channels for card in one.messages.values()]
+    await stage.seen(lambda: all("Nobody waits" in shown_text(card) for card in cards), 60)
     assert rest.invalid == 0
 
 

@@ -1,0 +1,96 @@
+"""What an operator sets and types for Discord: refused early, with a sentence, and least rights."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import discord
+import pytest
+
+from adapters.discord.adapter import DiscordAdapter
+from adapters.discord.settings import DiscordSettings
+from gateway.errors import GatewayError
+from tests.discord.furnished import Server
+from tests.discord.town import FORUM
+
+
+def test_the_endpoints_are_loopback_only_and_never_in_production(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bot's token is sent there: no other host, and not where it matters."""
+    monkeypatch.setenv("GATEWAY_DISCORD_TOKEN", "x")
+    for url in ("https://evil.example/api", "http://127.0.0.1.evil.example", "http://10.0.0.1"):
+        monkeypatch.setenv("GATEWAY_DISCORD_API_BASE", url)
+        with pytest.raises(ValueError, match="loopback"):
+            DiscordSettings()
+    monkeypatch.setenv("GATEWAY_DISCORD_API_BASE", "http://127.0.0.1:1/api")
+    assert DiscordSettings().api_base
+    monkeypatch.setenv("GATEWAY_ENV", "production")
+    with pytest.raises(ValueError, match="production"):
+        DiscordSettings()
+
+
+async def test_a_missing_token_is_said_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And it may come from a file."""
+    with pytest.raises(GatewayError, match="GATEWAY_DISCORD_TOKEN"):
+        async with DiscordAdapter().run(None):  # type: ignore[arg-type]
+            pass
+    (tmp_path / "token").write_text("from-a-file\n", encoding="utf-8")
+    monkeypatch.setenv("GATEWAY_DISCORD_TOKEN_FILE", str(tmp_path / "token"))
+    assert DiscordSettings().token.get_secret_value() == "from-a-file"
+
+
+async def command(server: Server, *words: str) -> tuple[int, str]:
+    """Run `gateway discord …` as an operator does."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.cli", "discord", *words),
+        env={
+            "GATEWAY_DISCORD_TOKEN": server.app.token,
+            "GATEWAY_DISCORD_API_BASE": server.discord.api_base,
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return process.returncode or 0, out.decode()
+
+
+async def test_the_invite_link_asks_for_the_least(server: Server) -> None:
+    """Both scopes, six permissions, nothing that administers."""
+    code, said = await command(server, "invite")
+    assert code == 0, said
+    assert f"client_id={server.app.id}" in said
+    assert "bot+applications.commands" in said
+    asked = discord.Permissions(int(said.partition("permissions=")[2].split("&")[0]))
+    assert sorted(name for name, value in asked if value) == [
+        "attach_files",
+        "embed_links",
+        "read_message_history",
+        "read_messages",
+        "send_messages",
+        "send_messages_in_threads",
+    ]
+
+
+async def test_permissions_are_checked_per_channel(server: Server) -> None:
+    """Each channel says what the bot lacks there; any fault makes the command fail."""
+    town, guild = server.discord.town, server.guild
+    mute, hidden = town.channel(guild, "mute"), town.channel(guild, "hidden")
+    forum, thread = town.channel(guild, "forum", FORUM), town.thread(server.channel, "t")
+    mute.overwrites[guild.id] = (0, 1 << 15)
+    hidden.overwrites[guild.id] = (0, 1 << 10)
+    names = [f"discord:{guild.id}/{one.id}" for one in (server.channel, thread)]
+    code, said = await command(server, "check", *names)
+    assert code == 0, said
+    bad = [f"discord:{guild.id}/{one.id}" for one in (mute, hidden, forum)]
+    code, said = await command(server, "check", *bad, "discord:nonsense")
+    assert code == 1
+    lines = said.splitlines()
+    assert "attach files" in lines[0]
+    assert "cannot see" in lines[1]
+    assert "this kind" in lines[2]
+    assert "no place" in lines[3]
