@@ -17,6 +17,7 @@ from benchmarks.intake import intake
 from benchmarks.memory import memory
 from benchmarks.processes import start_up
 from benchmarks.remembered import grants
+from benchmarks.slack import slack_burst, slack_click_to_wake
 from benchmarks.throughput import throughput
 from benchmarks.wake import click_to_wake, rule_round_trip
 
@@ -24,6 +25,8 @@ PHASES = (
     click_to_wake,
     discord_click_to_wake,
     inbox,
+    slack_click_to_wake,
+    slack_burst,
     rule_round_trip,
     throughput,
     intake,

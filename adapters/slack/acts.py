@@ -72,9 +72,7 @@ class Acts:
         self, workspace: Workspace, did: Interaction, form: Form, *, sure: bool
     ) -> Record:
         """Approve as it is, if all of it can be read here."""
-        identity, record = await self._rights.known(workspace, did.actor, form.request_id)
-        if why := await self._rights.unreadable(form, did.actor.team, record):
-            raise InvalidRequest(why)
+        identity, _ = await self._rights.known(workspace, did.actor, form.request_id, read=form)
         return await self._desk.decide(click(did, form, identity, Action.APPROVE, confirmed=sure))
 
     async def _open(self, workspace: Workspace, did: Interaction, form: Form, reply: Reply) -> None:

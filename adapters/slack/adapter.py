@@ -57,6 +57,9 @@ class SlackAdapter:
     repeatable = False
     card_lines = CARD_LINES
     card_chars = CARD_CHARS
+    ping_seconds = PING_SECONDS
+    idle_seconds = IDLE_SECONDS
+    speed = 1.0  # of time itself, for what is measured on a faster clock
 
     def __init__(self) -> None:
         self._posts: Posts | None = None
@@ -64,9 +67,6 @@ class SlackAdapter:
         self._socket: Socket | None = None
         self._routes: list[web.RouteDef] = []
         self._patience = Patience()
-        self.ping_seconds = PING_SECONDS
-        self.idle_seconds = IDLE_SECONDS
-        self.speed = 1.0  # of time itself, for what is measured on a faster clock
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:

@@ -10,7 +10,7 @@ from adapters.slack.uploads import Uploads
 from adapters.slack.values import Form
 from adapters.slack.workspaces import Workspace
 from gateway.cards import card_of
-from gateway.errors import Unauthorized
+from gateway.errors import InvalidRequest, Unauthorized
 from gateway.ports import Desk
 from gateway.records import Identity, Record
 
@@ -24,15 +24,18 @@ class Rights:
         self._uploads = uploads
 
     async def known(
-        self, workspace: Workspace, actor: Actor, request_id: str
+        self, workspace: Workspace, actor: Actor, request_id: str, *, read: Form | None = None
     ) -> tuple[Identity, Record]:
         """Return who this is and the request; raises Stranger, Unknown, NotFound.
 
-        User groups are asked for only where they matter: that is a slow call.
+        With `read`, also InvalidRequest when all of it cannot be read there; that is found out
+        while Slack is asked who this is. User groups are asked for only where they matter: that is
+        a slow call.
         """
         checking = asyncio.ensure_future(self._directory.member(workspace, actor))
         try:
             record = await self._desk.get(request_id)
+            why = "" if read is None else await self.unreadable(read, actor.team, record)
         finally:
             await asyncio.wait([checking])
         try:
@@ -42,6 +45,8 @@ class Rights:
             raise
         if await self._desk.may_decide(identity, record) is not None:
             identity = await self._directory.with_groups(workspace, identity)
+        if why:
+            raise InvalidRequest(why)
         return identity, record
 
     async def caller(self, workspace: Workspace, actor: Actor) -> Identity:

@@ -103,7 +103,7 @@ async def test_04_a_decision_is_shown_before_other_edits(office: Office) -> None
     """When the turns for other edits are used up, the edit that shows a decision still goes."""
     record, message = await office.asked()
     for _ in range(60):
-        await office.desk.notes.delay("other update T1", per_minute=36, burst=3)
+        await office.desk.notes.delay("other update T1", per_minute=35, burst=2)
     await office.ann.click(message, "Approve")
     await office.ended(record)
     await office.card_says(message, "Approved by ann")

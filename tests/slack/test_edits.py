@@ -80,7 +80,7 @@ async def test_06_a_crowd_of_edits_is_coalesced(office: Office) -> None:
     """A card that changed often is edited to its latest state, not once for each change."""
     record, message = await office.asked()
     for _ in range(60):
-        await office.desk.notes.delay("other update T1", per_minute=36, burst=3)
+        await office.desk.notes.delay("other update T1", per_minute=35, burst=2)
     for on in (True, False) * 5:
         record = await office.desk.claim(record.id, click(record).identity, on=on)
     await office.ann.click(message, "Approve")

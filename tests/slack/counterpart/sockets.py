@@ -116,11 +116,15 @@ class Sockets:
         """Send an envelope, perhaps again; each time to the next socket."""
         if self.deaf:
             return
-        await self._state.until(lambda: self.open)
+        await self._state.until(lambda: self._alive)
         self._turn += 1
-        socket = self.open[self._turn % len(self.open)]
+        socket = self._alive[self._turn % len(self._alive)]
         envelope.sent += 1
         await socket.send_json(envelope.body)
+
+    @property
+    def _alive(self) -> list[web.WebSocketResponse]:
+        return [socket for socket in self.open if not socket.closed]
 
     async def disconnect(self, reason: str) -> None:
         """Tell every socket to go: `warning` keeps it open, the others close it."""
