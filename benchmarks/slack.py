@@ -32,7 +32,7 @@ _WARM_UP = 10
 _US = 1000
 _LOOK_SECONDS = 0.002
 _BURST, _SPREAD, _AGENTS = 1000, 3, 50
-_SPEED = 14.0  # the burst's clock: both Slack's limits and the adapter's turns run so much faster
+_SPEED = 15.0  # the burst's clock: both Slack's limits and the adapter's turns run so much faster
 _POSTS_A_SECOND, _EDITS_A_MINUTE = 1.0, 50.0
 
 
