@@ -27,7 +27,7 @@ from gateway.discovery import announced, write_private
 from gateway.embedded import engine_url, running_engine
 from gateway.errors import Conflict, GatewayError
 from gateway.hooks.host import hosted
-from gateway.hooks.link import HookEvents, HookLink
+from gateway.hooks.link import HookEvents, links
 from gateway.intake import Intake
 from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
@@ -126,7 +126,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         approvals = Approvals(
             store,
             feed,
-            [HookLink(hooks), *deciders(settings.deciders), ModeDecider()],
+            [*links(hooks), *deciders(settings.deciders), ModeDecider()],
             SystemClock(),
             signer=signer,
             grants=RedisGrants(store),
@@ -209,7 +209,7 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
         approvals = Approvals(
             backend.store,
             feed,
-            [HookLink(hooks), *deciders(settings.deciders), ModeDecider()],
+            [*links(hooks), *deciders(settings.deciders), ModeDecider()],
             SystemClock(),
             signer=_signer(settings),
             grants=RedisGrants(backend.store),

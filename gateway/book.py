@@ -105,6 +105,7 @@ class _Link:
         self._effect = effect
         self.name = f"remembered {effect.value}"
         self.priority = priority
+        self.seconds = None
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Answer with the first grant that covers the request."""

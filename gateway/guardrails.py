@@ -21,8 +21,8 @@ _MOST_TEXT = 20_000
 _MOST_FOUND = 8
 
 _SIGNS = tuple(
-    (says, re.compile(pattern, re.IGNORECASE))
-    for says, _, pattern in (row.partition(" => ") for row in rows("signs.txt"))
+    (says, tuple(hints.split()), re.compile(pattern, re.IGNORECASE))
+    for says, hints, pattern in (row.split(" => ", 2) for row in rows("signs.txt"))
 )
 _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 
@@ -34,7 +34,10 @@ def findings(record: Record) -> tuple[str, ...]:
         if len(text) > _MOST_TEXT:
             found["is too long to be looked through"] = None
         shown = text[:_MOST_TEXT]
-        found |= {says: None for says, sign in _SIGNS if sign.search(shown)}
+        lower = shown.lower()
+        for says, hints, sign in _SIGNS:
+            if any(hint in lower for hint in hints) and sign.search(shown):
+                found[says] = None
         for word in _WORDS.findall(shown):
             found |= _secret(word)
     for name in PATH_NAMES:

@@ -109,8 +109,12 @@ class Chain:
 
 async def _answer(decider: Decider, record: Record, route: Route) -> Verdict | None:
     """Return a decider's answer; raises for one that comes too late, or that nobody can act on."""
-    async with asyncio.timeout(getattr(decider, "seconds", DECIDER_SECONDS)):
+    seconds = getattr(decider, "seconds", DECIDER_SECONDS)
+    if seconds is None:  # one of ours, that waits for nothing but the store
         verdict = await decider.decide(record, route)
+    else:
+        async with asyncio.timeout(seconds):
+            verdict = await decider.decide(record, route)
     if verdict is None:
         return None
     known = (ALLOW, DENY, ASK, MODIFY, RESPOND)
@@ -126,6 +130,7 @@ class ModeDecider:
 
     name = "mode"
     priority = 0
+    seconds = None
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Allow or deny as the route's mode says; no opinion when it asks."""

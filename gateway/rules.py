@@ -42,6 +42,7 @@ class Rules:
     def __init__(self, policy: ReadPolicy, effect: RuleEffect) -> None:
         self._policy = policy
         self._effect = effect
+        self.seconds = None
         self.name = f"{effect} rules"
         self.priority = PRIORITIES[effect]
 
@@ -72,6 +73,7 @@ class GuardrailLink:
 
     name = "guardrails"
     priority = GUARDRAILS_PRIORITY
+    seconds = None
 
     def __init__(self, policy: ReadPolicy) -> None:
         self._policy = policy

@@ -61,6 +61,7 @@ def entry(words: tuple[Word, ...]) -> Known | None:
     return None
 
 
+@lru_cache(maxsize=1024)
 def read(words: tuple[Word, ...]) -> Reading | None:
     """Return the reading of a command that the table knows with every flag of it, else None."""
     known = entry(words)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 
 from gateway.visible import visible
 
 MAX_PATH = 4096
+_LONGEST_NAME = 255  # no file has a longer one
 
 # ~1 is how Windows spells a long name in short; a colon names a stream or a drive there.
 _DOUBTFUL = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|$`]|~[0-9]")
@@ -79,7 +81,12 @@ def delicate(path: str) -> str | None:
 
 
 def _named(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return len(name) <= _LONGEST_NAME and _alternatives(patterns).match(name) is not None
+
+
+@lru_cache(maxsize=8)
+def _alternatives(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
 
 
 def _parts(path: str) -> tuple[str, ...] | None:

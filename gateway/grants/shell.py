@@ -49,6 +49,7 @@ class Word:
         return self.head == self.text
 
 
+@lru_cache(maxsize=1024)  # a request is read by several grants, rules and offers
 def simple_command(text: str) -> tuple[Word, ...] | None:
     """Return the words of one plain simple command, or None for everything else."""
     if not text or len(text) > MAX_COMMAND or not _readable(text):

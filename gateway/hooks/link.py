@@ -57,6 +57,12 @@ class HookLink:
         return None
 
 
+def links(host: HookHost) -> list[HookLink]:
+    """Return the link of the hooks that judge calls; none when no hook does."""
+    judges = host.asked("before_tool") or host.asked("approve_tool")
+    return [HookLink(host)] if judges else []
+
+
 class HookEvents:
     """Tells hooks what happens, and what tools returned."""
 

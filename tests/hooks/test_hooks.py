@@ -32,7 +32,7 @@ from gateway.rulebook import PolicyRule, RuleEffect
 from tests.world import World, assembled, click, over_http, request
 
 PUPPET = Path(__file__).with_name("puppet.py")
-QUICK = 0.4
+QUICK = 2.0
 
 
 def hook(name: str = "puppet", notes: Path | None = None, **more: Any) -> Hook:
