@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 SOURCES := gateway adapters tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check format-check lint types imports docs format bench \
+.PHONY: help setup demo test test-slow test-emulate check format-check lint types imports docs format bench \
 	screenshots agent-wheel lock clean
 
 help: ## list the targets
@@ -23,6 +23,11 @@ test: $(READY) ## run the tests
 
 test-slow: $(READY) ## run the long tests
 	$(RUN) -m pytest -q -m slow
+
+# Node 22 and emulate are pinned exactly: without a version npm gives an unrelated package.
+test-emulate: $(READY) ## run the Slack adapter against emulate, from npm
+	npm install --silent --no-audit --no-fund --prefix build/emulate node@22.23.3 emulate@0.12.2
+	EMULATE=build/emulate/node_modules/.bin $(RUN) -m pytest -q tests/slack/test_emulate.py
 
 check: format-check lint types imports docs ## run every check that is not a test
 
