@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -14,7 +15,7 @@ from gateway.api.access import LOOPBACK_HOSTS, Access, FailureLimit
 from gateway.api.calls import Call, Enrolment, Intercept, Limits, Services, read_body, read_query
 from gateway.api.guards import Handler, as_problems, at_our_address, secured, traced
 from gateway.api.metrics import Metrics
-from gateway.api.openapi import document_of, encoded
+from gateway.api.openapi import served_document
 from gateway.api.routes import Endpoint, routes
 from gateway.approvals import Approvals
 from gateway.ports import Credentials
@@ -73,7 +74,7 @@ def build_api(
         intercept=site.intercept,
         limits=bounds,
         streams=asyncio.Semaphore(bounds.event_streams),
-        document=encoded(document_of(table)),
+        document=partial(served_document, enrolment=enrolment is not None),
     )
     allowed = LOOPBACK_HOSTS | {host.lower() for host in site.hosts}
     ours = frozenset(one.path for one in table)

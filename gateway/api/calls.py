@@ -73,7 +73,7 @@ class Services:
     intercept: Intercept
     limits: Limits
     streams: asyncio.Semaphore
-    document: bytes
+    document: Callable[[], bytes]
     hanging: set[asyncio.Task[Any]] = field(default_factory=set)
     waits: Counter[str] = field(default_factory=Counter)
 

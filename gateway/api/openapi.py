@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -13,7 +14,7 @@ from pydantic import TypeAdapter
 import gateway
 from gateway.api.messages import Problem
 from gateway.api.problems import MEDIA_TYPE
-from gateway.api.routes import Endpoint, Nothing
+from gateway.api.routes import Endpoint, Nothing, routes
 from gateway.names import REQUEST_ID, SESSION_NAME
 from gateway.wire import JsonObject
 
@@ -36,6 +37,12 @@ _REASONS = {
     429: "Too many failed credentials, event streams or waiting calls.",
     503: "Redis does not answer; nothing was approved.",
 }
+
+
+@lru_cache(maxsize=2)
+def served_document(*, enrolment: bool) -> bytes:
+    """Return the document as it is served; made when first asked for, as it takes long."""
+    return encoded(document_of(routes(enrolment=enrolment)))
 
 
 def document_of(endpoints: Iterable[Endpoint]) -> JsonObject:

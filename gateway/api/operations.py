@@ -38,4 +38,5 @@ async def metrics(call: Call) -> web.Response:
 
 async def document(call: Call) -> web.Response:
     """Return the OpenAPI document of the routes that are served."""
-    return web.Response(body=call.services.document, content_type="application/json")
+    body = await asyncio.to_thread(call.services.document)
+    return web.Response(body=body, content_type="application/json")

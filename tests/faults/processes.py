@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.faults.roles"])
+_CONTEXT.set_forkserver_preload(["tests.faults.roles", "tests.faults.wall", "adapters.web"])
 
 Role = Callable[..., Awaitable[None]]
 """What a process does: called with its door and the arguments given."""
