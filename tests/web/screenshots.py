@@ -30,7 +30,7 @@ from tests.web.inbox import (
 from tests.web.sheets import cropped, only, sheet
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
-SHAPES = {"phone": (PHONE, 4, 1500), "desk": (DESK, 2, 1150)}
+SHAPES = {"phone": (PHONE, 4, 1500), "desk": (DESK, 2, 1250)}
 SHEETS = {
     "ask": ("waiting", "a command", "a file change", "a question"),
     "care": ("cut", "everything, at its end", "hostile text", "masked secrets"),

@@ -273,7 +273,8 @@ function draw(added) {
 const TABLES = { sessions: showSessions, grants: showGrants };
 
 async function refresh() {
-  if (view in TABLES) await TABLES[view](list, say);
+  const chosen = view;
+  if (chosen in TABLES) await TABLES[chosen](list, say, () => view === chosen);
   else await load();
 }
 
@@ -352,6 +353,7 @@ for (const press of document.querySelectorAll("nav button")) {
   press.addEventListener("click", async () => {
     view = press.dataset.view;
     for (const one of document.querySelectorAll("nav button")) one.setAttribute("aria-pressed", String(one === press));
+    list.setAttribute("aria-label", press.firstChild.textContent.trim());
     items.clear();
     count();
     older.hidden = true;

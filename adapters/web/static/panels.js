@@ -97,7 +97,8 @@ function edit(item, view) {
   }
   const { draft } = view;
   if (!("edit" in draft.text)) draft.text.edit = item.editable;
-  const words = area(item, view, "edit", { rows: "8", class: "code", spellcheck: "false" });
+  const rows = Math.min(20, Math.max(4, draft.text.edit.split("\n").length + 1));
+  const words = area(item, view, "edit", { rows: String(rows), class: "code", spellcheck: "false" });
   words.element.addEventListener("input", () => { if (draft.changed) { draft.changed = null; words.element.closest(".panel")?.querySelector(".checked")?.remove(); } });
   const made = make("div", { class: "stack" }, labelled("Arguments that will run, as JSON", words.element),
     button(view, "Show the changes", { key: "compare", class: "strong", run: () => view.acts.compare(item, words.read()) }));

@@ -2,8 +2,9 @@
 import { api } from "./api.js";
 import { clock, line, make } from "./dom.js";
 
-export async function showSessions(list, say) {
+export async function showSessions(list, say, current) {
   await table(list, {
+    current,
     path: "sessions",
     none: "No agent has a session open.",
     caption: "Ending a session cancels what waits in it.",
@@ -20,8 +21,9 @@ export async function showSessions(list, say) {
   });
 }
 
-export async function showGrants(list, say) {
+export async function showGrants(list, say, current) {
   await table(list, {
+    current,
     path: "grants",
     none: "Nothing is remembered.",
     caption: "What is decided without asking, until it ends or somebody revokes it.",
@@ -50,6 +52,7 @@ function words(row) {
 
 async function table(list, kind) {
   const answer = await api(kind.path);
+  if (!kind.current()) return; // another view was chosen meanwhile
   const rows = answer.ok ? answer.value.items : [];
   if (!rows.length) {
     list.replaceChildren(make("div", { class: "empty" }, make("p", {}, kind.none)));
