@@ -111,7 +111,7 @@ async def test_38_a_failing_handler_still_answers(
     assert "xoxb" not in caplog.text
 
 
-async def test_38_unknown_buttons_get_a_polite_answer(office: Office) -> None:
+async def test_44_unknown_and_older_buttons_get_a_polite_answer(office: Office) -> None:
     """A button of an older version: acked, and the person is told that it is gone."""
     _, message = await office.asked()
     payload = payload_of(office, message)
