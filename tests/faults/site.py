@@ -21,6 +21,7 @@ from gateway.client.http import Http
 from gateway.clock import SystemClock
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
+from gateway.records import Identity
 from gateway.stores.connect import connect
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS
@@ -41,7 +42,7 @@ DECISIONS: dict[str, JsonObject] = {
 }
 """How the approver answers, by tool. What is not here is answered on the wall, or at the end."""
 
-QUEUES = ("wall", FOLLOWUPS)
+QUEUES = ("wall", "board", FOLLOWUPS)
 
 
 class Site:
@@ -151,13 +152,15 @@ class Site:
 
     # ---------------------------------------------------------------- what may come in
 
-    async def add_approver(self) -> None:
-        """Let ann decide, over HTTP and on the wall."""
+    async def add_approver(
+        self, identity: Identity = ANN, targets: tuple[str, ...] = (CHANNEL,)
+    ) -> None:
+        """Let ann decide, over HTTP and on the wall, or wherever else her cards are posted."""
         new = await RedisCredentials(self.store, SystemClock()).add_approver("ann", admin=True)
         self._token = new.token
         policy = await self.store.policy()
-        ann = replace(policy.people[0], identities=("token:ann", ANN.written))
-        route = replace(policy.routes[0], targets=(CHANNEL,))
+        ann = replace(policy.people[0], identities=("token:ann", identity.written))
+        route = replace(policy.routes[0], targets=targets)
         await self.store.apply(replace(policy, people=(ann,), routes=(route,)), by="test")
 
     async def leave_poison(self) -> None:
@@ -173,16 +176,21 @@ class Site:
 
     async def lose_a_waiter(self) -> str:
         """Submit as a process that then is gone, lease and all; return the request's id."""
+        request_id, process = await self.submit("orphan")
+        await self.store.redis.zadd(self.store.keys.processes, {f"{self.agent} {process}": 0})
+        return request_id
+
+    async def submit(self, tool: str) -> tuple[str, str]:
+        """Submit as a process that never asks again; return the ids of request and process."""
         keys, process = self.store.keys, new_id()
         draft = ApprovalRequest(
-            id=new_id(), agent=self.agent, tool="orphan", arguments={}, digest="0" * 64
+            id=new_id(), agent=self.agent, tool=tool, arguments={}, digest="0" * 64
         )
         body = json.dumps(plain(draft) | {"digest": digest_of(draft)})
         entry = {"v": "1", "verb": "submit", "process": process, "nonce": new_id(), "body": body}
         await self.store.redis.xadd(keys.ingress(self.agent), entry)
         await self.until("submitted", draft.id)
-        await self.store.redis.zadd(keys.processes, {f"{self.agent} {process}": 0})
-        return draft.id
+        return draft.id, process
 
     # ---------------------------------------------------------------- the approver
 
