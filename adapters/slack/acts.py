@@ -33,6 +33,8 @@ _BUILD: dict[str, Callable[[Card, Form], Json]] = {
     Act.ANSWER: modals.answer,
 }
 
+OPENING = {*_BUILD, Act.REMEMBER, Act.DETAILS}  # what opens a modal, and changes nothing yet
+
 
 class Acts:
     """Approves, opens modals, turns pages, claims."""
@@ -63,7 +65,7 @@ class Acts:
             identity, _ = await self._rights.approver(workspace, did.actor, form.request_id)
             await self._desk.claim(form.request_id, identity)
             await reply.tell("The card says that you are looking at it.")
-        elif did.act in (*_BUILD, Act.REMEMBER, Act.DETAILS):
+        elif did.act in OPENING:
             await self._open(workspace, did, form, reply)
         else:
             raise Malformed("an unknown button")

@@ -16,18 +16,25 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 
 from adapters.slack import interactions, modals
-from adapters.slack.acts import Acts
+from adapters.slack.acts import OPENING, Acts
 from adapters.slack.commands import Commands
 from adapters.slack.directory import Stranger, Unknown
 from adapters.slack.home import Home
 from adapters.slack.interactions import Interaction
 from adapters.slack.logs import library_logger
 from adapters.slack.replies import Reply
-from adapters.slack.submissions import Submissions
+from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.text import Json
-from adapters.slack.values import Malformed
+from adapters.slack.values import NO_COPY, Malformed
 from adapters.slack.workspaces import NotInstalled, Workspace, Workspaces
-from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.errors import (
+    Conflict,
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 
 log = logging.getLogger("adapters.slack.app")
 
@@ -147,8 +154,8 @@ class App:
     async def _act(self, body: Json) -> None:
         async def work(workspace: Workspace, did: Interaction, reply: Reply) -> None:
             await self._acts.clicked(workspace, did, reply)
-            if did.view.get("type") == "home":
-                await self._home.publish(workspace, did.actor.user)
+            if did.view.get("type") == "home" and did.act not in OPENING:
+                await self._draw_home(workspace, did.actor.user)
 
         await self._worked(interactions.of_action, body, work)
 
@@ -181,7 +188,10 @@ class App:
             did = interactions.of_submission(body)
             workspace = await self._workspace(did)
             async with asyncio.timeout(_WORK_SECONDS):
-                return await self._submissions.submitted(workspace, did)
+                answer = await self._submissions.submitted(workspace, did)
+                if answer == DONE and did.form().copy == NO_COPY:
+                    self._hand_over(self._draw_home(workspace, did.actor.user))
+                return answer
         except Exception as error:
             return {"response_action": "update", "view": modals.told("Approvals", meant(error))}
 
@@ -201,8 +211,16 @@ class App:
             return
         try:
             workspace = await self._workspaces.of(str(body.get("team_id") or ""))
-            seen = (event.get("view") or {}).get("hash")
-            await self._home.publish(workspace, str(event.get("user") or ""), seen)
+        except GatewayError as error:
+            log.warning("no Home: %s", type(error).__name__, extra={"event": "slack_no_home"})
+            return
+        seen = (event.get("view") or {}).get("hash")
+        await self._draw_home(workspace, str(event.get("user") or ""), seen)
+
+    async def _draw_home(self, workspace: Workspace, user: str, seen: str | None = None) -> None:
+        """Draw somebody's Home tab; it is a view, and its failure undoes nothing."""
+        try:
+            await self._home.publish(workspace, user, seen)
         except Exception as error:
             log.warning("no Home: %s", type(error).__name__, extra={"event": "slack_no_home"})
 

@@ -79,7 +79,7 @@ class Commands:
         for _ in range(_PAGES):
             page = await self._desk.page(Query(after=after))
             for record in page.items:
-                if await self._rights.may_see(identity, record):
+                if not record.final and await self._rights.may_see(identity, record):
                     yield record
             after = page.next
             if after is None:

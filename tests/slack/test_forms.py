@@ -106,7 +106,7 @@ async def test_secrets_are_not_asked_for_in_slack(office: Office) -> None:
     _, message = await office.asked(
         kind=Kind.QUESTION, arguments={}, questions=questions, allowed=allowed
     )
-    assert labels(office.ann, message) == ["Deny…", "Details"]
+    assert labels(office.ann, message) == ["Deny…", "Details", "I'm looking at it"]
     assert "answer in the inbox" in shown(message)
 
 

@@ -131,10 +131,13 @@ async def test_a_deny_from_home_and_an_error_from_home(office: Office) -> None:
     bob = office.bob
     await bob.open_home()
     await office.slack.until(lambda: "UBOB" in office.slack.workspace().homes)
+    old = bob.home
     await bob.click_home("Deny…")
     await form(bob, "deny")
     await bob.submit()
     assert (await office.ended(record)).status is Status.DENIED
+    await office.slack.until(lambda: "Nothing waits for you." in str(bob.home))
+    office.slack.workspace().homes["UBOB"].view = old
     await bob.click_home("Approve")
     await office.slack.until(lambda: "decided already" in office.modal_says(bob))
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
+import aiohttp
 import pytest
 
 from adapters.slack import SlackAdapter
 from adapters.slack.acts import Acts
 from adapters.slack.directory import Directory
+from gateway.app import running
 from gateway.errors import GatewayError
 from gateway.models import Status
+from gateway.settings import Settings
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import Office, at_work, environment, form, told
@@ -215,3 +219,31 @@ def test_settings_that_do_not_go_together_are_refused(slack: Slack) -> None:
         with environment(slack, **env), pytest.raises(GatewayError, match=said):
             SlackSettings().refuse_incomplete()
     assert SlackAdapter().name == "slack"
+
+
+async def test_36_the_gateway_is_not_ready_while_slack_is_refused(
+    slack: Slack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole gateway: ready with Slack connected, 503 with the reason once Slack refuses it."""
+    monkeypatch.setattr(SlackAdapter, "ping_seconds", 0.5)
+    settings = Settings(data_dir=tmp_path / "data", port=0, adapters=("slack",))
+    with environment(slack):
+        async with running(settings) as gateway, aiohttp.ClientSession() as http:
+            assert (await http.get(f"{gateway.url}/readyz")).status == 200
+            slack.sockets.refuses = "invalid_auth"
+            await slack.sockets.disconnect("link_disabled")
+            async with asyncio.timeout(15):
+                while (answer := await http.get(f"{gateway.url}/readyz")).status == 200:
+                    await asyncio.sleep(0)
+            assert "Slack refuses the app token: invalid_auth" in await answer.text()
+
+
+async def test_answers_go_to_slack_alone(office: Office) -> None:
+    """A response_url of another host is not called; the person is told by the Web API instead."""
+    _, message = await office.asked()
+    payload = payload_of(office, message)
+    payload["actions"][0]["action_id"] = "an_old_action"
+    payload["response_url"] = "http://localhost:1/response/r1"
+    await office.slack.deliveries.interaction(payload)
+    await told(office.ann, "This is no longer available.")
+    assert len(office.slack.state.called("chat.postEphemeral")) == 1

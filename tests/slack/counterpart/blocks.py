@@ -176,6 +176,8 @@ class Checker:
         self._members(element, {*allowed.split(), *more}, where)
         most = {"overflow": 5, "radio_buttons": 10, "checkboxes": 10}.get(element["type"], 100)
         options = self._items(element.get("options"), most, f"{where}/options")
+        if element["type"] == "overflow" and len(options) == 1:
+            self._wrong("no fewer than 2 items allowed", f"{where}/options")
         for number, option in enumerate(options):
             self._option(option, f"{where}/options/{number}")
         if "placeholder" in element:
