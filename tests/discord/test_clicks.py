@@ -144,7 +144,10 @@ async def test_15_a_card_elsewhere_or_another_id_decides_nothing(stage: Stage) -
     custom_id = buttons(card)["Approve"]["custom_id"]
     parts = custom_id.split(":")
     guessed = ":".join([*parts[:4], "0" * 22, *parts[5:]])
+    view = await stage.click(stage.server.ann, card, "Details")
+    of_view = buttons(view.private[0])["Approve"]["custom_id"]
     for place, message, wanted in (
+        (stage.server.channel, forged, of_view),
         (other, forged, custom_id),
         (stage.server.channel, forged, custom_id),
         (stage.server.channel, card, guessed),
@@ -155,7 +158,7 @@ async def test_15_a_card_elsewhere_or_another_id_decides_nothing(stage: Stage) -
         )
         assert "not a card" in private_text(await stage.server.ann.outcome(made))
     assert not (await stage.approvals.get(record.id)).final
-    assert len(await stage.events("refused")) == 3
+    assert len(await stage.events("refused")) == 4
 
 
 async def test_16_a_button_of_another_version_is_answered(stage: Stage) -> None:

@@ -136,6 +136,15 @@ def test_32_a_card_is_sendable_at_every_length(unit: str, count: int) -> None:
     message(full(record))
 
 
+def test_32_what_does_not_fit_here_is_not_approved_here() -> None:
+    """Complete by the core's count, too long once it is inert or counted as Discord counts."""
+    for text in ("😀" * 1490, "```a" * 370):
+        record = pending_with(command=text)
+        assert card_of(record, lines=25, chars=1500).complete
+        assert "Approve" not in labels(message(card(record)))
+        assert "Approve" in labels(message(full(record)))
+
+
 def test_32_escaping_and_cutting_keep_to_their_budget() -> None:
     """No helper ever returns more than it was given room for."""
     for text in ("x" * 500, "*" * 500, "😀" * 500, "a\n" * 300, "⟨U+202E⟩" * 80):
