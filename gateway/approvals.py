@@ -83,7 +83,8 @@ class Approvals:
         """
         if request.agent != origin.agent:
             raise Unauthorized(
-                f"this credential is {origin.agent}'s, the request says {request.agent}"
+                f"this credential is {origin.agent}'s, the request says {request.agent}: "
+                f"set GATEWAY_AGENT={origin.agent}"
             )
         waiter = None if detached else origin.process
         forced: Ending | None = None

@@ -45,8 +45,7 @@ class InvalidRequest(GatewayError):
 
 
 class Conflict(InvalidRequest):
-    """The id is taken by a request with other content, or the revision seen is no longer
-    current."""
+    """It was decided already, the revision seen is old, or the id is taken."""
 
     code = "conflict"
     status = 409

@@ -12,7 +12,7 @@ from typing import Any
 from gateway.app import OWNER_FILE
 from gateway.client.http import Http
 from gateway.discovery import FILE_NAME, read_private, secret, state_folder
-from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import Action, new_id
 
 _ID_LENGTH = 32
@@ -113,18 +113,19 @@ def _line(record: dict[str, Any]) -> str:
 
 
 def find_request(http: Http, wanted: str) -> dict[str, Any]:
-    """Return the request with this id, or the waiting one whose id begins so."""
+    """Return the request with this id, or the one whose id begins so: first of what waits."""
     if len(wanted) == _ID_LENGTH:
         found: dict[str, Any] = http.call("GET", f"/v1/requests/{wanted}")
         return found
-    page = http.call("GET", "/v1/requests?status=pending&limit=200")
-    matches = [one for one in page["items"] if one["request"]["id"].startswith(wanted)]
-    if len(matches) > 1:
-        raise Conflict(f"{len(matches)} requests begin with {wanted}; write more of the id")
-    if not matches:
-        raise NotFound(f"no pending request begins with {wanted}")
-    match: dict[str, Any] = matches[0]
-    return match
+    for which in ("status=pending", "final=true"):
+        page = http.call("GET", f"/v1/requests?{which}&limit=200")
+        matches = [one for one in page["items"] if one["request"]["id"].startswith(wanted)]
+        if len(matches) > 1:
+            raise Conflict(f"{len(matches)} requests begin with {wanted}; write more of the id")
+        if matches:
+            match: dict[str, Any] = matches[0]
+            return match
+    raise NotFound(f"no request that waits, and none of the last 200 others, begins with {wanted}")
 
 
 def _decide(wanted: str, body: dict[str, Any]) -> int:
@@ -132,6 +133,9 @@ def _decide(wanted: str, body: dict[str, Any]) -> int:
     record = find_request(http, wanted)
     request_id = record["request"]["id"]
     click = {**body, "revision": record["revision"], "nonce": new_id()}
+    risk = record.get("risk") or {}
+    if body.get("confirmed") is False and risk.get("level") == "high":
+        raise InvalidRequest("this is high risk: read `gateway show ID`, then add --yes")
     after = http.call("POST", f"/v1/requests/{request_id}/decide", click)
     print(f"{request_id[:8]} {after['status']}")
     return 0
