@@ -18,6 +18,8 @@ LEASE_SECONDS = 6.0  # what a killed replica was looking at waits no longer than
 LOOK_SECONDS = 27.0
 IDLE_SECONDS = 2.0
 RETRY_SECONDS = 5.0
+# Notes about copies that change no request, and yet ask for the next step.
+_NEWS = frozenset({"undelivered", "delivery_uncertain", "copy_gone"})
 _BATCH = 64
 _AT_ONCE = 16
 
@@ -104,7 +106,7 @@ class Worker:
                 async with self._changes() as events:
                     self._bell.set()
                     async for event in events:
-                        if event.request_id:
+                        if event.request_id or event.type in _NEWS:
                             self._bell.set()
             except Unreachable:
                 log.info("outbox fell behind the events", extra={"event": "outbox_behind"})
