@@ -6,9 +6,10 @@ messages do no harm. What was posted is written down before and after.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 
 from gateway.cards import Card, card_of
@@ -34,6 +35,7 @@ from gateway.writer import FOLLOWUPS
 log = logging.getLogger("gateway.courier")
 
 _AT_ONCE = 0.001
+_EDIT_SECONDS = 12.0  # one edit that hangs must leave time for the other copies
 _NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25
 
 
@@ -56,26 +58,46 @@ class Courier:
         route = policy.route_for(record.request.agent, record.request.tool)
         copies = await self._outbox.copies(request_id)
         later = [
-            await self._post(record, copy, known=copies.get(copy.key))
+            await self._apart(self._post(record, copy, known=copies.get(copy.key)))
             for copy in self._missing(record, route, copies)
         ]
         for copy in copies.values():
             if self._is_ours(copy.target) and not copy.outcome:
-                later.append(await self._refresh(record, copy, policy, route))
+                refreshing = self._refresh(record, copy, policy, route)
+                later.append(await self._apart(refreshing, seconds=_EDIT_SECONDS))
         if record.final:
             for target in self._informed(record, policy, route):
-                later.append(await self._inform(record, target, copies))
+                later.append(await self._apart(self._inform(record, target, copies)))
         waits = [seconds for seconds in later if seconds is not None]
         return min(waits) if waits else None
 
+    async def _apart(
+        self, step: Awaitable[float | None], *, seconds: float | None = None
+    ) -> float | None:
+        """Take a step for one copy; whatever it raises, the other copies go on."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await step
+        except Exception:
+            log.exception("a copy is not settled", extra={"event": "copy_failed"})
+            return RETRY_SECONDS
+
     def _missing(self, record: Record, route: Route, copies: dict[str, Copy]) -> list[Copy]:
         """Return the copies to post: new targets, what was put off, and what may be repeated."""
-        fresh = [self._new(target) for target in route.places(record.tier) if target not in copies]
+        places = route.places(record.tier)
+        fresh = [self._new(target) for target in places if target not in copies]
         again = {CopyState.DUE, CopyState.INTENDED} if self._adapter.repeatable else {CopyState.DUE}
         if record.final:
             # Only what may stand there already, from before a crash: it must come to show the end.
             fresh, again = [], again - {CopyState.DUE}
-        known = (copy for copy in copies.values() if copy.state in again and not copy.outcome)
+        known = (
+            copy
+            for copy in copies.values()
+            # What was never sent to a place is not sent once the policy no longer names it.
+            if copy.state in again
+            and not copy.outcome
+            and (copy.state is not CopyState.DUE or copy.target in places)
+        )
         return [copy for copy in (*fresh, *known) if self._is_ours(copy.target)]
 
     def _new(self, target: str, *, outcome: bool = False) -> Copy:
@@ -131,7 +153,7 @@ class Courier:
                 await self._keep(record, shown, copy)
                 copy = shown
             if copy.reminders < record.reminders and not record.final:
-                await self._adapter.tell(self._reminder(copy, policy, route), self._card(record))
+                await self._remind(self._reminder(copy, policy, route), self._card(record))
                 await self._keep(record, replace(copy, reminders=record.reminders), copy)
         except TryLater as wait:
             return wait.seconds
@@ -143,6 +165,13 @@ class Courier:
             log.warning("card not updated: %s", failure, extra={"event": "update_failed"})
             return RETRY_SECONDS
         return None
+
+    async def _remind(self, notice: Notice, card: Card) -> None:
+        try:
+            await self._adapter.tell(notice, card)
+        except DeliveryUncertain as doubt:
+            # It may be there. One that is missing is better than one every few seconds.
+            log.warning("reminder uncertain: %s", doubt, extra={"event": "reminder_uncertain"})
 
     def _reminder(self, copy: Copy, policy: PolicyDocument, route: Route) -> Notice:
         return Notice(

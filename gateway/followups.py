@@ -10,12 +10,12 @@ from gateway.clock import Clock
 from gateway.delivery import Copy, CopyState
 from gateway.desk import FrontDesk
 from gateway.errors import NotFound
-from gateway.records import Record, Route
+from gateway.records import Record, Route, posted
 
 GRACE_SECONDS = 30.0  # an adapter that has not begun to post by then is taken to be down
 _SOON = 0.05
-# A copy in these states is, or may be, before somebody's eyes, or is on its way there.
-_REACHES = (CopyState.DUE, CopyState.INTENDED, CopyState.POSTED)
+# A copy in these states is before somebody's eyes, or is on its way there.
+_REACHES = (CopyState.DUE, CopyState.POSTED)
 
 
 class Followups:
@@ -46,7 +46,9 @@ class Followups:
             return _SOON
         quiet = silent >= GRACE_SECONDS and _unreached(record, route, copies, missing=True)
         if later and (failed or quiet or later[0].after <= waited):
-            after = replace(record, tier=record.tier + 1, tier_at=now)
+            # The policy may name other adapters by now than when the request was born.
+            queues = tuple(dict.fromkeys((*record.queues, *posted(later[0].targets))))
+            after = replace(record, tier=record.tier + 1, tier_at=now, queues=queues)
             data = {"targets": list(later[0].targets), "unreached": failed or quiet}
             await self._desk.progress(record, after, "escalated", data)
             return _SOON
@@ -66,7 +68,8 @@ def _unreached(
 ) -> bool:
     """Whether every place of the request was tried, and none of them shows it.
 
-    With `missing`, a place that nobody posted to counts too: its adapter may not be running.
+    With `missing`, a place that nobody posted to counts too, as its adapter may not be running, and
+    one where nobody knows whether a card stands.
     """
     places = route.places(record.tier)
     return bool(places) and all(_is_lost(place, copies, missing) for place in places)
@@ -76,4 +79,6 @@ def _is_lost(place: str, copies: Mapping[str, Copy], missing: bool) -> bool:
     if ":" not in place:
         return False
     copy = copies.get(place)
-    return missing if copy is None else copy.state not in _REACHES
+    if copy is None or copy.state is CopyState.INTENDED:
+        return missing
+    return copy.state not in _REACHES

@@ -1,0 +1,133 @@
+"""One copy of a card fails, or the policy changes meanwhile: the other copies stay true."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway import courier
+from gateway.cards import Card
+from gateway.delivery import DeliveryUncertain, TryLater
+from gateway.followups import GRACE_SECONDS
+from gateway.models import Status
+from gateway.records import Escalation, MessageRef
+from gateway.writer import FOLLOWUPS
+from tests.core.test_outbox import Office, route
+from tests.world import World, click
+
+BOTH = ("rec:a", "rec:b")
+
+
+async def test_a_bug_at_one_copy_stops_no_other(world: World) -> None:
+    """Both copies are edited in one look, though editing the first one raises."""
+    await route(world, targets=BOTH)
+    office = Office(world)
+    record = await world.submit()
+    await office.settle()
+    office.adapter.failures = [RuntimeError("a bug")]
+    await office.desk.decide(click(record))
+    await office.settle()
+    assert office.adapter.shown("rec:a").word == "Approval needed"
+    assert office.adapter.shown("rec:b").word == "Approved"
+    await office.soon()
+    await office.settle()
+    assert office.adapter.shown("rec:a").word == "Approved"
+
+
+async def test_an_edit_that_hangs_stops_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is given up in time for the other copies, and made later."""
+    monkeypatch.setattr(courier, "_EDIT_SECONDS", 0.2)
+    await route(world, targets=BOTH)
+    office = Office(world)
+    record = await world.submit()
+    await office.settle()
+    update = office.adapter.update
+
+    async def hangs(ref: MessageRef, card: Card, nonce: str) -> None:
+        if ref.channel == "rec:a":
+            await asyncio.Event().wait()
+        await update(ref, card, nonce)
+
+    monkeypatch.setattr(office.adapter, "update", hangs)
+    await office.desk.decide(click(record))
+    await office.settle()
+    assert office.adapter.shown("rec:b").word == "Approved"
+    assert await office.due() == 1
+
+
+async def test_a_place_that_was_removed_meanwhile_gets_no_card(world: World) -> None:
+    """It was to be posted later; by then the policy names another place."""
+    await route(world)
+    office = Office(world)
+    office.adapter.failures = [TryLater(60)]
+    await world.submit()
+    await office.settle()
+    await route(world, targets=("rec:b",))
+    await office.soon()
+    await office.settle()
+    assert [one.target for one in office.adapter.messages.values()] == ["rec:b"]
+
+
+async def test_an_escalation_reaches_an_adapter_that_was_added_meanwhile(world: World) -> None:
+    """Its queue hears of the request from then on, of its end too."""
+    await route(world)
+    office = Office(world)
+    record = await world.submit()
+    await office.settle()
+    await route(world, escalations=(Escalation(after=300, targets=("new:boss",)),))
+    office.clock.seconds = 301
+    await office.outbox.mark(FOLLOWUPS, record.id)
+    await office.settle()
+    (task,) = await office.outbox.take("new", limit=5, lease_ms=1000)
+    assert await office.outbox.settle("new", task)
+    await office.desk.decide(click(await office.desk.get(record.id)))
+    assert await office.due("new") == 1
+
+
+async def test_the_next_place_is_asked_when_nobody_knows_of_the_first(world: World) -> None:
+    """A post without an answer is not relied on, and is not the end of the request either."""
+    await route(world, escalations=(Escalation(after=900, targets=("rec:boss",)),))
+    office = Office(world)
+    office.adapter.after = [DeliveryUncertain("no answer")] * 2
+    record = await world.submit()
+    await office.settle()
+    assert len(office.adapter.messages) == 1
+    for seconds in (GRACE_SECONDS + 1, 2 * GRACE_SECONDS + 2):
+        office.clock.seconds = seconds
+        await office.soon(FOLLOWUPS)
+        await office.settle()
+    assert {one.target for one in office.adapter.messages.values()} == {"rec:a", "rec:boss"}
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+
+
+async def test_a_reminder_without_an_answer_is_not_repeated(world: World) -> None:
+    """One reminder too few is better than one every few seconds."""
+    await route(world, remind_after=(60.0,))
+    office = Office(world)
+    await world.submit()
+    await office.settle()
+    office.clock.seconds = 61
+    office.adapter.after = [None, DeliveryUncertain("no answer")]
+    for _ in range(2):
+        await office.soon()
+        await office.soon(FOLLOWUPS)
+        await office.settle()
+    assert len(office.adapter.notices) == 1
+
+
+async def test_a_place_that_also_wants_to_know_gets_a_card_and_a_notice(world: World) -> None:
+    """`notify` and `targets` name one place: the card stays a card, and the outcome is told."""
+    await route(world, notify=("rec:a",))
+    office = Office(world)
+    record = await world.submit()
+    await office.settle()
+    message = office.adapter.messages["1"]
+    ref = MessageRef(adapter="rec", channel="rec:a", message="1")
+    await office.desk.decide(click(record, copy=message.nonce, ref=ref))
+    await office.settle()
+    assert office.adapter.shown("rec:a").word == "Approved"
+    assert [notice.target for notice, _ in office.adapter.notices] == ["rec:a"]
+    assert await office.due() == 0
