@@ -49,25 +49,30 @@ class Sealer:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def seal_all(self) -> int:
-        """Seal every event that is not sealed yet; return how many seals were made here."""
-        made = 0
-        while await self._seal_batch():
-            made += 1
+        """Seal every event that there is by now; return how many seals were made here.
+
+        Those that come meanwhile are left for the next time: a busy stream would never let go.
+        """
+        made, sealing = 0, _BATCH
+        while sealing == _BATCH:
+            sealing = await self._seal_batch()
+            made += sealing > 0
         return made
 
-    async def _seal_batch(self) -> bool:
+    async def _seal_batch(self) -> int:
+        """Seal the next events; return how many, 0 also when another replica was faster."""
         store = self._store
         head, last = await store.redis.hmget(store.keys.meta, "head", "sealed")
         events = await store.history(last, _SEALED_TOGETHER)
         if not events:
-            return False
+            return 0
         seal = sealed(events, head or GENESIS)
         won = await self._seal.run(
             store.redis,
             [store.keys.seals, store.keys.meta],
             [seal.previous, seal.head, seal.last, dumps(plain(seal))],
         )
-        return bool(won)
+        return len(events) if won else 0
 
 
 async def export(store: RedisStore) -> AsyncIterator[str]:

@@ -46,6 +46,22 @@ async def test_an_export_verifies_and_holds_every_transition(world: World) -> No
     assert found.events == len(await world.events())
 
 
+async def test_sealing_ends_though_events_keep_coming(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One seal over what there is, and the rest is left for the next: no seal for each event."""
+    history = world.store.history
+
+    async def busy(after: str | None, limit: int) -> list[Event]:
+        found = await history(after, limit)
+        await world.store.note("filler", data={})
+        return found
+
+    monkeypatch.setattr(world.store, "history", busy)
+    assert await Sealer(world.store, world.feed).seal_all() == 1
+    assert await Sealer(world.store, world.feed).seal_all() == 1
+
+
 Change = Callable[[list[str]], list[str]]
 
 

@@ -46,7 +46,9 @@ async def over_redis(server_url: str, namespace: str) -> AsyncIterator[Asking]:
         Proxy(to_socket(server_url)).running() as proxy,
         assembled(server_url, namespace) as world,
         world.ingress().running(),
-        AsyncClient(RedisTransport(f"redis://127.0.0.1:{proxy.port}", AGENT, namespace)) as client,
+        AsyncClient(
+            RedisTransport(f"redis://127.0.0.1:{proxy.port}?socket_timeout=1", AGENT, namespace)
+        ) as client,
     ):
 
         async def submitted() -> str:
