@@ -101,6 +101,8 @@ class Workspaces:
             bot = await asked(lambda: client.bots_info(bot=who["bot_id"], team_id=who["team_id"]))
         except DeliveryFailed as error:
             raise GatewayError(f"{error}; see `gateway doctor`") from error
+        except OSError as error:
+            raise GatewayError(f"Slack cannot be reached: {_code(error)}") from error
         except Exception as error:
             raise GatewayError(f"Slack refuses the bot token: {_code(error)}") from error
         scopes = frozenset(str(who.headers.get("x-oauth-scopes", "")).split(","))

@@ -174,17 +174,19 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
 
 
 def test_high_risk_is_approved_only_with_a_confirmation(up: Shell, tmp_path: Path) -> None:
-    """Without --yes nothing is approved."""
+    """Without --yes nothing is approved; what was approved is found by the id's beginning."""
     path = tmp_path / "policy.toml"
     path.write_text(POLICY, encoding="utf-8")
     up.run("apply", str(path))
     asking = up.popen("ask", "shell", "--", "rm", "-rf", "build")
     request_id = first_pending(up)["request"]["id"]
-    assert "high risk" in up.run("approve", request_id, code=2)
+    assert "--yes" in up.run("approve", request_id, code=2)
     assert asking.poll() is None
     up.run("approve", request_id, "--yes")
     asking.communicate(timeout=30)
     assert asking.returncode == 0
+    assert request_id in up.run("show", request_id[:8])
+    assert "decided already" in up.run("approve", request_id[:8], "--yes", code=2)
 
 
 def test_a_policy_file_is_applied_at_the_start(shell: Shell, tmp_path: Path) -> None:
