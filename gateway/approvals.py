@@ -50,6 +50,8 @@ from gateway.transitions import Ending, erased
 from gateway.wire import JsonObject, plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer
 
+_MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
+
 
 class Approvals:
     """Requests and their answers. One instance per gateway process; replicas share the store."""
@@ -122,7 +124,8 @@ class Approvals:
         self, request_id: str, origin: Origin, *, reason: Reason, message: str = ""
     ) -> Record:
         """Withdraw a request, also one that has not arrived yet. A final one stays as it is."""
-        ending = Ending(status=Status.CANCELLED, reason=reason, message=message)
+        words = message[:_MOST_WORDS]
+        ending = Ending(status=Status.CANCELLED, reason=reason, message=words)
         for _ in range(TRIES):
             record = await self._store.load(request_id)
             if record is None:
@@ -196,6 +199,7 @@ class Approvals:
 
     async def report(self, request_id: str, report: Report, origin: Origin) -> Record:
         """Record what became of the action. Late and doubled reports change nothing."""
+        report = replace(report, detail=report.detail[:_MOST_WORDS])
         for _ in range(TRIES):
             record = await self._owned(request_id, origin)
             if not record.final:

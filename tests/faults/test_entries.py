@@ -13,7 +13,7 @@ from gateway.stores.seals import Sealer, export
 from gateway.wire import plain
 from tests.faults.invariants import problems
 from tests.faults.test_cursors import FAR_AHEAD, GREATEST
-from tests.world import AGENT, PROCESS, World, request
+from tests.world import AGENT, PROCESS, World, click, request
 
 Fields = dict[str | bytes, Any]
 
@@ -130,3 +130,17 @@ async def test_a_field_that_comes_twice_is_read_once(world: World, server_url: s
     await client.aclose()
     await read_on(world)
     assert await refusals(world) == [("invalid_request", "there is no verb 'approve'")]
+
+
+async def test_an_agents_words_cannot_bloat_the_audit(world: World) -> None:
+    """What it says of a cancel or a report is kept up to a length; both count all the same."""
+    record, other = await world.submit(), await world.submit()
+    await world.approvals.decide(click(other))
+    words = "x" * 500_000
+    await world.send("cancel", {"id": record.id, "message": words})
+    report = {"execution": "failed", "detail": words}
+    await world.send("report", {"id": other.id, "report": report})
+    await world.handled()
+    events = await world.events()
+    assert {"cancelled", "reported"} <= {event.type for event in events}
+    assert all(len(json.dumps(event.data)) < 5000 for event in events)
