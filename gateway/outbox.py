@@ -17,6 +17,7 @@ log = logging.getLogger("gateway.outbox")
 LEASE_SECONDS = 6.0  # what a killed replica was looking at waits no longer than this
 LOOK_SECONDS = 27.0
 IDLE_SECONDS = 2.0
+_GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way
 RETRY_SECONDS = 5.0
 # Notes about copies that change no request, and yet ask for the next step.
 _NEWS = frozenset({"undelivered", "delivery_uncertain", "copy_gone"})
@@ -50,6 +51,7 @@ class Worker:
                 self._bell.clear()
                 if not await self.sweep():
                     await self._rest()
+                    await asyncio.sleep(_GATHER_SECONDS)
         finally:
             await ended(listening)
 

@@ -52,6 +52,8 @@ class Chain:
 
     def __init__(self, deciders: Iterable[Decider]) -> None:
         self._deciders = sorted(deciders, key=lambda decider: -decider.priority)
+        # Asked once: whether a class fits a protocol takes longer than most deciders.
+        self._shadowing = [one for one in self._deciders if isinstance(one, HasShadows)]
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Return the first answer; None means people decide.
@@ -77,12 +79,11 @@ class Chain:
     async def shadows(self, record: Record) -> list[Shadow]:
         """Return what rules in shadow would have done; one that fails says so."""
         found: list[Shadow] = []
-        for decider in self._deciders:
-            if isinstance(decider, HasShadows):
-                try:
-                    found += await decider.shadows(record)
-                except Exception as error:
-                    found.append(Shadow(rule=decider.name, effect="failed", why=repr(error)[:200]))
+        for decider in self._shadowing:
+            try:
+                found += await decider.shadows(record)
+            except Exception as error:
+                found.append(Shadow(rule=decider.name, effect="failed", why=repr(error)[:200]))
         return found
 
     async def explain(self, record: Record, route: Route) -> list[Opinion]:
