@@ -22,6 +22,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from gateway.client.problems import error_of
 from gateway.client.transport import chunks, is_final
 from gateway.errors import GatewayError, Unauthorized, Unreachable
+from gateway.line import Line
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire import JsonObject, build, plain
 
@@ -36,7 +37,7 @@ _LONGEST_PAUSE = 3.0
 _BATCH = 512
 _SYNC_IDS = 500
 _SEND_TRIES = 3
-_CONNECTIONS = 4
+_CONNECT_SECONDS = 5.0
 
 
 class _Awaited:
@@ -82,13 +83,15 @@ class RedisTransport:
         self._process = new_id()
         self._ingress = f"{{{namespace}}}:in:{agent}"
         self._replies = f"{{{namespace}}}:out:{agent}:{self._process}"
-        once = Retry(NoBackoff(), 0)
-        options: dict[str, Any] = {"decode_responses": True, "retry": once}
-        pool = redis.asyncio.BlockingConnectionPool.from_url(
-            url, max_connections=_CONNECTIONS, timeout=5.0, socket_timeout=5.0, **options
+        pool: Any = redis.asyncio.ConnectionPool.from_url(
+            url,
+            decode_responses=True,
+            socket_timeout=None,
+            socket_connect_timeout=_CONNECT_SECONDS,
+            retry=Retry(NoBackoff(), 0),
         )
-        self._commands = redis.asyncio.Redis.from_pool(pool)
-        self._reading = redis.asyncio.Redis.from_url(url, socket_timeout=None, **options)
+        self._line = Line(pool)
+        self._reading = pool.make_connection()
         self._awaited: dict[str, _Awaited] = {}
         self._unanswered: dict[str, ApprovalRequest] = {}
         self._answers: dict[str, asyncio.Future[State | None]] = {}
@@ -116,8 +119,8 @@ class RedisTransport:
             awaited.cancel()
         for answer in self._answers.values():
             answer.cancel()
-        await self._commands.aclose()
-        await self._reading.aclose()
+        await self._line.aclose()
+        await self._reading.disconnect()
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
         """Write the request to the ingress stream; a gateway picks it up, now or when one runs."""
@@ -201,17 +204,12 @@ class RedisTransport:
     async def _send(self, verb: str, body: JsonObject, *, nonce: str = "", **more: str) -> None:
         if os.getpid() != self._pid:
             raise GatewayError("this client was made before a fork; make one in the child process")
-        entry = {
-            "v": "1",
-            "verb": verb,
-            "process": self._process,
-            "nonce": nonce or new_id(),
-            "body": json.dumps(body, separators=(",", ":")),
-            **more,
-        }
+        text = json.dumps(body, separators=(",", ":"))
+        fields = {"v": "1", "verb": verb, "process": self._process, "nonce": nonce or new_id()}
+        entry = [word for field in {**fields, "body": text, **more}.items() for word in field]
         for attempt in range(_SEND_TRIES):
             try:
-                await _uncancelled(self._commands.xadd(self._ingress, entry))  # type: ignore[arg-type]
+                await _uncancelled(self._line.send("XADD", self._ingress, "*", *entry))
             except (AuthenticationError, NoPermissionError) as error:
                 raise Unauthorized(f"Redis refuses {self.agent}'s user: {error}") from error
             except (RedisError, OSError) as error:
@@ -248,20 +246,28 @@ class RedisTransport:
         if self._rewound:
             self._rewound = False
             await self._ask_again()
-        start = self._cursor
         async with asyncio.timeout(_WATCHDOG_SECONDS):
-            found: Any = await self._reading.xread(
-                {self._replies: f"0-{start}"}, count=_BATCH, block=_BLOCK_MS
-            )
-        for _, entries in found:
-            for entry_id, fields in entries:
+            found = await self._read()
+        for entries in found.values():
+            for entry_id, words in entries:
                 number = int(entry_id.partition("-")[2])
                 if self._cursor and number != self._cursor + 1:
                     self._rewound = True
                 self._cursor = number
-                self._take(fields)
+                self._take(dict(zip(words[::2], words[1::2], strict=True)))
         # Let the woken run before the next read is set up: it halves their delay.
         await asyncio.sleep(0)
+
+    async def _read(self) -> JsonObject:
+        """Return what comes after the cursor, on a connection of our own: lending one from a pool
+        takes longer than waking up."""
+        reading = self._reading
+        await reading.connect()
+        place = f"0-{self._cursor}"
+        await reading.send_command(
+            "XREAD", "COUNT", _BATCH, "BLOCK", _BLOCK_MS, "STREAMS", self._replies, place
+        )
+        return dict(await reading.read_response() or {})
 
     async def _ask_again(self) -> None:
         if self._lost:

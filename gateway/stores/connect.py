@@ -16,11 +16,12 @@ from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException
 
 from gateway.errors import GatewayError
-from gateway.stores.line import Line
+from gateway.line import Line
 
 _COMMAND_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
 _RETRIES = 3
+_PAUSES = (0.05, 0.1, 0.2)  # as long as those of the pool
 _CONNECTIONS = 48
 _READERS = 1000
 _DEFAULT_PORT = 6379
@@ -90,7 +91,7 @@ async def line_to(url: str) -> AsyncIterator[Line | None]:
         yield None
         return
     client = connect(url, blocking=True)
-    line = Line(client.connection_pool)
+    line = Line(client.connection_pool, _PAUSES)
     try:
         yield line
     finally:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.errors import Conflict
+from gateway.line import Line
 from gateway.names import AGENT_NAME
 from gateway.ports import Due, Origin, Outcome, Transition
 from gateway.records import SCHEMA_VERSION, Event, Page, PolicyDocument, Query, Record, Session
 from gateway.stores import arguments
 from gateway.stores.codec import dumps, event_from, record_from
 from gateway.stores.keys import Keys
-from gateway.stores.line import Line
 from gateway.stores.listing import page_of
 from gateway.stores.remembered import Remembered
 from gateway.stores.scripts import At, Script, unwatched

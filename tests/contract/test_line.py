@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from gateway.stores import line as line_module
+from gateway import line as line_module
+from gateway.line import Line
 from gateway.stores.connect import connect, line_to
-from gateway.stores.line import Line
 
 ECHO = "return ARGV[1]"
 

@@ -19,7 +19,9 @@ SERVER_LIBRARIES = {
     "adapters", "aiohttp", "cryptography", "jsonschema", "prometheus_client", "pydantic", "redis",
 }  # fmt: skip
 # Modules that need an extra or a test runner; all others import on rfc8785 alone.
-WITH_EXTRAS = {"gateway.client.pytest_plugin", "gateway.client.redis_transport"}
+WITH_EXTRAS = {
+    "gateway.client.pytest_plugin", "gateway.client.redis_transport", "gateway.line",
+}  # fmt: skip
 IMPORT_EACH = """
 import importlib, json, pkgutil, sys
 import gateway

@@ -1,4 +1,4 @@
-"""One connection for all scripts of a process: each is sent at once, the answers come in order.
+"""One connection for many commands at once: each is sent without waiting, answers come in order.
 
 A pool lends a connection to each command and takes it back, which costs more than the command. Here
 nothing is lent, and commands that come together travel together.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import hiredis
@@ -15,48 +16,47 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as Unanswered
 
-from gateway.tasks import ended
-
 _ANSWER_SECONDS = 5.0
-_PAUSES = (0.05, 0.1, 0.2)
-"""Seconds before a script is sent again, as long as the pool's commands wait."""
 
 
 class Line:
-    """Runs scripts over one connection of `pool`, which has no socket timeout of its own.
+    """Sends commands over one connection of `pool`, which has no socket timeout of its own.
 
-    What was sent on a connection that is lost is sent again: scripts can bear that, as they compare
-    revisions. Whoever stops waiting for an answer disturbs nobody else.
+    What was sent on a connection that is lost is sent again after each of `pauses`, in seconds, so
+    it must be fit to be done twice. Whoever stops waiting for an answer disturbs nobody else.
     """
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, pauses: Sequence[float] = ()) -> None:
         self._pool = pool
+        self._pauses = pauses
         self._session: _Session | None = None
         self._opening = asyncio.Lock()
         self._closed = False
 
     async def evalsha(self, sha: str, count: int, *words: str | int) -> Any:
         """Run a script that the server knows."""
-        return await self._ask("EVALSHA", sha, count, *words)
+        return await self.send("EVALSHA", sha, count, *words)
 
     async def eval(self, text: str, count: int, *words: str | int) -> Any:
         """Run a script, and have the server know it from then on."""
-        return await self._ask("EVAL", text, count, *words)
+        return await self.send("EVAL", text, count, *words)
 
-    async def aclose(self) -> None:
-        """Disconnect for good."""
-        self._closed = True
-        if self._session is not None:
-            await ended(self._session.reader)
-
-    async def _ask(self, *words: str | int) -> Any:
+    async def send(self, *words: str | int) -> Any:
+        """Send a command and return its answer. One that blocks would keep all others waiting."""
         command = hiredis.pack_command(words)  # type: ignore[arg-type]
-        for pause in _PAUSES:
+        for pause in self._pauses:
             try:
                 return await self._once(command)
             except (Disconnected, Unanswered):
                 await asyncio.sleep(pause)
         return await self._once(command)
+
+    async def aclose(self) -> None:
+        """Disconnect for good."""
+        self._closed = True
+        if self._session is not None:
+            self._session.reader.cancel()
+            await asyncio.wait({self._session.reader})
 
     async def _once(self, command: bytes) -> Any:
         session = self._session
@@ -67,7 +67,7 @@ class Line:
     async def _open(self) -> _Session:
         async with self._opening:
             if self._closed:
-                raise RedisError("the gateway closed its connection")
+                raise RedisError("the connection was closed")
             if self._session is None or not self._session.connection.is_connected:
                 connection = self._pool.make_connection()
                 await connection.connect()
@@ -81,7 +81,7 @@ class _Session:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         self._answers: deque[asyncio.Future[Any]] = deque()
-        self.reader = asyncio.create_task(self._read(), name="script answers")
+        self.reader = asyncio.create_task(self._read(), name="answers")
 
     async def ask(self, command: bytes) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -99,7 +99,7 @@ class _Session:
 
     async def _read(self) -> None:
         """Hand out answers until the connection is lost; then nobody is left waiting."""
-        why = "the gateway closed the connection"
+        why = "the connection was closed"
         try:
             while True:
                 self._hand_out(await self._next())
@@ -117,6 +117,8 @@ class _Session:
             return error
 
     def _hand_out(self, found: Any) -> None:
+        if not self._answers:
+            raise Disconnected("an answer came that nobody had asked for")
         answer = self._answers.popleft()
         if answer.done():
             return
