@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
 from gateway.records import Identity, PolicyDocument, Record, Route
+from gateway.rulebook import named
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,16 @@ def standing(policy: PolicyDocument, record: Record) -> Record:
     route = policy.route_for(record.request.agent, record.request.tool)
     votes = tuple(vote for vote in record.votes if _admitted(route, (vote.via or vote.person,)))
     return record if votes == record.votes else replace(record, votes=votes)
+
+
+def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
+    """Whether an identity is an admin's, or may approve anything of this agent."""
+    person = policy.person_of(identity)
+    if person is not None and person.admin:
+        return True
+    name = person.name if person else identity.written
+    names = (name, identity.written, *identity.groups)
+    return any(_admitted(one, names) for one in policy.routes if named(one.agents, agent))
 
 
 def _admitted(route: Route, names: tuple[str, ...]) -> str | None:

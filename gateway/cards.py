@@ -176,7 +176,7 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
     blocks = cut(whole, lines=lines, chars=chars)
     complete = all(part.text == full.text for part, full in zip(blocks, whole, strict=True))
     icon, word = _state(record)
-    tool = shown(request.tool[:_MOST_TOOL_CHARS])
+    tool = shown(_short(request.tool))
     decision = record.decision
     return Card(
         request_id=record.id,
@@ -265,6 +265,7 @@ def _state(record: Record) -> tuple[str, str]:
 def _facts(record: Record) -> tuple[Fact, ...]:
     request, origin = record.request, record.request.origin
     named = (
+        ("Tool", request.tool if _short(request.tool) != request.tool else None),
         ("Agent", request.agent),
         ("Asked by", record.owner),
         ("On behalf of", origin.sender and f"{origin.sender} (says the agent)"),
@@ -274,6 +275,11 @@ def _facts(record: Record) -> tuple[Fact, ...]:
         ("Folder", request.context.cwd),
     )
     return tuple(Fact(label, shown(text)) for label, text in named if text)
+
+
+def _short(tool: str) -> str:
+    """Return a tool's name as titles show it; a longer one stands whole among the facts."""
+    return tool if len(tool) <= _MOST_TOOL_CHARS else f"{tool[:_MOST_TOOL_CHARS]}…"
 
 
 def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from gateway.approvals import Approvals
+from gateway.authority import answers_for
 from gateway.clock import Clock
 from gateway.delivery import Copy, CopyState, Notes, Outbox
 from gateway.errors import Conflict, Unauthorized, Unreachable
@@ -100,11 +101,7 @@ class FrontDesk:
 
         Raises Unauthorized unless the person is an admin, or an approver of the agent.
         """
-        policy = await self.policy()
-        person = policy.person_of(identity)
-        routes = [route for route in policy.routes if not route.agents or agent in route.agents]
-        named = {name for route in routes for name in route.approvers}
-        if person is None or not (person.admin or person.name in named):
+        if not answers_for(await self.policy(), agent, identity):
             raise Unauthorized("only an admin or an approver of this agent may end its sessions")
         return await self._approvals.end_session(
             session, Origin(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR

@@ -111,6 +111,14 @@ def test_a_card_says_who_asks_what_and_where() -> None:
     assert made.summary == "Approval needed: bot · shell · medium risk"
 
 
+def test_a_long_tool_name_is_shown_whole() -> None:
+    """Its end could name another tool than its beginning."""
+    tool = "read_file" + "_" * 100 + "and_delete_it"
+    made = card(record(ask={"tool": tool}))
+    assert made.tool.text.endswith("…")
+    assert ("Tool", tool) in {(fact.label, fact.text.text) for fact in made.facts}
+
+
 def test_a_card_shows_all_that_the_digest_covers() -> None:
     """Arguments, payload, environment and bound files are blocks."""
     made = card(

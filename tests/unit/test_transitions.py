@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.authority import approver
+from gateway.authority import answers_for, approver
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import (
     Action,
@@ -20,7 +20,7 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.records import Person, PolicyDocument, Record, Route, raised
+from gateway.records import Identity, Person, PolicyDocument, Record, Route, raised
 from gateway.transitions import Effect, clicked, summary
 from tests.world import PEOPLE, click, identity, request
 
@@ -248,6 +248,23 @@ def test_a_question_cannot_be_approved_nor_a_call_answered() -> None:
 
 
 POLICY = PolicyDocument(people=PEOPLE, routes=(Route(approvers=("ann", "bob")),))
+
+
+def test_whoever_approves_for_an_agent_answers_for_its_sessions() -> None:
+    """Patterns, groups and admins count as they do at a click; others may not."""
+    policy = replace(
+        POLICY,
+        people=(*PEOPLE, Person(name="root", identities=("token:root",), admin=True)),
+        routes=(
+            Route(name="a", agents=("ci-*",), approvers=("ann", "slack:T1/S1")),
+            Route(name="b", agents=("other",), approvers=("bob",)),
+        ),
+    )
+    chat = Identity(platform="slack", id="T1/U1", groups=("slack:T1/S1",))
+    for who in (identity("ann"), identity("root"), chat):
+        assert answers_for(policy, "ci-7", who)
+    for who in (identity("bob"), identity("eve"), replace(chat, groups=())):
+        assert not answers_for(policy, "ci-7", who)
 
 
 def test_only_people_of_the_route_may_decide() -> None:
