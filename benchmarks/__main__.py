@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 from benchmarks import table
+from benchmarks.convergence import convergence
 from benchmarks.crowd import crowd
 from benchmarks.discord import discord_click_to_wake
 from benchmarks.inbox import inbox
@@ -25,6 +26,7 @@ PHASES = (
     click_to_wake,
     discord_click_to_wake,
     inbox,
+    convergence,
     slack_click_to_wake,
     slack_burst,
     rule_round_trip,

@@ -61,9 +61,9 @@ async def _weigh(sender: Any, asking: Child) -> tuple[int, int]:
 
 
 async def _idle(sender: Any) -> Row:
-    before = await _commands(sender)
+    before = await commands(sender)
     await asyncio.sleep(_IDLE_SECONDS)
-    calls = await _commands(sender) - before - 1
+    calls = await commands(sender) - before - 1
     return Row(
         name="idle_commands_per_second",
         value=calls / _IDLE_SECONDS,
@@ -73,7 +73,7 @@ async def _idle(sender: Any) -> Row:
     )
 
 
-async def _commands(sender: Any) -> int:
+async def commands(sender: Any) -> int:
     """Return how many commands the server has run, those inside scripts included."""
     return sum(entry["calls"] for entry in (await sender.info("commandstats")).values())
 
