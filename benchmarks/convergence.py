@@ -1,4 +1,4 @@
-"""Cards that fell behind while their adapter was down: how long until all are true, and its cost."""
+"""Cards that fell behind with their adapter down: how long until all are true, and its cost."""
 
 from __future__ import annotations
 
