@@ -309,6 +309,7 @@ def _enrolment(backend: Backend, public_key: str) -> Enrolment:
             "agent": name,
             "token": new.token,
             "public_key": public_key,
+            "namespace": backend.store.keys.namespace,
             "redis_url": redis_url or None,
         }
 

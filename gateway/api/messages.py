@@ -226,11 +226,13 @@ class SessionEnded(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolled(Wire):
-    """A local agent's credential. `redis_url` is null where agents have to use HTTP."""
+    """A local agent's credential. `redis_url` is null where agents have to use HTTP; `namespace`
+    begins the keys that it writes and reads there."""
 
     agent: str
     token: str = field(repr=False)
     public_key: str
+    namespace: str
     redis_url: str | None = field(repr=False)
 
 

@@ -84,6 +84,7 @@ def _found(name: str, check: bool) -> AgentConfig:
         url=known["url"],
         token=known["token"],
         redis_url=known.get("redis_url"),
+        namespace=known.get("namespace", "gw"),
         public_key=known.get("public_key"),
     )
 

@@ -188,6 +188,7 @@ async def enroll_anyone(agent: str) -> JsonObject:
         "token": f"agw_{agent}_x",
         "redis_url": None,
         "public_key": Signer(SEED).public_key,
+        "namespace": "gw",
     }
 
 

@@ -78,7 +78,7 @@ async def agent(door: Door, folder: Path) -> None:
     """Play the agent over Redis and over HTTP at once; a log of each lies in the folder."""
     # What a killed gateway announced is refused until the next one has announced itself.
     found = await persisted(lambda: asyncio.to_thread(config.load), Unauthorized)
-    over_redis = RedisTransport(found.redis_url or "", found.agent, os.environ["GATEWAY_NAMESPACE"])
+    over_redis = RedisTransport(found.redis_url or "", found.agent, found.namespace)
     over_http = HttpTransport(found.url or "", found.token or "", found.agent)
     async with (
         AsyncClient(over_redis, public_key=found.public_key) as first,
@@ -98,7 +98,7 @@ async def waiter(door: Door, folder: Path, way: str) -> None:
     """Ask for one thing and wait for it; what is approved is run."""
     found = await persisted(lambda: asyncio.to_thread(config.load))
     transport = (
-        RedisTransport(found.redis_url or "", found.agent, os.environ["GATEWAY_NAMESPACE"])
+        RedisTransport(found.redis_url or "", found.agent, found.namespace)
         if way == "redis"
         else HttpTransport(found.url or "", found.token or "", found.agent)
     )
