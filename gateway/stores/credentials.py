@@ -19,7 +19,7 @@ from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.names import AGENT_NAME
 from gateway.ports import Credential
-from gateway.records import Person, PolicyDocument, Route
+from gateway.records import Identity, Person, PolicyDocument, Route
 from gateway.stores.scripts import Script
 from gateway.stores.store import RedisStore
 from gateway.stores.users import RedisUser, grant, remove
@@ -80,15 +80,22 @@ class RedisCredentials:
         self._claim = Script("claim", store.at)
 
     async def authenticate(self, token: str) -> Credential | None:
-        """Return whom the token belongs to; None for anything unknown, malformed or revoked."""
+        """Return whom the token belongs to; None for anything unknown, malformed or revoked, and
+        for a person whom the policy knows no more."""
         match = _TOKEN.fullmatch(token)
         entry = (await self._entries()).get(match[1]) if match else None
         known = entry["sha256"] if entry else "0" * 64
         if not hmac.compare_digest(known, sha256_hex(token.encode())) or entry is None or not match:
             return None
+        if entry["kind"] == APPROVER and not await self._is_known(entry["name"]):
+            return None
         return Credential(
             kind=entry["kind"], name=entry["name"], key_id=match[1], owner=entry.get("owner")
         )
+
+    async def _is_known(self, name: str) -> bool:
+        login = Identity(platform="token", id=name)
+        return (await self._store.policy()).person_of(login) is not None
 
     async def owner_of(self, agent: str) -> str | None:
         """Return the person an agent's credential belongs to, None when it has no owner.

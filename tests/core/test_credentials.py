@@ -169,3 +169,15 @@ async def test_a_revoked_person_is_gone_from_the_routes(world: World) -> None:
     await world.store.apply(replace(policy, people=people, routes=(route,)), by="test")
     await world.credentials.revoke_approver("dana")
     assert (await world.store.policy()).routes[0].approvers == ("ann", "slack:T1/S9")
+
+
+async def test_the_token_of_somebody_the_policy_dropped_opens_nothing(world: World) -> None:
+    """Taken out of the policy file: neither deciding nor reading, and back when they are back."""
+    made = await world.credentials.add_approver("dana")
+    before = await world.store.policy()
+    assert await world.credentials.authenticate(made.token) is not None
+    people = tuple(one for one in before.people if one.name != "dana")
+    generation = await world.store.apply(replace(before, people=people), by="test")
+    assert await world.credentials.authenticate(made.token) is None
+    await world.store.apply(replace(before, generation=generation), by="test")
+    assert await world.credentials.authenticate(made.token) is not None
