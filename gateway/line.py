@@ -54,9 +54,11 @@ class Line:
     async def aclose(self) -> None:
         """Disconnect for good."""
         self._closed = True
-        if self._session is not None:
-            self._session.reader.cancel()
-            await asyncio.wait({self._session.reader})
+        async with self._opening:
+            session = self._session
+        if session is not None:
+            session.reader.cancel()
+            await asyncio.wait({session.reader})
 
     async def _once(self, command: bytes) -> Any:
         session = self._session
@@ -69,10 +71,17 @@ class Line:
             if self._closed:
                 raise RedisError("the connection was closed")
             if self._session is None or not self._session.connection.is_connected:
-                connection = self._pool.make_connection()
-                await connection.connect()
-                self._session = _Session(connection)
+                self._session = _Session(await self._connected())
             return self._session
+
+    async def _connected(self) -> Any:
+        connection = self._pool.make_connection()
+        try:
+            await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return connection
 
 
 class _Session:
