@@ -14,7 +14,7 @@ from time import monotonic_ns
 
 from benchmarks.children import say, serve
 from benchmarks.floor import BACK, THERE, following, hop, raw
-from benchmarks.stage import ARGUMENT, ASK_TOOL, RULE_TOOL
+from benchmarks.stage import ASK_TOOL, RULE_TOOL, argument
 from gateway.client import AsyncClient, config
 from gateway.client.client import transport_for
 from gateway.models import ApprovalRequest, Decision
@@ -37,7 +37,7 @@ class Agent:
         ids = []
         while len(self._waiters) < count:
             await self.sent.acquire()
-            request = self.client.request(ASK_TOOL, {"command": ARGUMENT})
+            request = self.client.request(ASK_TOOL, {"command": argument()})
             waiter = asyncio.create_task(self._wait(request))
             self._waiters.add(waiter)
             waiter.add_done_callback(self._waiters.discard)
@@ -77,7 +77,7 @@ async def rule_trips(client: AsyncClient, url: str, count: int) -> JsonObject:
             await hop(sender, THERE)
             floor.append(await back.get() - began)
             await asyncio.sleep(_PAUSE_SECONDS)
-            request = client.request(RULE_TOOL, {"command": ARGUMENT})
+            request = client.request(RULE_TOOL, {"command": argument()})
             began = monotonic_ns()
             await client.send(request)
             product.append(monotonic_ns() - began)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from benchmarks.children import serve
 from benchmarks.floor import raw
-from benchmarks.stage import ARGUMENT, ASK_TOOL
+from benchmarks.stage import ARGUMENT, ASK_TOOL, argument
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.stores.keys import Keys
 from gateway.wire import JsonObject, plain
@@ -25,7 +25,7 @@ def submission(
         id=new_id(),
         agent=agent,
         tool=ASK_TOOL,
-        arguments={"command": "x" * letters},
+        arguments={"command": argument(letters)},
         digest="0" * 64,
         timeout=900.0,
     )

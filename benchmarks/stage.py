@@ -80,6 +80,11 @@ async def until_pending(store: RedisStore, wanted: int) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
+def argument(letters: int = len(ARGUMENT)) -> str:
+    """Return an argument of that length that was never there before, as real ones are."""
+    return f"{new_id()}{ARGUMENT}"[:letters]
+
+
 def click(request_id: str) -> Click:
     """Return the approver's tap on a request that nothing has happened to."""
     return Click(

@@ -41,6 +41,9 @@ class GrantStore(Protocol):
         """Return the grants that may cover such a request, without their uses, and the generation
         they are of."""
 
+    async def count(self) -> tuple[int, int]:
+        """Return the generation, and how many grants there are in it."""
+
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
         """Return one page of grants with their uses, the newest first, and the next cursor."""
 
@@ -61,6 +64,7 @@ class GrantBook:
         self._spent: set[str] = set()
         self._limited: set[str] = set()
         self._generation = -1
+        self._counted = (-1, 0)
 
     @property
     def deciders(self) -> tuple[Decider, Decider]:
@@ -83,6 +87,8 @@ class GrantBook:
 
     async def about(self, record: Record) -> tuple[Grant, ...]:
         """Return the grants that may cover a record, the session's first."""
+        if await self._empty():
+            return ()
         request = record.request
         key = (request.agent, request.tool, record.digest)
         found = self._entries.get(key)
@@ -95,6 +101,12 @@ class GrantBook:
             self._entries[key] = found
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
+
+    async def _empty(self) -> bool:
+        """Tell whether nothing is remembered: then nothing need be looked up for each request."""
+        if self._counted[0] != self._generation:
+            self._counted = await self.store.count()
+        return self._counted == (self._generation, 0)
 
 
 class _Link:

@@ -74,6 +74,14 @@ class RedisGrants:
         generation, *found = await pipeline.execute()
         return int(generation or 0), [_grant(body) for bodies in found for body in bodies]
 
+    async def count(self) -> tuple[int, int]:
+        """Return the generation, and how many grants there are in it."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hget(self._keys.meta, "generation")
+        pipeline.zcard(self._keys.grants)
+        generation, count = await pipeline.execute()
+        return int(generation or 0), int(count)
+
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
         """Return one page of grants, the newest first, and the cursor of the next."""
         rank = 0
