@@ -18,8 +18,9 @@ setup: $(READY) ## install everything into .venv, once
 demo: $(READY) ## try the product: an agent asks, you answer in the browser
 	$(VENV)/bin/gateway demo
 
+# Two at a time: most tests wait for processes and browsers. One file stays in one process.
 test: $(READY) ## run the tests
-	$(RUN) -m pytest -q -m "not slow"
+	$(RUN) -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile
 
 test-slow: $(READY) ## run the long tests
 	$(RUN) -m pytest -q -m slow
