@@ -170,6 +170,8 @@ class Courier:
         try:
             await self._adapter.tell(notice, card)
         except DeliveryUncertain as doubt:
+            if self._adapter.repeatable:
+                raise
             # It may be there. One that is missing is better than one every few seconds.
             log.warning("reminder uncertain: %s", doubt, extra={"event": "reminder_uncertain"})
 

@@ -120,6 +120,8 @@ async def _readable(descriptor: int) -> None:
 
 def _play(role: Role, env: dict[str, str], pipe: Connection, arguments: tuple[Any, ...]) -> None:
     os.environ.update(env)
+    # A shell that starts the tests in the background has its children ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     async def play() -> None:
         await role(Door(pipe), *arguments)
