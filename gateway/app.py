@@ -26,7 +26,7 @@ from gateway.desk import FrontDesk
 from gateway.discovery import announced, write_private
 from gateway.embedded import engine_url, running_engine
 from gateway.errors import Conflict, GatewayError
-from gateway.hooks.host import hosted
+from gateway.hooks.host import HookHost, hosted
 from gateway.hooks.link import HookEvents, links
 from gateway.intake import Intake
 from gateway.policy import ModeDecider
@@ -135,24 +135,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
-        sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
-        await stack.enter_async_context(background("sweeper", sweeper.run))
-        await stack.enter_async_context(background("policy", partial(_follow_policy, approvals)))
-        await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
-        retention = Retention(store, SystemClock(), days=settings.retention_days)
-        await stack.enter_async_context(background("retention", retention.run))
-
-        if settings.grants == "memory":
-            await approvals.remembering.forget_all("the gateway started")
-        unused = approvals.remembering.run
-        await stack.enter_async_context(background("unused grants", unused))
-
-        if settings.webhook_url is not None:
-            posting = _webhooks(settings, approvals, store)
-            await stack.enter_async_context(background("webhooks", posting.run))
-        if settings.hooks_file is not None:
-            told = HookEvents(hooks, approvals)
-            await stack.enter_async_context(background("hook events", told.run))
+        await stack.enter_async_context(_upkeep(settings, approvals, store, feed, hooks))
 
         desks = {name: desk_of(name, approvals, store) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
@@ -181,6 +164,33 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             )
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, approvals=approvals, url=url, public_key=signer.public_key)
+
+
+@asynccontextmanager
+async def _upkeep(
+    settings: Settings, approvals: Approvals, store: RedisStore, feed: RedisFeed, hooks: HookHost
+) -> AsyncIterator[None]:
+    """Do until left what only time and events bring about: deadlines, seals, what is forgotten."""
+    async with AsyncExitStack() as stack:
+        sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
+        await stack.enter_async_context(background("sweeper", sweeper.run))
+        await stack.enter_async_context(background("policy", partial(_follow_policy, approvals)))
+        await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
+        retention = Retention(store, SystemClock(), days=settings.retention_days)
+        await stack.enter_async_context(background("retention", retention.run))
+
+        if settings.grants == "memory":
+            await approvals.remembering.forget_all("the gateway started")
+        unused = approvals.remembering.run
+        await stack.enter_async_context(background("unused grants", unused))
+
+        if settings.webhook_url is not None:
+            posting = _webhooks(settings, approvals, store)
+            await stack.enter_async_context(background("webhooks", posting.run))
+        if settings.hooks_file is not None:
+            told = HookEvents(hooks, approvals)
+            await stack.enter_async_context(background("hook events", told.run))
+        yield
 
 
 @asynccontextmanager
