@@ -12,8 +12,8 @@ from benchmarks.floor import raw
 from benchmarks.stage import ARGUMENT, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.ports import Origin
 from gateway.serving import desk_of, served
+from gateway.storage import Origin
 from tests.recording import RecordingAdapter
 
 _COPIES = 3_000

@@ -14,7 +14,8 @@ from benchmarks.children import Child
 from benchmarks.stage import APPROVER, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row, p50, percentile
 from benchmarks.wake import agent, elapsed, fill
-from gateway.records import Person, Route
+from gateway.records import Person
+from gateway.rulebook import Route
 from gateway.stores.outbox import RedisOutbox
 from tests.discord.furnished import Server, furnished
 from tests.discord.messages import buttons, shown_text

@@ -14,8 +14,8 @@ from benchmarks.stage import APPROVER, ARGUMENT, ASK_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile
 from benchmarks.wake import agent, elapsed, one_waiter, wake
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.ports import Origin
 from gateway.records import Record
+from gateway.storage import Origin
 
 _ROUNDS = 300
 _WARM_UP = 30

@@ -11,8 +11,8 @@ from benchmarks.stage import ASK_TOOL, RULE_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile
 from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import ApprovalRequest, Status, digest_of, new_id
-from gateway.ports import Origin
 from gateway.records import Identity
+from gateway.storage import Origin
 from gateway.stores.grants import RedisGrants
 
 _AGENT = "bench"

@@ -17,8 +17,9 @@ from benchmarks.stage import APPROVER, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row, p50, percentile
 from benchmarks.wake import agent, elapsed, fill
 from gateway import outbox
-from gateway.ports import Origin
-from gateway.records import Person, Route
+from gateway.records import Person
+from gateway.rulebook import Route
+from gateway.storage import Origin
 from gateway.stores.outbox import RedisOutbox
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack

@@ -13,7 +13,8 @@ from pydantic import SecretStr
 
 from gateway import app
 from gateway.models import Action, new_id
-from gateway.records import Click, Identity, Mode, Route
+from gateway.records import Click, Identity
+from gateway.rulebook import Mode, Route
 from gateway.settings import Settings
 from gateway.stores.store import RedisStore
 

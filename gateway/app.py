@@ -33,9 +33,9 @@ from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
 from gateway.ports import Adapter, HasProblems, HasRoutes
 from gateway.production import refuse_unsafe
-from gateway.records import PolicyDocument, Route
 from gateway.registry import adapter_class, deciders
 from gateway.retention import Retention
+from gateway.rulebook import PolicyDocument, Route
 from gateway.serving import HasStreams, background, desk_of, followed_up, served
 from gateway.settings import BadSettings, Settings
 from gateway.signatures import SEED_BYTES, Signer

@@ -25,15 +25,7 @@ from gateway.models import (
     Status,
 )
 from gateway.policy import Chain, Opinion
-from gateway.ports import (
-    Decider,
-    Feed,
-    Origin,
-    Outcome,
-    Store,
-    Transition,
-    Watch,
-)
+from gateway.ports import Decider, Feed, Watch
 from gateway.records import (
     Click,
     Event,
@@ -46,6 +38,7 @@ from gateway.records import (
 from gateway.remembering import Remembering
 from gateway.rules import rule_links
 from gateway.signatures import Signer
+from gateway.storage import Origin, Outcome, Store, Transition
 from gateway.transitions import Ending, erased
 from gateway.wire import JsonObject, plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer

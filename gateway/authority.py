@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
-from gateway.records import Identity, PolicyDocument, Record, Route
-from gateway.rulebook import named
+from gateway.records import Identity, Record
+from gateway.rulebook import PolicyDocument, Route, named
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from gateway.guardrails import findings
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy import ALLOW, ASK, DENY
 from gateway.ports import Decider, Verdict
-from gateway.records import Record, Route
+from gateway.records import Record
+from gateway.rulebook import Route
 from gateway.wire import JsonObject
 
 DENY_PRIORITY, ALLOW_PRIORITY = 900, 500

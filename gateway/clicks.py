@@ -16,9 +16,10 @@ from gateway.errors import (
 from gateway.grants.grant import Grant
 from gateway.models import Action, Reason, RiskLevel, Status
 from gateway.policy import DENY, Chain
-from gateway.ports import Outcome, Store
-from gateway.records import Click, Identity, PolicyDocument, Record
+from gateway.records import Click, Identity, Record
 from gateway.remembering import Remembering
+from gateway.rulebook import PolicyDocument
+from gateway.storage import Outcome, Store
 from gateway.transitions import Effect, Ending, clicked, nonce_of, said
 from gateway.writer import Writer
 

@@ -29,7 +29,8 @@ from gateway.delivery import (
 from gateway.desk import FrontDesk
 from gateway.errors import NotFound
 from gateway.outbox import RETRY_SECONDS
-from gateway.records import REQUESTER, PolicyDocument, Record, Route
+from gateway.records import Record
+from gateway.rulebook import REQUESTER, PolicyDocument, Route
 from gateway.writer import FOLLOWUPS
 
 log = logging.getLogger("gateway.courier")

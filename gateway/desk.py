@@ -13,7 +13,6 @@ from gateway.delivery import Copy, CopyState, Notes, Outbox
 from gateway.errors import Conflict, Unauthorized, Unreachable
 from gateway.grants.grant import Grant, Shape
 from gateway.models import Reason, Status
-from gateway.ports import Origin, Outcome, Store, Transition
 from gateway.records import (
     Claim,
     Click,
@@ -22,11 +21,12 @@ from gateway.records import (
     MessageRef,
     Page,
     Person,
-    PolicyDocument,
     Query,
     Record,
     Session,
 )
+from gateway.rulebook import PolicyDocument
+from gateway.storage import Origin, Outcome, Store, Transition
 from gateway.transitions import Ending
 from gateway.wire import JsonObject
 

@@ -10,7 +10,8 @@ from gateway.clock import Clock
 from gateway.delivery import Copy, CopyState
 from gateway.desk import FrontDesk
 from gateway.errors import NotFound
-from gateway.records import Record, Route, posted
+from gateway.records import Record
+from gateway.rulebook import Route, posted
 
 GRACE_SECONDS = 30.0  # an adapter that has not begun to post by then is taken to be down
 _SOON = 0.05

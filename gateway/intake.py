@@ -10,7 +10,8 @@ from gateway.approvals import Approvals
 from gateway.errors import GatewayError, InvalidRequest, Unreachable
 from gateway.models import Reason, Report
 from gateway.names import PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
-from gateway.ports import Credentials, Origin, Store
+from gateway.ports import Credentials
+from gateway.storage import Origin, Store
 from gateway.validation import parse_message, parse_request, parsed
 from gateway.wire import Wire
 

@@ -8,7 +8,8 @@ from gateway.errors import InvalidRequest
 from gateway.models import Action, Status, digest_of
 from gateway.policy import ALLOW, ASK, DENY, MODIFY, RESPOND, Chain
 from gateway.ports import Verdict
-from gateway.records import PolicyDocument, Record
+from gateway.records import Record
+from gateway.rulebook import PolicyDocument
 from gateway.transitions import Ending, check_schema
 
 

@@ -10,7 +10,8 @@ from typing import Protocol, runtime_checkable
 
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.ports import Decider, Verdict
-from gateway.records import Mode, Record, Route
+from gateway.records import Record
+from gateway.rulebook import Mode, Route
 from gateway.wire import Wire
 
 log = logging.getLogger("gateway.policy")

@@ -14,8 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from gateway.errors import InvalidRequest
-from gateway.records import REQUESTER, Escalation, Person, PolicyDocument, RiskRule, Route
-from gateway.rulebook import Guardrails, PolicyRule
+from gateway.records import Person
+from gateway.rulebook import (
+    REQUESTER,
+    Escalation,
+    Guardrails,
+    PolicyDocument,
+    PolicyRule,
+    RiskRule,
+    Route,
+)
 from gateway.rules import mistakes
 from gateway.validation import parse_message
 from gateway.wire import Wire, plain

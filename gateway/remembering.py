@@ -20,9 +20,9 @@ from gateway.judging import judged
 from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.names import REQUEST_ID
 from gateway.policy import Chain
-from gateway.ports import Outcome, Store, Transition
-from gateway.records import Click, Identity, PolicyDocument, Query, Record
-from gateway.rulebook import named
+from gateway.records import Click, Identity, Query, Record
+from gateway.rulebook import PolicyDocument, named
+from gateway.storage import Outcome, Store, Transition
 from gateway.writer import Writer
 
 RECENT = 500  # how far back a grant's reach is counted

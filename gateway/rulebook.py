@@ -1,15 +1,24 @@
-"""The rules that an operator writes for the policy chain. Values only."""
+"""What an operator writes: routes, risks and rules, and the policy that holds them with the people.
+Values only.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from gateway.models import Kind
-from gateway.wire import Wire
+from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
+from gateway.records import Identity, Person
+from gateway.wire import JsonObject, Wire
+
+DEFAULT_TIMEOUT_SECONDS = 900.0
+# In a route's `notify`: the person whom the agent's credential belongs to.
+REQUESTER = "requester"
+_RISK_ORDER = tuple(RiskLevel)
 
 
 class RuleEffect(StrEnum):
@@ -50,6 +59,134 @@ class PolicyRule(Wire):
     contains: tuple[str, ...] = ()
     shadow: bool = False
     message: str = ""
+
+
+class Mode(StrEnum):
+    """What a route does with a request that no other decider settled."""
+
+    ASK = "ask"
+    AUTO_APPROVE = "auto-approve"
+    AUTO_DENY = "auto-deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation(Wire):
+    """Where a request goes too when it still waits `after` seconds, or reached nobody before."""
+
+    after: float
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route(Wire):
+    """Which requests go where and who may decide them.
+
+    `approvers` name people, identities, or groups of a platform; empty means nobody. `quorum`
+    counts distinct people; one deny ends it. Times are in seconds; a `timeout` of 0 is none but the
+    30-day cap, `remind_after` lists when to remind, counted from the request. `agents` and `tools`
+    are names in which `*` stands for anything; empty for all. `targets` are places:
+    `adapter:channel`
+    where a card is posted, or the bare name of an adapter that shows all requests, such as `web`.
+    `notify` are told the outcome; `requester` stands for the agent's owner. With `self_approval`
+    off, a requester may never decide; high risk always behaves so.
+    """
+
+    name: str = "default"
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
+    self_approval: bool = True
+    mode: Mode = Mode.ASK
+    targets: tuple[str, ...] = ("web",)
+    remind_after: tuple[float, ...] = ()
+    escalations: tuple[Escalation, ...] = ()
+    notify: tuple[str, ...] = ()
+
+    def places(self, tier: int) -> tuple[str, ...]:
+        """Return the targets in use after `tier` escalations, each once, in order."""
+        later = (target for step in self.escalations[:tier] for target in step.targets)
+        return tuple(dict.fromkeys((*self.targets, *later)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskRule(Wire):
+    """Sets the risk of what it fits, and says why on the card.
+
+    All that is given must fit: `agents` and `tools` as in a route, `kinds`, and any one of the
+    strings of `contains`, sought in the arguments without regard to case.
+    """
+
+    name: str
+    level: RiskLevel
+    reason: str
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    contains: tuple[str, ...] = ()
+
+    def fits(self, request: ApprovalRequest, text: str) -> bool:
+        """Whether it fits a request whose arguments are `text`, as lower-case JSON."""
+        return (
+            named(self.agents, request.agent)
+            and named(self.tools, request.tool)
+            and (not self.kinds or request.kind in self.kinds)
+            and (not self.contains or any(part.lower() in text for part in self.contains))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyDocument(Wire):
+    """Everything an operator wrote. Replaced as a whole; `generation` counts the replacements."""
+
+    generation: int = 0
+    people: tuple[Person, ...] = ()
+    routes: tuple[Route, ...] = ()
+    risks: tuple[RiskRule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
+    guardrails: Guardrails = Guardrails.SHADOW
+
+    def person_of(self, identity: Identity) -> Person | None:
+        """Return the person whom this verified identity belongs to."""
+        wanted = identity.written
+        return next((person for person in self.people if wanted in person.identities), None)
+
+    def places(self) -> tuple[str, ...]:
+        """Return every target of every route, once."""
+        every = (one for route in self.routes for one in route.places(len(route.escalations)))
+        return tuple(dict.fromkeys(every))
+
+    def route_for(self, agent: str, tool: str) -> Route:
+        """Return the first route that fits; without one, a route on which nobody may approve."""
+        for route in self.routes:
+            if named(route.agents, agent) and named(route.tools, tool):
+                return route
+        return Route()
+
+    def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
+        """Return the highest risk that a rule sets, medium where none fits; a claim may raise
+        it."""
+        text = json.dumps(arguments, ensure_ascii=False).lower() if self.risks else ""
+        fitting = [rule for rule in self.risks if rule.fits(request, text)]
+        if not fitting:
+            return raised(Risk(level=RiskLevel.MEDIUM), request.risk)
+        level = max((rule.level for rule in fitting), key=_RISK_ORDER.index)
+        reasons = tuple(rule.reason for rule in fitting if rule.level is level)
+        return raised(Risk(level=level, reasons=reasons), request.risk)
+
+
+def raised(risk: Risk, claimed: Risk | None) -> Risk:
+    """Return `risk`, lifted by an agent's claim when that is higher; a claim never lowers."""
+    if claimed is None or _RISK_ORDER.index(claimed.level) <= _RISK_ORDER.index(risk.level):
+        return risk
+    reasons = tuple(f"the agent says: {reason}" for reason in claimed.reasons)
+    return Risk(level=claimed.level, reasons=risk.reasons + (reasons or ("the agent says so",)))
+
+
+def posted(targets: Iterable[str]) -> tuple[str, ...]:
+    """Return the adapters that post cards at these targets, each once."""
+    return tuple(dict.fromkeys(t.partition(":")[0] for t in targets if ":" in t))
 
 
 def named(patterns: Iterable[str], name: str) -> bool:

@@ -22,8 +22,8 @@ from gateway.guardrails import findings
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
 from gateway.policy import ALLOW, ASK, DENY, Shadow
 from gateway.ports import Verdict
-from gateway.records import PolicyDocument, Record, Route
-from gateway.rulebook import Guardrails, PolicyRule, RuleEffect, named
+from gateway.records import Record
+from gateway.rulebook import Guardrails, PolicyDocument, PolicyRule, Route, RuleEffect, named
 
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}

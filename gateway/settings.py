@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gateway.discovery import secret, state_folder
 from gateway.errors import GatewayError
-from gateway.records import Mode
+from gateway.rulebook import Mode
 from gateway.signatures import Signer
 
 _IPV4 = 4

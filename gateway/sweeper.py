@@ -7,7 +7,7 @@ import logging
 
 from gateway.approvals import Approvals
 from gateway.models import Reason
-from gateway.ports import Origin, Store
+from gateway.storage import Origin, Store
 
 log = logging.getLogger("gateway.sweeper")
 

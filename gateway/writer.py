@@ -7,9 +7,10 @@ from dataclasses import replace
 from gateway.book import GrantBook
 from gateway.clock import Clock
 from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Status
-from gateway.ports import Origin, Outcome, Store, Transition
-from gateway.records import REQUESTER, PolicyDocument, Record, Route, posted
+from gateway.records import Record
+from gateway.rulebook import REQUESTER, PolicyDocument, Route, posted
 from gateway.signatures import Signer
+from gateway.storage import Origin, Outcome, Store, Transition
 from gateway.transitions import Effect, Ending, ended
 from gateway.wire import JsonObject, plain
 

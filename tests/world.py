@@ -15,9 +15,11 @@ from gateway.clock import SystemClock
 from gateway.intake import Intake
 from gateway.models import Action, ApprovalRequest, digest_of, new_id
 from gateway.policy import ModeDecider
-from gateway.ports import Decider, Origin
-from gateway.records import Click, Event, Identity, Person, PolicyDocument, Record, Route
+from gateway.ports import Decider
+from gateway.records import Click, Event, Identity, Person, Record
+from gateway.rulebook import PolicyDocument, Route
 from gateway.signatures import Signer
+from gateway.storage import Origin
 from gateway.stores.connect import connect, line_to
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.feed import RedisFeed

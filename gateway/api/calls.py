@@ -19,7 +19,8 @@ from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, Wrong
 from gateway.approvals import Approvals
 from gateway.errors import InvalidRequest, NotFound
 from gateway.names import REQUEST_ID
-from gateway.ports import Credential, Origin
+from gateway.ports import Credential
+from gateway.storage import Origin
 from gateway.validation import parse_message, parsed, sentence
 from gateway.wire import JsonObject, plain
 

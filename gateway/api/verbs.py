@@ -9,8 +9,8 @@ from gateway.api.messages import Enrolled, SessionEnded, Sessions, States
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import State
 from gateway.names import SESSION_NAME
-from gateway.ports import Origin
 from gateway.records import Record
+from gateway.storage import Origin
 from gateway.wire import build
 
 

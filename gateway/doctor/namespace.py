@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from gateway.app import Backend
 from gateway.clock import SystemClock
 from gateway.findings import Finding, doubtful, failed, fine
-from gateway.records import SCHEMA_VERSION, Mode
+from gateway.records import SCHEMA_VERSION
+from gateway.rulebook import Mode
 from gateway.stores.credentials import AGENT, APPROVER
 
 _LARGEST_CLOCK_GAP_MS = 1000

@@ -9,7 +9,8 @@ from gateway.hooks.host import HookHost
 from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Execution, Reason
 from gateway.policy import ALLOW, DENY, MODIFY, RESPOND
 from gateway.ports import Verdict
-from gateway.records import Event, Record, Route
+from gateway.records import Event, Record
+from gateway.rulebook import Route
 from gateway.wire import JsonObject
 
 PRIORITY = 800

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.models import DeciderKind, Status
-from gateway.ports import Origin, Transition
 from gateway.records import Record
+from gateway.storage import Origin, Transition
 from gateway.stores.codec import body_of, changed_fields, dumps, ending_of, fields_of
 from gateway.stores.keys import Keys
 from gateway.wire import JsonObject
@@ -109,11 +109,6 @@ def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
         changed["body"] = body_of(after.request)
     gone = [name for name, text in changed.items() if not text]
     kept = {name: text for name, text in changed.items() if text and name not in ("rev", "status")}
-    per_process = [
-        key
-        for attached in before.attached
-        for key in (keys.waiting(agent, attached), keys.replies(agent, attached))
-    ]
     return Call(
         [
             keys.record(after.id),
@@ -127,7 +122,7 @@ def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             keys.replies(agent, process),
             keys.secret(after.id),
             keys.grant(_new_grant(transition)),
-            *per_process,
+            *_keys_of_waiters(keys, before),
             *(keys.dirty(name) for name in after.queues),
         ],
         [
@@ -171,6 +166,12 @@ def _grant_of(record: Record) -> str:
 
 def _new_grant(transition: Transition) -> str:
     return "" if transition.before.final else _grant_of(transition.after)
+
+
+def _keys_of_waiters(keys: Keys, record: Record) -> list[str]:
+    agent = record.request.agent
+    pairs = ((keys.waiting(agent, one), keys.replies(agent, one)) for one in record.attached)
+    return [key for pair in pairs for key in pair]
 
 
 def _pairs(fields: dict[str, str]) -> list[str]:

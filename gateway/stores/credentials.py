@@ -19,7 +19,8 @@ from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.names import AGENT_NAME
 from gateway.ports import Credential
-from gateway.records import Identity, Person, PolicyDocument, Route
+from gateway.records import Identity, Person
+from gateway.rulebook import PolicyDocument, Route
 from gateway.stores.scripts import Script
 from gateway.stores.store import RedisStore
 from gateway.stores.users import RedisUser, grant, remove

@@ -10,8 +10,9 @@ from typing import Any
 from gateway.errors import Conflict
 from gateway.line import Line
 from gateway.names import AGENT_NAME
-from gateway.ports import Due, Origin, Outcome, Transition
-from gateway.records import SCHEMA_VERSION, Event, Page, PolicyDocument, Query, Record, Session
+from gateway.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
+from gateway.rulebook import PolicyDocument
+from gateway.storage import Due, Origin, Outcome, Transition
 from gateway.stores import arguments
 from gateway.stores.codec import dumps, event_from, record_from
 from gateway.stores.keys import Keys
@@ -25,7 +26,7 @@ _AT_ONCE = 500
 
 
 class RedisStore:
-    """A `gateway.ports.Store` over one namespace of a Redis or Valkey server.
+    """A `gateway.storage.Store` over one namespace of a Redis or Valkey server.
 
     `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses.
     `line` runs its scripts, where there is one. `at` is called before and after every script.
@@ -53,7 +54,7 @@ class RedisStore:
         return self._seen(request_id, fields)
 
     def remembered(self, request_id: str) -> Record | None:
-        """Return a pending record as this process last saw it. See `gateway.ports.Store`."""
+        """Return a pending record as this process last saw it. See `gateway.storage.Store`."""
         return self._remembered.get(request_id)
 
     def _seen(self, request_id: str, fields: dict[str, str]) -> Record | None:
@@ -83,7 +84,7 @@ class RedisStore:
         data: JsonObject,
         timeout_ms: int,
     ) -> tuple[str, Record]:
-        """Create a record; the server's clock sets its deadline. See `gateway.ports.Store`."""
+        """Create a record; the server's clock sets its deadline. See `gateway.storage.Store`."""
         call = arguments.submission(
             self.keys,
             record,
@@ -102,7 +103,7 @@ class RedisStore:
         return Outcome.OK, stored
 
     async def change(self, transition: Transition, origin: Origin | None = None) -> str:
-        """Apply a transition if its guards hold; push terminal ones. See `gateway.ports.Store`."""
+        """Apply a transition if its guards hold. See `gateway.storage.Store`."""
         self._remembered.forget(transition.before.id)
         call = arguments.change(self.keys, transition, origin)
         answer = await self._change.run(self.line, call.keys, call.arguments)
@@ -239,7 +240,7 @@ class RedisStore:
         )
 
     async def lapse(self, agent: str, process: str) -> list[str]:
-        """Say on its requests that a process is gone. See `gateway.ports.Store`."""
+        """Say on its requests that a process is gone. See `gateway.storage.Store`."""
         keys, lost = self.keys, list[str]()
         waiting, left = keys.waiting(agent, process), True
         while left:

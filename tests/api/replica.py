@@ -20,7 +20,8 @@ from gateway.clock import SystemClock
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy import ModeDecider
 from gateway.ports import Credential
-from gateway.records import Person, PolicyDocument, Route
+from gateway.records import Person
+from gateway.rulebook import PolicyDocument, Route
 from gateway.signatures import Signer
 from gateway.stores.feed import RedisFeed
 from gateway.stores.grants import RedisGrants

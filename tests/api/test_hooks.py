@@ -12,8 +12,8 @@ import pytest
 from gateway import app
 from gateway.hooks.config import Hook
 from gateway.hooks.host import HookHost
-from gateway.ports import Origin
 from gateway.settings import Settings
+from gateway.storage import Origin
 from tests.api.replica import ANN_TOKEN, Replica
 from tests.world import request
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gateway.models import State, new_id
-from gateway.records import Route
+from gateway.rulebook import Route
 from gateway.signatures import Signer, Verifier
 from gateway.wire import build
 from tests.api.replica import (

@@ -15,7 +15,8 @@ from gateway.client import AsyncClient, http_waits
 from gateway.client.http_transport import HttpTransport
 from gateway.errors import Denied, NotFound, Pending, Unauthorized
 from gateway.models import Status
-from gateway.records import Mode, Query, Route
+from gateway.records import Query
+from gateway.rulebook import Mode, Route
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, made, replica, until
 
 

@@ -12,8 +12,8 @@ from gateway.client import AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.errors import Cancelled, Conflict, Unauthorized
 from gateway.models import Reason, Status
-from gateway.ports import Origin
 from gateway.records import Query
+from gateway.storage import Origin
 from tests.world import AGENT, World, click, identity
 
 

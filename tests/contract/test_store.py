@@ -10,8 +10,9 @@ import pytest
 
 from gateway.errors import Conflict
 from gateway.models import Status
-from gateway.ports import Origin, Outcome, Transition
-from gateway.records import PolicyDocument, Query, Record, Route
+from gateway.records import Query, Record
+from gateway.rulebook import PolicyDocument, Route
+from gateway.storage import Origin, Outcome, Transition
 from gateway.stores.connect import connect
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, Status
-from gateway.records import Route
+from gateway.rulebook import Route
 from tests.world import World, assembled, click, identity, policy
 
 

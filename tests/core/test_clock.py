@@ -8,7 +8,7 @@ from gateway.approvals import Approvals
 from gateway.clock import SystemClock
 from gateway.models import Reason, Status
 from gateway.policy import ModeDecider
-from gateway.records import Mode, Route
+from gateway.rulebook import Mode, Route
 from gateway.stores.grants import RedisGrants
 from tests.world import World, over_http, policy, request
 

@@ -11,7 +11,8 @@ from gateway.cards import Card
 from gateway.delivery import DeliveryUncertain, TryLater
 from gateway.followups import GRACE_SECONDS
 from gateway.models import Status
-from gateway.records import Escalation, MessageRef
+from gateway.records import MessageRef
+from gateway.rulebook import Escalation
 from gateway.writer import FOLLOWUPS
 from tests.core.test_outbox import Office, route
 from tests.world import World, click

@@ -12,7 +12,8 @@ from gateway.clock import SystemClock
 from gateway.errors import Conflict, Unauthorized
 from gateway.grants.grant import Effect
 from gateway.models import Action, Kind, Reason, Status
-from gateway.records import Person, Remember, Route
+from gateway.records import Person, Remember
+from gateway.rulebook import Route
 from gateway.stores.grants import RedisGrants
 from gateway.stores.store import RedisStore
 from tests.core.test_remembering import GIT_LOG, remember, widest

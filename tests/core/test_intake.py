@@ -9,7 +9,7 @@ from gateway.clock import SystemClock
 from gateway.models import (
     Status,
 )
-from gateway.ports import Origin
+from gateway.storage import Origin
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS
 from gateway.wire import plain

@@ -19,7 +19,8 @@ from gateway.errors import Unauthorized
 from gateway.followups import GRACE_SECONDS, Followups
 from gateway.models import Action, Reason, Status
 from gateway.outbox import LEASE_SECONDS, Worker
-from gateway.records import Escalation, MessageRef, Record, Route
+from gateway.records import MessageRef, Record
+from gateway.rulebook import Escalation, Route
 from gateway.serving import desk_of
 from gateway.stores.outbox import RedisOutbox
 from gateway.writer import FOLLOWUPS

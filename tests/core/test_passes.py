@@ -10,8 +10,9 @@ import pytest
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import Context, Kind, RiskLevel, Status, new_id
-from gateway.ports import Origin
-from gateway.records import Record, RiskRule, Route
+from gateway.records import Record
+from gateway.rulebook import RiskRule, Route
+from gateway.storage import Origin
 from tests.world import World, identity, policy
 
 HOUR = 3_600_000

@@ -15,8 +15,10 @@ from gateway.grants.grant import Effect, Grant
 from gateway.grants.offers import offers
 from gateway.models import Action, DeciderKind, Kind, Reason, RiskLevel, Status, new_id
 from gateway.policy import ModeDecider
-from gateway.ports import Origin, Verdict
-from gateway.records import Mode, Record, Remember, RiskRule, Route
+from gateway.ports import Verdict
+from gateway.records import Record, Remember
+from gateway.rulebook import Mode, RiskRule, Route
+from gateway.storage import Origin
 from gateway.stores.grants import RedisGrants
 from tests.world import World, assembled, click, identity, over_http, policy, request
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.canonical import parse
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Kind, Question, Reason, Status
-from gateway.records import Mode, Route
+from gateway.rulebook import Mode, Route
 from gateway.wire import plain
 from tests.world import World, click, identity, over_http, policy, request
 

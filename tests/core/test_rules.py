@@ -12,8 +12,8 @@ from gateway.grants.matching import Cover
 from gateway.models import Context, Kind, Risk, RiskLevel, Status
 from gateway.policyfile import BadPolicy, read_policy
 from gateway.ports import Verdict
-from gateway.records import Mode, Record, Remember, Route
-from gateway.rulebook import Guardrails, PolicyRule, RuleEffect
+from gateway.records import Record, Remember
+from gateway.rulebook import Guardrails, Mode, PolicyRule, Route, RuleEffect
 from gateway.rules import fits, mistakes
 from tests.grants.making import asked, command
 from tests.world import World, assembled, click

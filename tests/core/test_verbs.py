@@ -21,7 +21,8 @@ from gateway.models import (
     Status,
 )
 from gateway.ports import Verdict
-from gateway.records import Mode, Query, Record, Route
+from gateway.records import Query, Record
+from gateway.rulebook import Mode, Route
 from gateway.signatures import Verifier
 from gateway.wire import plain
 from tests.world import (

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from gateway.app import Gateway, running
-from gateway.records import Person, PolicyDocument, Record, RiskRule, Route
+from gateway.records import Person, Record
+from gateway.rulebook import PolicyDocument, RiskRule, Route
 from gateway.settings import Settings
 from gateway.stores.outbox import RedisOutbox
 from tests.discord.furnished import Server

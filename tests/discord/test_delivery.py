@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.models import Reason, Status
-from gateway.records import Escalation
+from gateway.rulebook import Escalation
 from tests.discord.faults import VIA
 from tests.discord.furnished import Server
 from tests.discord.messages import shown_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from adapters.discord.answers import refusal
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Reason, Status
-from gateway.records import Route
+from gateway.rulebook import Route
 from tests.discord.stage import Stage
 from tests.discord.test_authorization import role_of
 from tests.discord.test_rendering import text_of

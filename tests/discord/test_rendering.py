@@ -16,7 +16,8 @@ from adapters.discord.views import Shown, card_view, full_view
 from gateway.cards import card_of
 from gateway.cards import full_view as pages_of
 from gateway.models import Action, Context, FieldKind, Kind, Option, Question, RiskLevel, Status
-from gateway.records import Record, RiskRule
+from gateway.records import Record
+from gateway.rulebook import RiskRule
 from tests.discord.limits import V2, check_message, walk
 from tests.discord.messages import shown_text
 from tests.discord.pictures import (

@@ -13,7 +13,8 @@ from gateway.client.pytest_plugin import ScriptedApprovals
 from gateway.models import Origin
 from gateway.policy import Chain
 from gateway.policyfile import read_policy
-from gateway.records import Record, Route
+from gateway.records import Record
+from gateway.rulebook import Route
 from tests.grants.making import asked
 
 ROOT = Path(__file__).parents[2]

@@ -27,8 +27,8 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.records import Mode, Record, Remember, Route
-from gateway.rulebook import PolicyRule, RuleEffect
+from gateway.records import Record, Remember
+from gateway.rulebook import Mode, PolicyRule, Route, RuleEffect
 from tests.world import World, assembled, click, over_http, request
 
 PUPPET = Path(__file__).with_name("puppet.py")

@@ -14,7 +14,8 @@ from aiohttp import web
 from adapters.slack import SlackAdapter
 from gateway.desk import FrontDesk
 from gateway.models import Risk, RiskLevel
-from gateway.records import Person, PolicyDocument, Record, Route
+from gateway.records import Person, Record
+from gateway.rulebook import PolicyDocument, Route
 from gateway.serving import desk_of, followed_up, served
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack

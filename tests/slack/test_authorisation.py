@@ -8,7 +8,7 @@ import pytest
 
 from gateway.models import Origin as Claimed
 from gateway.models import Status
-from gateway.records import Route
+from gateway.rulebook import Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import (

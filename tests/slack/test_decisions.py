@@ -10,8 +10,8 @@ import pytest
 
 from gateway.errors import Unreachable
 from gateway.models import Action, Execution, Reason, Report, Status
-from gateway.ports import Origin
-from gateway.records import Route
+from gateway.rulebook import Route
+from gateway.storage import Origin
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import (

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from gateway.models import Reason, Status
-from gateway.records import Escalation, Route
+from gateway.rulebook import Escalation, Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown

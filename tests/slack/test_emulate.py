@@ -20,7 +20,8 @@ from aiohttp import web
 
 from adapters.slack.manifest import BOT_SCOPES
 from gateway.models import Status
-from gateway.records import Person, Route
+from gateway.records import Person
+from gateway.rulebook import Route
 from tests.settings.test_settings import free_port
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message, View

@@ -14,7 +14,8 @@ from adapters.slack.manifest import BOT_SCOPES, manifest, problems
 from gateway.cli import main
 from gateway.errors import GatewayError
 from gateway.models import Status
-from gateway.records import Person, Route
+from gateway.records import Person
+from gateway.rulebook import Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import (

@@ -14,7 +14,8 @@ from textual.widgets import Input, Static
 from adapters.terminal.answering import Answering
 from gateway.clock import SystemClock
 from gateway.models import RiskLevel
-from gateway.records import Identity, Person, PolicyDocument, Record, RiskRule, Route
+from gateway.records import Identity, Person, Record
+from gateway.rulebook import PolicyDocument, RiskRule, Route
 from gateway.serving import desk_of
 from tests.world import World, click, identity
 

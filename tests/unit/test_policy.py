@@ -7,7 +7,8 @@ import pytest
 from gateway.models import DecidedBy, DeciderKind
 from gateway.policy import ALLOW, DENY, Chain, ModeDecider
 from gateway.ports import Verdict
-from gateway.records import Mode, Record, Route
+from gateway.records import Record
+from gateway.rulebook import Mode, Route
 from tests.unit.test_transitions import form, record
 
 

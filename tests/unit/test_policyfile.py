@@ -9,7 +9,8 @@ import pytest
 
 from gateway.models import RiskLevel
 from gateway.policyfile import BadPolicy, differences, read_policy
-from gateway.records import Identity, PolicyDocument
+from gateway.records import Identity
+from gateway.rulebook import PolicyDocument
 from tests.world import request
 
 PAGE = Path(__file__).parents[2] / "docs" / "routes.md"

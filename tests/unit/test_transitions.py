@@ -20,7 +20,8 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.records import Identity, Person, PolicyDocument, Record, Route, raised
+from gateway.records import Identity, Person, Record
+from gateway.rulebook import PolicyDocument, Route, raised
 from gateway.transitions import Effect, clicked, summary
 from tests.world import PEOPLE, click, identity, request
 

@@ -20,10 +20,11 @@ from gateway.models import (
     Risk,
     RiskLevel,
 )
-from gateway.ports import Origin
-from gateway.records import Event, Person, PolicyDocument, Record, Route
+from gateway.records import Event, Person, Record
+from gateway.rulebook import PolicyDocument, Route
 from gateway.serving import desk_of
 from gateway.settings import Settings
+from gateway.storage import Origin
 from tests.web.chromium import Page
 from tests.world import PROCESS, click, identity, request
 

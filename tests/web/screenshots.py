@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.models import Action, Execution, Reason, Report
-from gateway.ports import Origin
 from gateway.records import Record
+from gateway.storage import Origin
 from tests.web.chromium import DESK, PHONE, Page, running, visiting
 from tests.web.inbox import (
     AGENT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.models import Action, Execution, FieldKind, Option, Question, Report, Status
-from gateway.ports import Origin
+from gateway.storage import Origin
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import (
     AGENT,
