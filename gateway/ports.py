@@ -198,7 +198,7 @@ class HasRoutes(Protocol):
 
 @runtime_checkable
 class HasCommands(Protocol):
-    """An adapter with commands of its own, called as `gateway NAME COMMAND`."""
+    """An adapter with commands of its own, called as `gateway COMMAND NAME`."""
 
     def commands(self, verbs: Any) -> None:
         """Add a parser for each command to `verbs`, which argparse's `add_subparsers` returned.

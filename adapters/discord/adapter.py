@@ -64,7 +64,7 @@ class DiscordAdapter:
         return self._connection.problems() if self._connection else ["Discord: not running"]
 
     def commands(self, verbs: Any) -> None:
-        """Add `gateway discord invite` and `gateway discord check`."""
+        """Add `gateway invite discord` and `gateway check discord`."""
         add_commands(verbs)
 
     # --- cards ----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ _OF_THREADS = {"send_messages_in_threads"}
 
 
 def add_commands(verbs: Any) -> None:
-    """Add `gateway discord invite` and `gateway discord check`."""
+    """Add `gateway invite discord` and `gateway check discord`."""
     invite = verbs.add_parser("invite", help="print the link that adds the bot to a server")
     invite.set_defaults(run=_invite)
     check = verbs.add_parser("check", help="check the bot's permissions in channels")
@@ -69,7 +69,7 @@ async def problem_at(client: discord.Client, target: str) -> str:
     try:
         return await (_person(client, place) if place.user else _channel(client, place))
     except discord.NotFound:
-        return "it does not exist, or the bot is not in the server: `gateway discord invite`"
+        return "it does not exist, or the bot is not in the server: `gateway invite discord`"
     except discord.Forbidden:
         return "the bot cannot see it: let its role view the channel"
     except discord.HTTPException as error:

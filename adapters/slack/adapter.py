@@ -153,7 +153,7 @@ class SlackAdapter:
         return await examined(targets, SystemClock(), live=live)
 
     def commands(self, verbs: Any) -> None:
-        """Add `gateway slack manifest`."""
+        """Add `gateway manifest slack`."""
         parser = verbs.add_parser("manifest", help="print the manifest to make the Slack app from")
         parser.add_argument("--http", metavar="URL", help="for mode http, with the public address")
         parser.set_defaults(run=_print_manifest)

@@ -22,7 +22,7 @@ from gateway.errors import GatewayError
 from gateway.findings import Finding, doubtful, failed, fine
 
 _LARGEST_GAP_SECONDS = 60
-_MANIFEST = "make the app from `gateway slack manifest`, and install it again"
+_MANIFEST = "make the app from `gateway manifest slack`, and install it again"
 Found = tuple[str, Finding]
 
 

@@ -36,7 +36,7 @@ _EPILOG = """Begin with:
   gateway demo                 try it: a real agent asks, you answer in the browser
   gateway up                   run the gateway with its own server and the inbox
   gateway ask shell -- rm x    ask from a shell; the exit code is the answer
-An adapter may add commands: gateway NAME --help lists those of the adapter NAME.
+Adapters add commands, such as manifest or invite; gateway NAME lists those of the adapter NAME.
 Settings are environment variables, see .env.example."""
 
 
@@ -44,8 +44,8 @@ def run(words: Sequence[str]) -> int:
     """Parse and run one command; return its exit code."""
     parser, verbs = _parser()
     try:
-        if words and words[0] not in verbs.choices and words[0] in adapter_names():
-            _adapters_own(verbs, words[0])
+        if words and words[0] not in verbs.choices:
+            parser, words = _adapters_own(words) or (parser, words)
         options = parser.parse_args(words)
         code: int = asyncio.run(options.run(options))
     except KeyboardInterrupt:
@@ -57,23 +57,36 @@ def run(words: Sequence[str]) -> int:
     return code
 
 
-def _adapters_own(verbs: Verbs, name: str) -> None:
-    """Add the commands of one adapter; no other is loaded, so that a broken one costs only its own.
+def _adapters_own(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Sequence[str]] | None:
+    """Return the parser of an adapter's commands, and the words for it, when an adapter is named.
 
-    Ours come first: an adapter cannot stand in for `gateway approve`.
+    `COMMAND NAME …` runs one, `NAME` alone lists them. Ours come first: an adapter cannot stand in
+    for `gateway approve`.
     """
+    known = adapter_names()
+    if words[0] in known:
+        return _commands_of(words[0]), ["--help"]
+    if len(words) > 1 and words[1] in known:
+        return _commands_of(words[1]), [words[0], *words[2:]]
+    return None
+
+
+def _commands_of(name: str) -> argparse.ArgumentParser:
+    """Load one adapter, and no other, so that a broken one costs only its own commands."""
     kind = adapter_class(name)
+    parser = argparse.ArgumentParser(prog="gateway", usage=f"gateway COMMAND {name} …")
+    verbs = parser.add_subparsers(metavar="COMMAND", required=True)
     try:
         adapter = kind()
         if isinstance(adapter, HasCommands):
-            words = verbs.add_parser(name, help=f"commands of the adapter {name}")
-            adapter.commands(words.add_subparsers(metavar="COMMAND", required=True))
-            return
+            adapter.commands(verbs)
     except Exception as error:  # whatever somebody else's code does
         raise BrokenAdapter(name, error) from error
-    raise NotFound(
-        f"the adapter {name} has no commands of its own; to run it: gateway adapter {name}"
-    )
+    if not verbs.choices:
+        raise NotFound(f"the adapter {name} adds no commands; to run it: gateway adapter {name}")
+    for verb, command in verbs.choices.items():
+        command.prog = f"gateway {verb} {name}"
+    return parser
 
 
 def _explained(error: Exception) -> tuple[list[str], int]:

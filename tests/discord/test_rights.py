@@ -44,10 +44,10 @@ async def test_a_missing_token_is_said_in_a_sentence(
     assert DiscordSettings().token.get_secret_value() == "from-a-file"
 
 
-async def command(server: Server, *words: str) -> tuple[int, str]:
-    """Run `gateway discord …` as an operator does."""
+async def command(server: Server, verb: str, *words: str) -> tuple[int, str]:
+    """Run `gateway VERB discord …` as an operator does."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway.cli", "discord", *words),
+        *(sys.executable, "-m", "gateway.cli", verb, "discord", *words),
         env={
             "GATEWAY_DISCORD_TOKEN": server.app.token,
             "GATEWAY_DISCORD_API_BASE": server.discord.api_base,

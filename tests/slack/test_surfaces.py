@@ -145,9 +145,9 @@ async def test_a_deny_from_home_and_an_error_from_home(office: Office) -> None:
 
 def test_45_the_manifest_is_one_that_slack_takes(capsys: pytest.CaptureFixture[str]) -> None:
     """Printed for both modes, it keeps the rules; a bad one breaks them."""
-    assert main(["slack", "manifest"]) == 0
+    assert main(["manifest", "slack"]) == 0
     socket = json.loads(capsys.readouterr().out)
-    assert main(["slack", "manifest", "--http", "https://gateway.example"]) == 0
+    assert main(["manifest", "slack", "--http", "https://gateway.example"]) == 0
     http = json.loads(capsys.readouterr().out)
     assert (problems(socket), problems(http)) == ([], [])
     assert socket["settings"]["socket_mode_enabled"] is True
@@ -156,7 +156,7 @@ def test_45_the_manifest_is_one_that_slack_takes(capsys: pytest.CaptureFixture[s
     assert tuple(socket["oauth_config"]["scopes"]["bot"]) == BOT_SCOPES
     assert "chat:write.public" not in BOT_SCOPES
     assert not any("history" in scope for scope in BOT_SCOPES)
-    assert main(["slack", "manifest", "--http", "http://gateway.example"]) == 2
+    assert main(["manifest", "slack", "--http", "http://gateway.example"]) == 2
     long = manifest()
     long["display_information"]["name"] = "x" * 36
     assert problems(long)
