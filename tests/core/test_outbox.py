@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.copies import Copies
 from gateway.courier import Courier
 from gateway.delivery import (
     CopyState,
@@ -227,8 +228,8 @@ async def test_a_late_edit_of_another_replica_is_corrected(office: Office) -> No
     await office.settle()
     assert before.ref is not None
     await slow.adapter.update(before.ref, stale, before.nonce)  # the late edit
-    courier = Courier(slow.adapter, slow.desk, slow.outbox, slow.clock)
-    await courier._keep(record, replace(before, revision=record.revision + 0), before)
+    copies = Copies("rec", slow.outbox, slow.clock, repeatable=False)
+    await copies.keep(record.id, replace(before, revision=record.revision), before)
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Approved"
 

@@ -1,0 +1,199 @@
+"""Posts and edits the copies of one thing, a request or a remembered decision, at one adapter.
+
+What was posted is written down before and after, so that lost, doubled and late messages do no
+harm; whoever was killed in between leaves nothing that the next look does not settle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+
+from gateway.clock import Clock
+from gateway.delivery import (
+    Copy,
+    CopyGone,
+    CopyState,
+    DeliveryFailed,
+    DeliveryUncertain,
+    Outbox,
+    TryLater,
+)
+from gateway.outbox import RETRY_SECONDS
+from gateway.records import MessageRef
+from gateway.writer import FOLLOWUPS
+
+log = logging.getLogger("gateway.courier")
+
+AT_ONCE = 0.001
+_EDIT_SECONDS = 12.0  # one edit that hangs must leave time for the other copies
+_NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What copies show at this moment.
+
+    `id` is what queues and copies call it. A copy that shows an older `revision` is edited; one
+    with fewer `reminders` is reminded, through `remind`. Once it is `final`, nothing new is posted.
+    The calls are the adapter's, for this subject; `noted` writes an event about a copy.
+    """
+
+    id: str
+    revision: int
+    reminders: int
+    final: bool
+    deliver: Callable[[str, str], Awaitable[MessageRef]]
+    update: Callable[[MessageRef, str], Awaitable[None]]
+    remind: Callable[[Copy], Awaitable[None]]
+    noted: Callable[[str, Copy, str], Awaitable[None]]
+    stands: Callable[[Copy], None]
+
+
+class Copies:
+    """The copies at one adapter. `repeatable` as in `gateway.delivery.Posts`."""
+
+    def __init__(self, adapter: str, outbox: Outbox, clock: Clock, *, repeatable: bool) -> None:
+        self._adapter = adapter
+        self._outbox = outbox
+        self._clock = clock
+        self._repeatable = repeatable
+
+    async def look(
+        self, subject: Subject, places: Collection[str], copies: dict[str, Copy]
+    ) -> list[float]:
+        """Post what is missing and edit what is old; return in how many seconds to look again."""
+        later = [
+            await apart(self._post(subject, copy, known=copies.get(copy.key)))
+            for copy in self._missing(subject, places, copies)
+        ]
+        for copy in copies.values():
+            if self.is_ours(copy.target) and not copy.outcome:
+                refreshing = self._refresh(subject, copy)
+                later.append(await apart(refreshing, seconds=_EDIT_SECONDS))
+        return [seconds for seconds in later if seconds is not None]
+
+    def is_ours(self, target: str) -> bool:
+        """Whether a target is a place of this adapter."""
+        return target.startswith(f"{self._adapter}:")
+
+    def new(self, target: str, *, outcome: bool = False) -> Copy:
+        """Return a copy that was not sent yet."""
+        return Copy(
+            target=target,
+            nonce=secrets.token_hex(_NONCE_BYTES),
+            state=CopyState.DUE,
+            at=self._clock.now_ms(),
+            outcome=outcome,
+        )
+
+    async def keep(self, subject_id: str, copy: Copy, before: Copy) -> None:
+        """Write down what became of a copy.
+
+        When somebody else wrote meanwhile, two of us may have changed the message in either order:
+        then what it shows is unknown, and it is looked at again.
+        """
+        if await self._outbox.keep(subject_id, copy, before=before):
+            return
+        now = (await self._outbox.copies(subject_id)).get(copy.key)
+        if now is not None:
+            ref = now.ref or copy.ref
+            state = copy.state if now.state is CopyState.INTENDED else now.state
+            doubtful = replace(now, state=state, ref=ref, revision=0)
+            await self._outbox.keep(subject_id, doubtful, before=now)
+        await self._outbox.mark(self._adapter, subject_id)
+
+    def _missing(
+        self, subject: Subject, places: Collection[str], copies: dict[str, Copy]
+    ) -> list[Copy]:
+        """Return the copies to post: new targets, what was put off, and what may be repeated."""
+        fresh = [self.new(target) for target in places if target not in copies]
+        again = {CopyState.DUE, CopyState.INTENDED} if self._repeatable else {CopyState.DUE}
+        if subject.final:
+            # Only what may stand there already, from before a crash: it must come to show the end.
+            fresh, again = [], again - {CopyState.DUE}
+        known = (
+            copy
+            for copy in copies.values()
+            # What was never sent to a place is not sent once the policy no longer names it.
+            if copy.state in again
+            and not copy.outcome
+            and (copy.state is not CopyState.DUE or copy.target in places)
+        )
+        return [copy for copy in (*fresh, *known) if self.is_ours(copy.target)]
+
+    async def _post(self, subject: Subject, due: Copy, *, known: Copy | None) -> float | None:
+        repeated = known is not None and known.state is CopyState.INTENDED
+        intent = replace(due, state=CopyState.INTENDED, at=self._clock.now_ms())
+        if not await self._outbox.keep(subject.id, intent, before=known):
+            return RETRY_SECONDS
+        try:
+            ref = await subject.deliver(due.target, due.nonce)
+        except TryLater as wait:
+            # Nothing was sent now; what was sent before may be there all the same.
+            later = intent if repeated else replace(intent, state=CopyState.DUE)
+            await self.keep(subject.id, later, intent)
+            return wait.seconds
+        except DeliveryUncertain as doubt:
+            await self.keep(subject.id, replace(intent, why=str(doubt)), intent)
+            await subject.noted("delivery_uncertain", intent, str(doubt))
+            await self._outbox.mark(FOLLOWUPS, subject.id)
+            return RETRY_SECONDS if self._repeatable else None
+        except DeliveryFailed as failure:
+            failed = replace(intent, state=CopyState.FAILED, why=str(failure))
+            await self.keep(subject.id, failed, intent)
+            await subject.noted("undelivered", intent, str(failure))
+            await self._outbox.mark(FOLLOWUPS, subject.id)
+            return None
+        # What was posted before a crash shows what was true then.
+        revision = 0 if repeated else subject.revision
+        posted = replace(intent, state=CopyState.POSTED, ref=ref, revision=revision)
+        await self.keep(subject.id, posted, intent)
+        subject.stands(posted)
+        await subject.noted("delivered", posted, "")
+        return AT_ONCE if repeated else None
+
+    async def _refresh(self, subject: Subject, copy: Copy) -> float | None:
+        if copy.state is not CopyState.POSTED or copy.ref is None:
+            return None
+        try:
+            if copy.revision < subject.revision:
+                await subject.update(copy.ref, copy.nonce)
+                shown = replace(copy, revision=subject.revision)
+                await self.keep(subject.id, shown, copy)
+                copy = shown
+            if copy.reminders < subject.reminders:
+                await self._remind(subject, copy)
+                await self.keep(subject.id, replace(copy, reminders=subject.reminders), copy)
+        except TryLater as wait:
+            return wait.seconds
+        except CopyGone as gone:
+            await self.keep(subject.id, replace(copy, state=CopyState.GONE, why=str(gone)), copy)
+            await subject.noted("copy_gone", copy, str(gone))
+            await self._outbox.mark(FOLLOWUPS, subject.id)
+        except DeliveryFailed as failure:
+            log.warning("card not updated: %s", failure, extra={"event": "update_failed"})
+            return RETRY_SECONDS
+        return None
+
+    async def _remind(self, subject: Subject, copy: Copy) -> None:
+        try:
+            await subject.remind(copy)
+        except DeliveryUncertain as doubt:
+            if self._repeatable:
+                raise
+            # It may be there. One that is missing is better than one every few seconds.
+            log.warning("reminder uncertain: %s", doubt, extra={"event": "reminder_uncertain"})
+
+
+async def apart(step: Awaitable[float | None], *, seconds: float | None = None) -> float | None:
+    """Take a step for one copy; whatever it raises, the other copies go on."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await step
+    except Exception:
+        log.exception("a copy is not settled", extra={"event": "copy_failed"})
+        return RETRY_SECONDS
