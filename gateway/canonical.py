@@ -23,7 +23,10 @@ MAX_INTEGER = 2**53 - 1
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NUL = re.compile(rb"\\u0000|\x00")
-_sorted_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+_SCALARS = frozenset({str, bool, type(None)})
+_sorted_json = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, check_circular=False
+).encode
 
 
 def parse(raw: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
@@ -75,11 +78,13 @@ def _is_simple(value: Any) -> bool:
     """Tell whether a value has no float, no large integer, and no key that UTF-16 may sort
     elsewhere."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:
+    if kind in _SCALARS:
         return True
     if kind is dict:
         for key, item in value.items():
-            if type(key) is not str or not key.isascii() or not _is_simple(item):
+            if type(key) is not str or not key.isascii():
+                return False
+            if type(item) not in _SCALARS and not _is_simple(item):
                 return False
         return True
     if kind is list or kind is tuple:

@@ -62,10 +62,12 @@ def build(cls: type[_T], values: JsonObject) -> _T:
     """
     try:
         kind: Any = cls
+        fitters = _fitters(kind)
         known = {}
-        for name, fit in _fitters(kind):
-            if name in values:
-                known[name] = values[name] if fit is None else fit(values[name])
+        for name, value in values.items():
+            if name in fitters:
+                fit = fitters[name]
+                known[name] = value if fit is None else fit(value)
         return cls(**known)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise InvalidRequest(f"not a valid {cls.__name__}: {error}") from error
@@ -75,10 +77,10 @@ _Fitter = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=64)
-def _fitters(cls: Any) -> tuple[tuple[str, _Fitter | None], ...]:
+def _fitters(cls: Any) -> dict[str, _Fitter | None]:
     """Return the members of a class, each with what makes it of a JSON value."""
     hints = get_type_hints(cls)
-    return tuple((member.name, _fitter(hints[member.name])) for member in dataclasses.fields(cls))
+    return {member.name: _fitter(hints[member.name]) for member in dataclasses.fields(cls)}
 
 
 def _fitter(hint: Any) -> _Fitter | None:

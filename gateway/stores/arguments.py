@@ -103,7 +103,7 @@ def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
     before, after = transition.before, transition.after
     agent, process = after.request.agent, (origin and origin.process) or ""
     changed, (decision, told) = changed_fields(before, after), ending_of(after)
-    if after.decision != before.decision:
+    if before.final and after.decision != before.decision:
         changed["decision"] = decision
     if after.erased and not before.erased:
         changed["body"] = body_of(after.request)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from pydantic_core import to_json
+
 from gateway.models import ApprovalRequest, Decision, Report, Risk, Status
 from gateway.records import Claim, Event, Record, Vote
 from gateway.transitions import summary
@@ -19,12 +21,9 @@ _OWN_FIELDS = ("id", "agent", "session")
 T = TypeVar("T")
 
 
-_compact_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-
-
 def dumps(value: Any) -> str:
     """Return compact JSON."""
-    return _compact_json(value)
+    return to_json(value).decode()
 
 
 def body_of(request: ApprovalRequest) -> str:

@@ -40,6 +40,7 @@ local deletes = tonumber(ARGV[at])
 if deletes > 0 then redis.call('HDEL', KEYS[1], unpack(ARGV, at + 1, at + deletes)) end
 revision = digits(tonumber(revision) + 1)
 redis.call('HSET', KEYS[1], 'rev', revision, 'status', status, unpack(ARGV, at + deletes + 1))
+if ends then redis.call('HSET', KEYS[1], 'decision', ARGV[17]) end
 used(KEYS[11], ARGV[22], now)
 if ends then redis.call('ZADD', KEYS[5], now, ARGV[1]) end
 local secrets = ARGV[18]
