@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
+from gateway.authority import answers_for
 from gateway.book import GrantBook, GrantStore
 from gateway.clicks import LATE, STOPPED, TRIES, Clicks
 from gateway.clock import Clock
@@ -126,7 +127,7 @@ class Approvals:
                 if outcome == Outcome.OK:
                     return stored
                 continue
-            if record.request.agent != origin.agent:
+            if not _is_own(record, origin):
                 raise NotFound("no such request")
             if record.final:
                 await self._answer(record, origin)
@@ -151,6 +152,30 @@ class Approvals:
                 "session_ended", agent=origin.agent, data={"session": session, "cancelled": waiting}
             )
         await self._store.answer(origin, state={})
+        return waiting
+
+    async def end_session_as(self, identity: Identity, agent: str, session: str) -> list[str]:
+        """End an agent's session for a person; return the ids of what was cancelled.
+
+        Raises Unauthorized unless they are an admin, or an approver of the agent.
+        """
+        self.forget_policy()  # no script checks this person
+        if not answers_for(await self.writer.policy(), agent, identity):
+            raise Unauthorized("only an admin or an approver of this agent may end its sessions")
+        return await self.end_session(
+            session, Origin(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
+        )
+
+    async def dismiss(self, agent: str) -> list[str]:
+        """Cancel what waits of an agent that was revoked; return the ids. Its sessions end, and
+        nothing that people let it do is left to a later holder of its name."""
+        gone, reason = Origin(agent=agent), Reason.CANCELLED_BY_OPERATOR
+        waiting = await self._store.pending_of(agent)
+        for request_id in waiting:
+            await self.cancel(request_id, gone, reason=reason, message="the agent was revoked")
+        for session in await self._store.sessions(agent):
+            await self.end_session(session.name, gone, reason=reason)
+        await self.remembering.dismiss(agent)
         return waiting
 
     async def consume(self, request_id: str, origin: Origin) -> State:
@@ -300,7 +325,7 @@ class Approvals:
         record = await self._store.load(request.id)
         if record is None:
             raise Unreachable("the request was removed while it was submitted")
-        if record.request.agent != origin.agent:
+        if not _is_own(record, origin):
             await self._note_refused(request.id, origin.agent, "the id is another agent's")
             raise Unauthorized("the id is taken")
         if record.request.digest not in (request.digest, TOMBSTONE_DIGEST):
@@ -327,7 +352,7 @@ class Approvals:
 
     async def _owned(self, request_id: str, origin: Origin) -> Record:
         record = await self.get(request_id)
-        if record.request.agent != origin.agent:
+        if not _is_own(record, origin):
             raise NotFound("no such request")
         return record
 
@@ -344,6 +369,11 @@ class Approvals:
 
     async def _note_refused(self, request_id: str, who: str, why: str) -> None:
         await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
+
+
+def _is_own(record: Record, origin: Origin) -> bool:
+    """Whether a request is the agent's, and not an earlier holder's of its name."""
+    return record.request.agent == origin.agent and record.created >= origin.since
 
 
 _ENDINGS = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE}

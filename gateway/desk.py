@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from gateway.approvals import Approvals
-from gateway.authority import answers_for
 from gateway.clock import Clock
 from gateway.delivery import Copy, CopyState, Notes, Outbox
 from gateway.errors import Conflict, Unauthorized, Unreachable
@@ -26,7 +25,7 @@ from gateway.records import (
     Session,
 )
 from gateway.rulebook import PolicyDocument
-from gateway.storage import Origin, Outcome, Store, Transition
+from gateway.storage import Outcome, Store, Transition
 from gateway.transitions import Ending
 from gateway.wire import JsonObject
 
@@ -101,11 +100,7 @@ class FrontDesk:
 
         Raises Unauthorized unless the person is an admin, or an approver of the agent.
         """
-        if not answers_for(await self.policy(), agent, identity):
-            raise Unauthorized("only an admin or an approver of this agent may end its sessions")
-        return await self._approvals.end_session(
-            session, Origin(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
-        )
+        return await self._approvals.end_session_as(identity, agent, session)
 
     async def grants(self) -> list[Grant]:
         """Return the newest remembered decisions with their uses, as many as people look at."""

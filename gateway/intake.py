@@ -51,8 +51,8 @@ class Intake:
                 raise InvalidRequest(f"there is no verb {origin.verb[:20]!r}")
             if origin.process is None:
                 raise InvalidRequest("the process token does not fit")
-            owner = await self._credentials.owner_of(agent)
-            await verb(replace(origin, owner=owner), fields)
+            holder = await self._credentials.holder(agent)
+            await verb(replace(origin, owner=holder.owner, since=holder.since), fields)
         except Unreachable:
             raise
         except GatewayError as error:

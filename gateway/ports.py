@@ -143,12 +143,17 @@ class Desk(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """Who a bearer token belongs to. `kind` is agent or approver; `owner` is an agent's person."""
+    """Who a credential belongs to. `kind` is agent or approver; `owner` is an agent's person.
+
+    `since` is when the agent was given its name, in ms since the epoch by the server's clock: what
+    another holder of the name asked before is not its own.
+    """
 
     kind: str
     name: str
     key_id: str
     owner: str | None = None
+    since: int = 0
 
 
 class Credentials(Protocol):
@@ -157,11 +162,8 @@ class Credentials(Protocol):
     async def authenticate(self, token: str) -> Credential | None:
         """Return whom the token belongs to; None for anything unknown, malformed or revoked."""
 
-    async def owner_of(self, agent: str) -> str | None:
-        """Return the person an agent's credential belongs to, None when it has no owner.
-
-        Raises Unauthorized when the agent has no credential.
-        """
+    async def holder(self, agent: str) -> Credential:
+        """Return the credential of an agent; raises Unauthorized when it has none."""
 
 
 class Logins(Protocol):

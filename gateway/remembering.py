@@ -253,6 +253,11 @@ class Remembering:
         if grants:
             await self._end(grants, "session ended", "gateway")
 
+    async def dismiss(self, agent: str) -> None:
+        """Drop what an agent was let do, now that it was revoked. What it is denied stays so."""
+        allowed = [one for one in await self.all(agent) if one.effect is Effect.ALLOW]
+        await self._end(allowed, "agent revoked", "gateway")
+
     async def forget_all(self, why: str) -> None:
         """Drop every grant there is."""
         await self._end(await self.all(), why, "gateway")

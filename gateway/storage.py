@@ -33,12 +33,14 @@ class Origin:
     """The message behind a store call: whom to answer, and the ingress entry to delete with it.
 
     `entry` is None for messages that came over HTTP, which is answered directly; `arrived_ms` is
-    when an entry was written. `owner` is the person whom the agent's credential belongs to.
+    when an entry was written. `owner` is the person whom the agent's credential belongs to, and
+    `since` when it was given this name: requests from before are somebody else's.
     """
 
     agent: str
     process: str | None = None
     owner: str | None = None
+    since: int = 0
     arrived_ms: int | None = None
     verb: str = ""
     nonce: str = ""

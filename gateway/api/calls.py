@@ -112,7 +112,9 @@ class Call:
     def origin(self, verb: str, process: str | None = None) -> Origin:
         """Return the origin of a verb: the token's agent and the process it names."""
         caller = self.caller
-        return Origin(agent=caller.name, owner=caller.owner, process=process, verb=verb)
+        return Origin(
+            agent=caller.name, owner=caller.owner, since=caller.since, process=process, verb=verb
+        )
 
 
 @contextmanager

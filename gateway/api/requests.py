@@ -43,7 +43,8 @@ async def listing(call: Call) -> web.Response:
             limit=query.limit,
         )
     )
-    items = tuple(view(record, whole=not call.is_agent) for record in page.items)
+    own = [record for record in page.items if record.created >= call.caller.since]
+    items = tuple(view(record, whole=not call.is_agent) for record in own)
     return reply(Requests(items=items, next=page.next))
 
 
@@ -74,7 +75,8 @@ async def decide(call: Call) -> web.Response:
 
 async def _seen(call: Call) -> Record:
     record = await call.services.approvals.get(call.id)
-    if call.is_agent and record.request.agent != call.caller.name:
+    caller = call.caller
+    if call.is_agent and (record.request.agent != caller.name or record.created < caller.since):
         raise NotFound("no such request")
     return record
 

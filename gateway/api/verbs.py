@@ -9,7 +9,7 @@ from gateway.api.messages import Enrolled, SessionEnded, Sessions, States
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import State
 from gateway.names import SESSION_NAME
-from gateway.records import Record
+from gateway.records import Identity, Record
 from gateway.storage import Origin
 from gateway.wire import build
 
@@ -62,11 +62,14 @@ async def end_session(call: Call) -> web.Response:
     session = call.request.match_info["session"]
     if not SESSION_NAME.fullmatch(session):
         raise NotFound("no such session")
-    agent = call.caller.name if call.is_agent else call.query.agent
-    if agent is None:
+    approvals, agent = call.services.approvals, call.query.agent
+    if call.is_agent:
+        ids = await approvals.end_session(session, call.origin("cancel"))
+    elif agent is None:
         raise InvalidRequest("agent is missing: a session belongs to an agent")
-    origin = Origin(agent=agent, verb="cancel")
-    ids = await call.services.approvals.end_session(session, origin)
+    else:
+        who = Identity(platform="token", id=call.caller.name)
+        ids = await approvals.end_session_as(who, agent, session)
     return reply(SessionEnded(cancelled=tuple(ids)))
 
 

@@ -58,8 +58,13 @@ async def agent_rotate(options: argparse.Namespace) -> int:
 async def agent_revoke(options: argparse.Namespace) -> int:
     """Remove an agent."""
     async with backend() as found:
-        await found.credentials.revoke_agent(options.name)
-    _gone(options, f"{options.name} is revoked; its connections are cut")
+        try:
+            await found.credentials.revoke_agent(options.name)
+        finally:
+            # Also where some server is silent, or an earlier call came only half way.
+            cancelled = await approvals_of(found).dismiss(options.name)
+    sentence = f"{options.name} is revoked: its connections are cut, {len(cancelled)} waiting "
+    _gone(options, sentence + "requests cancelled, its grants ended", cancelled=len(cancelled))
     return 0
 
 
@@ -200,8 +205,9 @@ def _show_once(new: NewCredential, as_json: bool) -> None:
     print("These are not shown again.")
 
 
-def _gone(options: argparse.Namespace, sentence: str) -> None:
-    print(json.dumps({"name": options.name, "revoked": True}) if options.json else sentence)
+def _gone(options: argparse.Namespace, sentence: str, **more: int) -> None:
+    gone = {"name": options.name, "revoked": True, **more}
+    print(json.dumps(gone) if options.json else sentence)
 
 
 def _show(rows: list[Listed], as_json: bool) -> None:

@@ -90,25 +90,22 @@ class RedisCredentials:
             return None
         if entry["kind"] == APPROVER and not await self._is_known(entry["name"]):
             return None
-        return Credential(
-            kind=entry["kind"], name=entry["name"], key_id=match[1], owner=entry.get("owner")
-        )
+        return _credential(match[1], entry)
 
     async def _is_known(self, name: str) -> bool:
         login = Identity(platform="token", id=name)
         return (await self._store.policy()).person_of(login) is not None
 
-    async def owner_of(self, agent: str) -> str | None:
-        """Return the person an agent's credential belongs to, None when it has no owner.
+    async def holder(self, agent: str) -> Credential:
+        """Return the credential of an agent.
 
-        Raises Unauthorized when the agent has no credential: it was revoked, or never made.
+        Raises Unauthorized when the agent has none: it was revoked, or never made.
         """
         # One that was made a moment ago by another process is looked for before it is refused.
         found = await self._find(AGENT, agent) or await self._find(AGENT, agent, fresh=True)
         if found is None:
             raise Unauthorized(f"the agent {agent} has no credential")
-        owner: str | None = found.get("owner")
-        return owner
+        return _credential("", found)
 
     async def listed(self, kind: str) -> list[Listed]:
         """Return all credentials of a kind by name."""
@@ -135,8 +132,8 @@ class RedisCredentials:
                 raise Conflict(f"the agent {name} exists; rotate or revoke it")
             # The user first: when it cannot be made there is no token either.
             user = await grant(self._redis, self._keys, name)
-            await self._store.register_agent(name)
-            new = await self._make(AGENT, name, owner)
+            since = await self._store.register_agent(name)
+            new = await self._make(AGENT, name, owner, since=since)
         await self._store.note("agent_added", agent=name, data={"owner": owner})
         return _with_user(new, user)
 
@@ -145,7 +142,7 @@ class RedisCredentials:
         async with self._alone(AGENT, name):
             entry = await self._existing(AGENT, name)
             user = await grant(self._redis, self._keys, name)
-            new = await self._make(AGENT, name, entry.get("owner"))
+            new = await self._make(AGENT, name, entry.get("owner"), since=entry.get("since", 0))
             await self._forget(AGENT, name, but=new.token.split("_")[1])
         await self._store.note("agent_rotated", agent=name, data={"silent": [*user.silent]})
         return _with_user(new, user)
@@ -223,7 +220,9 @@ class RedisCredentials:
             return
         raise Conflict("the policy keeps changing")
 
-    async def _make(self, kind: str, name: str, owner: str | None) -> NewCredential:
+    async def _make(
+        self, kind: str, name: str, owner: str | None, *, since: int = 0
+    ) -> NewCredential:
         key_id = secrets.token_hex(4)
         token = f"agw_{key_id}_{secrets.token_urlsafe(32)}"
         entry = {
@@ -232,6 +231,7 @@ class RedisCredentials:
             "owner": owner,
             "sha256": sha256_hex(token.encode()),
             "created": self._clock.now_ms(),
+            "since": since,
         }
         await self._redis.hset(self._keys.credentials, key_id, json.dumps(entry))
         self._read_at = float("-inf")
@@ -272,6 +272,16 @@ class RedisCredentials:
 
 
 REDIS_ERRORS: tuple[type[Exception], ...] = (RedisError, OSError)
+
+
+def _credential(key_id: str, entry: JsonObject) -> Credential:
+    return Credential(
+        kind=entry["kind"],
+        name=entry["name"],
+        key_id=key_id,
+        owner=entry.get("owner"),
+        since=entry.get("since", 0),
+    )
 
 
 def _with_user(new: NewCredential, user: RedisUser) -> NewCredential:

@@ -43,6 +43,8 @@ class Keys:
         """Ingress entries that could not be handled (stream)."""
         self.credentials = self.of("credentials")
         """Bearer credentials by key id (hash)."""
+        self.departed = self.of("departed")
+        """How often a person was taken out of the policy, by name (hash)."""
 
     def of(self, *parts: str) -> str:
         """Return a key of this namespace."""

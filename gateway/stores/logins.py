@@ -1,5 +1,5 @@
 """Browser logins: a one-time code becomes a session. Both are kept hashed, on every replica's
-Redis."""
+Redis, with how often their person had left by then: who comes back logs in anew."""
 
 from __future__ import annotations
 
@@ -25,30 +25,37 @@ class RedisLogins:
     async def invite(self, person: str) -> str:
         """Return a code that logs this person in, once, within ten minutes."""
         code = secrets.token_urlsafe(24)
-        await self._redis.set(self._key("login", code), person, ex=CODE_SECONDS)
+        holder = f"{await self._departures(person)} {person}"
+        await self._redis.set(self._key("login", code), holder, ex=CODE_SECONDS)
         return code
 
     async def redeem(self, code: str) -> str:
         """Use up a one-time login code; return a session token. Raises Unauthorized."""
-        person = await self._redis.getdel(self._key("login", code))
-        if person is None:
+        holder = await self._redis.getdel(self._key("login", code))
+        if await self._person(holder) is None:
             raise Unauthorized("this login link was used already, or is too old; ask for a new one")
         session = secrets.token_urlsafe(32)
-        await self._redis.set(self._key("browser", session), person, ex=SESSION_SECONDS)
+        await self._redis.set(self._key("browser", session), holder, ex=SESSION_SECONDS)
         return session
 
     async def who(self, session: str) -> Identity | None:
         """Return whom the session belongs to; None when it ended, or its person was removed."""
-        person = await self._redis.get(self._key("browser", session))
-        if person is None:
-            return None
-        identity = Identity(platform="token", id=person)
-        known = (await self._store.policy()).person_of(identity)
-        return None if known is None else identity
+        return await self._person(await self._redis.get(self._key("browser", session)))
 
     async def end(self, session: str) -> None:
         """End the session."""
         await self._redis.delete(self._key("browser", session))
+
+    async def _person(self, holder: str | None) -> Identity | None:
+        """Return the identity that a code or a session is for, if it is still theirs."""
+        departures, _, person = (holder or "").partition(" ")
+        identity = Identity(platform="token", id=person)
+        if not person or (await self._store.policy()).person_of(identity) is None:
+            return None
+        return identity if departures == str(await self._departures(person)) else None
+
+    async def _departures(self, person: str) -> int:
+        return int(await self._redis.hget(self._keys.departed, person) or 0)
 
     def _key(self, kind: str, secret: str) -> str:
         return self._keys.of(kind, sha256_hex(secret.encode()))

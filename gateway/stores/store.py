@@ -145,6 +145,7 @@ class RedisStore:
                 origin.entry or "",
                 arguments.lease_of(origin),
                 "1" if known else "",
+                origin.since,
                 *request_ids,
             ],
         )
@@ -270,7 +271,7 @@ class RedisStore:
         body = plain(replace(policy, generation=0))
         new = await self._apply.run(
             self.line,
-            [self.keys.policy, self.keys.meta, self.keys.events],
+            [self.keys.policy, self.keys.meta, self.keys.events, self.keys.departed],
             [policy.generation, dumps(body), dumps({"by": by, "policy": body})],
         )
         if new < 0:
@@ -336,15 +337,16 @@ class RedisStore:
         names: list[str] = await self.redis.acl_users()
         return names
 
-    async def register_agent(self, agent: str) -> None:
-        """Have this agent's ingress stream read, on whichever replica."""
+    async def register_agent(self, agent: str) -> int:
+        """Have this agent's ingress stream read, on whichever replica; return the server's time."""
         if not AGENT_NAME.fullmatch(agent):
             raise ValueError(f"{agent!r} is no agent name")
-        await self._register.run(
+        now = await self._register.run(
             self.line,
             [self.keys.agents, self.keys.meta],
             [agent, STREAMS_PER_SHARD, self.keys.shard("")],
         )
+        return int(now)
 
 
 def _two(name: str) -> tuple[str, str]:

@@ -65,10 +65,9 @@ class TokenList:
         self.asked += 1
         return self.known.get(token)
 
-    async def owner_of(self, agent: str) -> str | None:
-        """Return an agent's person."""
-        owners = [one.owner for one in self.known.values() if one.name == agent]
-        return owners[0] if owners else None
+    async def holder(self, agent: str) -> Credential:
+        """Return an agent's credential."""
+        return next(one for one in self.known.values() if one.name == agent)
 
 
 @dataclass

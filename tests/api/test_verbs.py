@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from gateway.models import State, new_id
+from gateway.models import Reason, State, new_id
 from gateway.rulebook import Route
 from gateway.signatures import Signer, Verifier
 from gateway.wire import build
 from tests.api.replica import (
+    AGENT_TOKEN,
     ANN_TOKEN,
     EVE_TOKEN,
     OTHER_TOKEN,
@@ -270,6 +271,31 @@ async def test_enrolment_is_absent_where_it_is_not_given(gate: Replica) -> None:
     """In production there is no such route."""
     answer = await gate.call("POST", "/v1/enroll", {"agent": "local"}, token="enrol-secret")
     assert answer.problem == (404, "not_found")
+
+
+async def test_a_later_holder_of_a_name_sees_nothing_of_an_earlier_one(gate: Replica) -> None:
+    """Neither listed nor found: what the other asked is not theirs."""
+    request = made()
+    await gate.submitted(request)
+    later = gate.credentials.known[AGENT_TOKEN]
+    gate.credentials.known[AGENT_TOKEN] = replace(later, since=2**50)
+    assert (await gate.call("GET", "/v1/requests")).json["items"] == []
+    answer = await gate.call("GET", f"/v1/requests/{request.id}?process={PROCESS}")
+    assert answer.problem == (404, "not_found")
+
+
+async def test_only_an_approver_of_the_agent_ends_its_sessions(gate: Replica) -> None:
+    """Eve decides nothing of this agent, and cancels nothing either; ann does, by name."""
+    request = made()
+    await gate.submitted(request)
+    path = "/v1/sessions/default/end?agent=agent1"
+    refused = await gate.call("POST", path, {}, token=EVE_TOKEN)
+    assert refused.problem == (403, "unauthorized")
+    ended = await gate.call("POST", path, {}, token=ANN_TOKEN)
+    assert ended.json == {"cancelled": [request.id]}
+    record = await gate.approvals.get(request.id)
+    assert record.decision is not None
+    assert record.decision.reason is Reason.CANCELLED_BY_OPERATOR
 
 
 async def test_a_nonce_is_its_senders_own(gate: Replica) -> None:

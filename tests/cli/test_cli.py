@@ -74,7 +74,9 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=2)
     env["GATEWAY_TOKEN"] = rotated["token"]
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
-    assert json.loads(up.run("agent", "revoke", "ci", "--json"))["revoked"]
+    gone = json.loads(up.run("agent", "revoke", "ci", "--json"))
+    assert gone == {"name": "ci", "revoked": True, "cancelled": 2}
+    assert not up.run("pending")
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=2)
     up.run("agent", "add", "Not:Good", code=2)
 

@@ -136,7 +136,7 @@ async def test_revoking_leaves_nothing_of_an_agent(
     with as_agent(server_url, made) as client, pytest.raises(redis.AuthenticationError):
         client.ping()
     with pytest.raises(Unauthorized):
-        await credentials.owner_of("ci")
+        await credentials.holder("ci")
     with pytest.raises(NotFound):
         await credentials.revoke_agent("ci")
 

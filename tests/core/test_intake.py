@@ -163,9 +163,9 @@ async def test_what_a_revoked_agent_wrote_is_not_handled(world: World) -> None:
 
 async def test_an_agent_made_elsewhere_a_moment_ago_is_not_refused(world: World) -> None:
     """What this replica knows of credentials may be half a second old; it looks again."""
-    assert await world.credentials.owner_of(AGENT) is None
+    assert (await world.credentials.holder(AGENT)).owner is None
     await RedisCredentials(world.store, SystemClock()).add_agent("new", "ann")
-    assert await world.credentials.owner_of("new") == "ann"
+    assert (await world.credentials.holder("new")).owner == "ann"
 
 
 async def test_nothing_an_agent_sends_can_decide(world: World) -> None:

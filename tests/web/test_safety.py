@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from gateway.errors import Unauthorized
 from gateway.models import Action, Status, new_id
 from tests.web.inbox import COMMAND, HIGH_RISK, LONG, MASKED, SECRET, Inbox, inbox
 from tests.web.visitor import Visitor, visitor
@@ -329,7 +331,30 @@ async def test_a_revoked_approver_is_signed_out(box: Inbox) -> None:
     assert await backend.logins.who(session) is not None
     await backend.credentials.revoke_approver("ann")
     assert await backend.logins.who(session) is None
-    assert await backend.logins.who(await backend.logins.redeem(unused)) is None
+    with pytest.raises(Unauthorized):
+        await backend.logins.redeem(unused)
+
+
+@pytest.mark.parametrize("way", ["revoked", "dropped by a policy file"])
+async def test_who_comes_back_logs_in_anew(box: Inbox, way: str) -> None:
+    """Sessions and codes from before stay dead when the name is added again within their time."""
+    backend = box.gateway.backend
+    session = await backend.logins.redeem(await backend.logins.invite("ann"))
+    unused = await backend.logins.invite("ann")
+    before = await backend.store.policy()
+    if way == "revoked":
+        await backend.credentials.revoke_approver("ann")
+        await backend.credentials.add_approver("ann")
+    else:
+        others = tuple(one for one in before.people if one.name != "ann")
+        await backend.store.apply(replace(before, people=others), by="test")
+        now = await backend.store.policy()
+        await backend.store.apply(replace(now, people=before.people), by="test")
+    assert await backend.logins.who(session) is None
+    with pytest.raises(Unauthorized):
+        await backend.logins.redeem(unused)
+    again = await backend.logins.redeem(await backend.logins.invite("ann"))
+    assert (await backend.logins.who(again)) is not None
 
 
 async def test_a_gateway_with_open_pages_stops_at_once(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 -- KEYS 1 processes, 2 what the process waits for, 3 ingress, 4 reply stream, 5 events, 6 the outboxes'
 --      keys without their names, then for each request its record and its secret answers
 -- ARGV 1 agent, 2 process, 3 verb, 4 nonce, 5 entry or '', 6 lease in ms, 7 '1' when nothing is to be
---      done unless the process has a lease, 8... request ids
+--      done unless the process has a lease, 8 since when the agent's name is its own, 9... request ids
 -- Returns, for each id: '' unknown or another agent's, '1' attached before, '2' attached now; and
 -- 'lapsed' alone when nothing was done.
 
@@ -39,11 +39,11 @@ local function attach(key, id, found)
 end
 
 for i = 1, (#KEYS - 6) / 2 do
-  local id, key = ARGV[7 + i], KEYS[5 + 2 * i]
+  local id, key = ARGV[8 + i], KEYS[5 + 2 * i]
   local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'gone',
-    'process', 'deadline', 'decision', 'consumer', 'queues')
+    'process', 'deadline', 'decision', 'consumer', 'queues', 'created')
   local answer, revision = '', found[3]
-  if found[1] == ARGV[1] then
+  if found[1] == ARGV[1] and tonumber(found[12]) >= tonumber(ARGV[8]) then
     if found[2] == 'pending' then
       answer, revision = attach(key, id, found)
       redis.call('SADD', KEYS[2], id)
