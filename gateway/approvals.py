@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from gateway.authority import answers_for
+from gateway.batches import Batches
 from gateway.book import GrantBook, GrantStore
 from gateway.clicks import LATE, STOPPED, TRIES, Clicks
 from gateway.clock import Clock
@@ -67,6 +68,7 @@ class Approvals:
         self._chain = Chain([*book.deciders, *rule_links(self.writer.policy), *deciders])
         self.remembering = Remembering(store, book, self._chain, clock, self.writer)
         self._clicks = Clicks(store, self._chain, self.writer, self.remembering)
+        self._batches = Batches(store, self.writer, self._clicks)
 
     # ---------------------------------------------------------------- what agents send
 
@@ -247,6 +249,10 @@ class Approvals:
     async def decide(self, click: Click) -> Record:
         """Apply a click. See `gateway.ports.Desk` for what it raises."""
         return await self._clicks.decide(click)
+
+    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
+        """Apply one person's clicks, all or none. See `gateway.ports.Desk` for what it raises."""
+        return await self._batches.decide(clicks)
 
     async def may_decide(self, identity: Identity, record: Record) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence."""

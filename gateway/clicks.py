@@ -52,10 +52,10 @@ class Clicks:
             if record is None:
                 raise NotFound("no such request")
             try:
-                policy, effect, grant = await self._effect(record, click)
+                policy, effect, grant = await self.effect(record, click)
             except GatewayError as refusal:
                 if known is None:
-                    await self._note(refusal, click)
+                    await self.note(refusal, click)
                     raise
                 # What is remembered may be old: a refusal is told of the record as it stands.
                 known = None
@@ -89,11 +89,11 @@ class Clicks:
             await self._remembering.keep(grant)
         return record
 
-    async def _effect(
+    async def effect(
         self, record: Record, click: Click
     ) -> tuple[PolicyDocument, Effect | None, Grant | None]:
         """Return what a click does to a record, None when it did so before, under which policy,
-        and the grant to remember it by."""
+        and the grant to remember it by. Raises as `decide` does."""
         who = await self._approver(record, click)
         policy = await self._writer.policy()
         nonce = nonce_of(click, who.name)
@@ -122,7 +122,7 @@ class Clicks:
             self._writer.forget_policy()
         return approver(await self._writer.policy(), record, click.identity)
 
-    async def _note(self, refusal: GatewayError, click: Click) -> None:
+    async def note(self, refusal: GatewayError, click: Click) -> None:
         """Audit that someone clicked who may not."""
         if isinstance(refusal, Unauthorized):
             data = {"request_id": click.request_id, "why": str(refusal)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
@@ -54,6 +54,10 @@ class FrontDesk:
         if click.ref is not None:
             await self._recognise(click)
         return await self._approvals.decide(click)
+
+    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
+        """Apply one person's clicks, all or none. See `gateway.ports.Desk` for what it raises."""
+        return await self._approvals.decide_all(clicks)
 
     async def claim(self, request_id: str, identity: Identity, *, on: bool = True) -> Record:
         """Say that this person is looking at a request, or is not any more."""

@@ -3,6 +3,7 @@
     GatewayError
     ├── InvalidRequest          the gateway refused the message itself (never shown to anyone)
     │   └── Conflict            the id is taken by another request
+    │       └── BatchRefused    one of several requests stopped them all; none was decided
     ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
     ├── NotFound                no such request
     ├── Unreachable             the gateway or Redis did not answer; nothing was approved
@@ -25,6 +26,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gateway.models import ApprovalRequest, Decision
 
 
@@ -49,6 +52,21 @@ class Conflict(InvalidRequest):
 
     code = "conflict"
     status = 409
+
+
+class BatchRefused(Conflict):
+    """Nothing of a batch was decided. `reasons` says by request id why not."""
+
+    code = "batch_refused"
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__(reasons)
+        self.reasons = dict(reasons)
+
+    def __str__(self) -> str:
+        """Name what stopped the batch."""
+        told = (f"{name[:8]}: {why}" for name, why in self.reasons.items())
+        return f"nothing was decided; {'; '.join(told)}"
 
 
 class Unauthorized(GatewayError):

@@ -78,6 +78,12 @@ class Desk(Protocol):
         revision was seen), InvalidRequest (action not allowed, bad arguments).
         """
 
+    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
+        """Apply the clicks of one person, all of them or none: one answer to requests of one agent.
+
+        Raises BatchRefused, which says for each request why not, and InvalidRequest.
+        """
+
     async def get(self, request_id: str) -> Record:
         """Return a request; raises NotFound."""
 

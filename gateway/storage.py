@@ -114,6 +114,10 @@ class Store(Protocol):
         Outcomes: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY.
         """
 
+    async def change_all(self, transitions: Sequence[Transition]) -> tuple[str, str]:
+        """Apply all these transitions in one step, or none; return `change`'s outcome, and the id
+        of the request for which they were refused."""
+
     async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
         """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.book import GrantBook
@@ -131,19 +132,27 @@ class Writer:
 
     async def apply(self, record: Record, effect: Effect, policy: PolicyDocument) -> str:
         """Apply a click\'s effect under the policy it was checked against."""
-        after = effect.after
-        return await self._store.change(
-            Transition(
-                before=record,
-                after=after,
-                event=effect.event,
-                data=_told(after),
-                clock="before",
-                generation=policy.generation,
-                stoppable=after.status in (Status.PENDING, Status.APPROVED),
-                secrets=effect.secrets,
-            )
-        )
+        return await self._store.change(_step(record, effect, policy))
+
+    async def apply_all(
+        self, steps: Sequence[tuple[Record, Effect, PolicyDocument]]
+    ) -> tuple[str, str]:
+        """Apply several clicks' effects, all of them or none. See `gateway.ports.Store`."""
+        return await self._store.change_all([_step(*step) for step in steps])
+
+
+def _step(record: Record, effect: Effect, policy: PolicyDocument) -> Transition:
+    after = effect.after
+    return Transition(
+        before=record,
+        after=after,
+        event=effect.event,
+        data=_told(after),
+        clock="before",
+        generation=policy.generation,
+        stoppable=after.status in (Status.PENDING, Status.APPROVED),
+        secrets=effect.secrets,
+    )
 
 
 def _told(after: Record) -> JsonObject:

@@ -246,13 +246,17 @@ class Health(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem(Wire):
-    """Why a call was refused (RFC 9457). `code` is for machines and stays the same."""
+    """Why a call was refused (RFC 9457). `code` is for machines and stays the same.
+
+    `reasons` say of a batch which requests stopped it, and why.
+    """
 
     type: str
     title: str
     status: int
     code: str
     detail: str
+    reasons: dict[str, str] = field(default_factory=dict)
 
 
 def view(record: Record, *, whole: bool) -> RequestView:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from aiohttp import web
 
 from gateway.api.messages import Problem
-from gateway.errors import Busy, GatewayError, NotFound
+from gateway.errors import BatchRefused, Busy, GatewayError, NotFound
 from gateway.wire import plain
 
 MEDIA_TYPE = "application/problem+json"
@@ -99,6 +99,7 @@ def problem_of(error: GatewayError) -> web.Response:
         status=error.status,
         code=error.code,
         detail=detail,
+        reasons=error.reasons if isinstance(error, BatchRefused) else {},
     )
     headers = dict(error.headers) if isinstance(error, Refusal) else None
     answer = web.json_response(

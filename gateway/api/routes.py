@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api import events, grants, hooks, operations, requests, verbs
+from gateway.api import batches, events, grants, hooks, operations, requests, verbs
+from gateway.api.batches import Batch
 from gateway.api.calls import AGENT, APPROVER, Call
 from gateway.api.grants import (
     GrantPage,
@@ -143,6 +144,15 @@ ROUTES: tuple[Endpoint, ...] = (
         body=Decide,
         answers={200: RequestView},
         refusals=(404, 409),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/batches",
+        handle=batches.decide,
+        who=APPROVERS,
+        body=Batch,
+        answers={200: Requests},
+        refusals=(409,),
     ),
     Endpoint(
         method="GET",

@@ -143,8 +143,8 @@ def _answering(verbs: Verbs) -> None:
     pending = _command(verbs, "pending", people.pending, "list what waits for an answer")
     history = _command(verbs, "history", people.history, "list what was answered")
     show = _command(verbs, "show", people.show, "show one request whole")
-    approve = _command(verbs, "approve", people.approve, "approve a request as yourself")
-    deny = _command(verbs, "deny", people.deny, "deny a request as yourself")
+    approve = _command(verbs, "approve", people.approve, "approve requests as yourself")
+    deny = _command(verbs, "deny", people.deny, "deny requests as yourself")
     sessions = _command(verbs, "sessions", people.sessions, "list sessions, or end one")
     sessions.add_argument("--end", metavar="NAME", help="end this session")
     sessions.add_argument("--agent", help="of this agent")
@@ -153,8 +153,14 @@ def _answering(verbs: Verbs) -> None:
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
     for one in (approve, deny):
         _remembering(one)
-    for one in (show, approve, deny):
-        one.add_argument("id", help="the request's id, or enough of its beginning")
+    show.add_argument("id", help="the request's id, or enough of its beginning")
+    for one in (approve, deny):
+        one.add_argument(
+            "ids",
+            nargs="+",
+            metavar="ID",
+            help="the request's id, or enough of its beginning; several are decided all or none",
+        )
     for one in (pending, history, show, sessions):
         one.add_argument("--json", action="store_true", help="print JSON")
 

@@ -37,20 +37,24 @@ async def show(options: argparse.Namespace) -> int:
 
 
 async def approve(options: argparse.Namespace) -> int:
-    """Approve one request."""
-    body = {"action": Action.APPROVE.value, "confirmed": options.yes, **_remember(options)}
-    return await asyncio.to_thread(_decide, options.id, body)
+    """Approve one request, or several: all of them or none."""
+    body: dict[str, Any] = {"action": Action.APPROVE.value}
+    if len(options.ids) > 1:
+        return await asyncio.to_thread(_decide_all, options, body)
+    body |= {"confirmed": options.yes, **_remember(options)}
+    return await asyncio.to_thread(_decide, options.ids[0], body)
 
 
 async def deny(options: argparse.Namespace) -> int:
-    """Deny one request."""
+    """Deny one request, or several: all of them or none."""
     body = {
         "action": Action.DENY.value,
         "message": options.reason,
         "feedback": options.feedback,
-        **_remember(options),
     }
-    return await asyncio.to_thread(_decide, options.id, body)
+    if len(options.ids) > 1:
+        return await asyncio.to_thread(_decide_all, options, body)
+    return await asyncio.to_thread(_decide, options.ids[0], {**body, **_remember(options)})
 
 
 async def sessions(options: argparse.Namespace) -> int:
@@ -138,4 +142,17 @@ def _decide(wanted: str, body: dict[str, Any]) -> int:
         raise InvalidRequest("this is high risk: read `gateway show ID`, then add --yes")
     after = http.call("POST", f"/v1/requests/{request_id}/decide", click)
     print(f"{request_id[:8]} {after['status']}")
+    return 0
+
+
+def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
+    """Decide several requests by one call, which decides all of them or none."""
+    if options.remember is not None:
+        raise InvalidRequest("what is decided together is not remembered: answer it alone")
+    http = connection()
+    found = {one["request"]["id"]: one for one in (find_request(http, i) for i in options.ids)}
+    items = [{"id": name, "revision": record["revision"]} for name, record in found.items()]
+    after = http.call("POST", "/v1/batches", {**body, "items": items, "nonce": new_id()})
+    for record in after["items"]:
+        print(f"{record['request']['id'][:8]} {record['status']}")
     return 0

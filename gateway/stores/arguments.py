@@ -5,6 +5,7 @@ The scripts say at their top what each place holds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.models import DeciderKind, Status
@@ -98,8 +99,16 @@ def submission(
     )
 
 
-def change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
-    """Return the call of change.lua that applies a transition."""
+def changes(keys: Keys, transitions: Sequence[Transition], origin: Origin | None = None) -> Call:
+    """Return the call of change.lua that applies transitions, all of them or none."""
+    calls = [_change(keys, transition, origin) for transition in transitions]
+    return Call(
+        [key for call in calls for key in call.keys],
+        [part for call in calls for part in (len(call.keys), len(call.arguments), *call.arguments)],
+    )
+
+
+def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
     before, after = transition.before, transition.after
     agent, process = after.request.agent, (origin and origin.process) or ""
     changed, (decision, told) = changed_fields(before, after), ending_of(after)

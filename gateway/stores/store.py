@@ -105,9 +105,18 @@ class RedisStore:
     async def change(self, transition: Transition, origin: Origin | None = None) -> str:
         """Apply a transition if its guards hold. See `gateway.storage.Store`."""
         self._remembered.forget(transition.before.id)
-        call = arguments.change(self.keys, transition, origin)
+        call = arguments.changes(self.keys, [transition], origin)
         answer = await self._change.run(self.line, call.keys, call.arguments)
         return str(answer[0])
+
+    async def change_all(self, transitions: Sequence[Transition]) -> tuple[str, str]:
+        """Apply all these transitions or none of them. See `gateway.ports.Store`."""
+        for one in transitions:
+            self._remembered.forget(one.before.id)
+        call = arguments.changes(self.keys, transitions)
+        answer = await self._change.run(self.line, call.keys, call.arguments)
+        which = int(answer[2])
+        return str(answer[0]), transitions[which - 1].before.id if which else ""
 
     async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
         """Attach a process to requests, renew its lease, answer each; return the ids it may see."""

@@ -39,6 +39,21 @@ def test_deny_with_a_reason(up: Shell) -> None:
     assert "denied by owner: not today" in err
 
 
+def test_several_are_approved_together_or_not_at_all(up: Shell) -> None:
+    """One that was decided meanwhile keeps the others waiting, and is named."""
+    ids = []
+    for n in range(3):
+        asked = up.run("ask", "shell", "--no-wait", "--", "ls", str(n), code=6)
+        ids.append(json.loads(asked.splitlines()[0])["id"])
+    up.run("deny", ids[0])
+    assert ids[0][:8] in up.run("approve", *ids, code=2)
+    assert len(up.run("pending").splitlines()) == 2
+    up.run("approve", *ids[1:], "--remember", code=2)
+    said = up.run("approve", ids[1], ids[2][:8])
+    assert said.splitlines() == [f"{ids[1][:8]} approved", f"{ids[2][:8]} approved"]
+    assert up.run("pending") == ""
+
+
 def test_expired_cancelled_and_pending_have_codes_of_their_own(up: Shell) -> None:
     """3, 4, and 6 for a question that nobody may mistake for leave; `wait` takes it later."""
     up.run("ask", "shell", "--timeout", "0.2", "--", "true", code=3)

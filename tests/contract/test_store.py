@@ -9,14 +9,16 @@ import fakeredis
 import pytest
 
 from gateway.errors import Conflict
-from gateway.models import Status
+from gateway.grants.grant import Effect, Grant, Match, Shape
+from gateway.models import DecidedBy, DeciderKind, Status
 from gateway.records import Query, Record
 from gateway.rulebook import PolicyDocument, Route
 from gateway.storage import Origin, Outcome, Transition
 from gateway.stores.connect import connect
+from gateway.stores.grants import RedisGrants
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
-from gateway.transitions import Ending, ended
+from gateway.transitions import SYSTEM, Ending, ended
 from tests.unit.test_transitions import record
 from tests.world import AGENT, PROCESS, over_http, request
 
@@ -49,11 +51,20 @@ async def create(store: RedisStore, made: Record, *, timeout_ms: int = 60_000) -
     return stored
 
 
-def denied(before: Record) -> Transition:
+async def create_under(store: RedisStore, generation: int) -> Record:
+    """Create a record under a generation of the policy."""
+    outcome, stored = await store.create(
+        pending(), over_http(), generation=generation, data={}, timeout_ms=60_000
+    )
+    assert outcome == Outcome.OK
+    return stored
+
+
+def denied(before: Record, by: DecidedBy = SYSTEM) -> Transition:
     """Return a transition that denies."""
     after = ended(
         before,
-        Ending(status=Status.DENIED, reason="rule"),  # type: ignore[arg-type]
+        Ending(status=Status.DENIED, reason="rule", by=by),  # type: ignore[arg-type]
         revision=before.revision + 1,
         now=1,
         sign=lambda made: made,
@@ -132,6 +143,50 @@ async def test_a_retried_change_is_told_that_it_won(store: RedisStore) -> None:
     change = replace(change, after=replace(change.after, nonces=("n1",)))
     assert await store.change(change) == Outcome.OK
     assert await store.change(change) == Outcome.REPLAY
+
+
+async def test_several_changes_are_made_together_or_not_at_all(store: RedisStore) -> None:
+    """One that is refused, wherever it stands, keeps all the others from being written."""
+    first, second, third = [await create(store, pending()) for _ in range(3)]
+    assert await store.change(denied(second)) == Outcome.OK
+    known = await store.history(None, 10)
+    for order in ((second, first, third), (first, third, second), (first, second, third)):
+        changes = [denied(one) for one in order]
+        assert await store.change_all(changes) == (Outcome.STALE, second.id)
+    assert await store.change_all([denied(first), denied(first)]) == (Outcome.STALE, first.id)
+    assert await store.history(None, 10) == known
+    assert await store.load_many([first.id, third.id]) == [first, third]
+    assert await store.change_all([denied(first), denied(third)]) == (Outcome.OK, "")
+    found = await store.load_many([first.id, second.id, third.id])
+    assert [one and (one.status, one.revision) for one in found] == [(Status.DENIED, 2)] * 3
+    events = await store.history(None, 10)
+    assert [(one.type, one.request_id) for one in events[4:]] == [
+        ("denied", first.id),
+        ("denied", third.id),
+    ]
+    assert await store.pending_of(AGENT) == []
+
+
+async def test_a_grant_is_used_by_one_of_several_changes_at_most(store: RedisStore) -> None:
+    """Uses are counted exactly: a second one was checked before the first was counted."""
+    grants = RedisGrants(store)
+    grant = Grant(
+        id="9" * 32,
+        effect=Effect.DENY,
+        agent=AGENT,
+        match=Match(shape=Shape.TOOL, tool="shell"),
+        made_by="ann",
+        made_at=1,
+        max_uses=1,
+        words="the tool",
+    )
+    assert await grants.add(grant) == Outcome.OK
+    by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
+    records = [await create_under(store, 1) for _ in range(2)]
+    changes = [denied(one, by=by) for one in records]
+    assert await store.change_all(changes) == (Outcome.SPENT, records[1].id)
+    assert await store.change_all(changes[:1]) == (Outcome.OK, "")
+    assert await store.change_all(changes[1:]) == (Outcome.SPENT, records[1].id)
 
 
 async def test_decisions_end_at_the_deadline_and_expiry_begins_there(store: RedisStore) -> None:

@@ -23,6 +23,8 @@ from gateway.client.redis_transport import RedisTransport
 from gateway.client.transport import Transport
 from gateway.errors import Expired, GatewayError
 from gateway.models import Status, new_id
+from gateway.wire import plain
+from tests.world import request
 
 
 class Machine:
@@ -147,6 +149,33 @@ async def test_a_waiter_survives_the_death_of_gateway_and_server(
     found = verify(lines)
     assert found.problems == []
     assert sum('"approved"' in line for line in lines) == 1
+
+
+async def test_a_batch_that_is_cut_off_decided_all_or_none(
+    machine: Machine, config: AgentConfig
+) -> None:
+    """Killed with its server at some moment of a batch; sent again, it is the same batch."""
+    for moment in range(2):
+        with Http(config.url or "", config.token or "") as http:
+            for number in range(30):
+                made = plain(request(agent=config.agent, arguments={"n": [moment, number]}))
+                body = {"request": made, "detached": True}
+                await asyncio.to_thread(http.call, "POST", "/v1/requests", body)
+        waiting = await machine.pending()
+        items = [{"id": one["request"]["id"], "revision": one["revision"]} for one in waiting]
+        batch = {"action": "approve", "items": items, "nonce": new_id()}
+        sending = asyncio.create_task(machine.call("POST", "/v1/batches", batch))
+        await asyncio.sleep(0.015 * moment)
+        await machine.kill()
+        await asyncio.gather(sending, return_exceptions=True)
+        await machine.start()
+        page = await machine.call("GET", "/v1/requests?status=pending&limit=100")
+        assert len(page["items"]) in (0, len(items))
+        again = await machine.call("POST", "/v1/batches", batch)
+        assert [one["status"] for one in again["items"]] == ["approved"] * 30
+    lines = (await machine.answer("audit", "export", "-")).splitlines()
+    assert verify(lines).problems == []
+    assert sum('"type": "approved"' in line for line in lines) == 2 * 30
 
 
 async def test_asked_while_no_gateway_runs_and_read_when_one_does(

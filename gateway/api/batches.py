@@ -1,0 +1,67 @@
+"""Several requests of one agent decided by one answer, over HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import Field
+
+from gateway.api.calls import Call, reply
+from gateway.api.messages import NONCE, Requests, check_match, view
+from gateway.batches import MOST
+from gateway.models import Action, new_id
+from gateway.names import REQUEST_ID
+from gateway.records import Click, Identity
+from gateway.wire import Wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked(Wire):
+    """One request of a batch, and the revision of it that was seen."""
+
+    id: str
+    revision: int
+
+    def __post_init__(self) -> None:
+        check_match(REQUEST_ID, "id", self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch(Wire):
+    """One answer to several requests of one agent: `approve` or `deny`, for all or for none.
+
+    High risk is never decided so. `nonce` makes a repeated call the same call.
+    """
+
+    action: Action
+    items: Annotated[tuple[Ticked, ...], Field(min_length=1, max_length=MOST)]
+    message: str = ""
+    note: str = ""
+    feedback: bool = False
+    nonce: str | None = None
+
+    def __post_init__(self) -> None:
+        check_match(NONCE, "nonce", self.nonce)
+
+
+async def decide(call: Call) -> web.Response:
+    """Apply an approver's one answer to several requests, to all of them or to none."""
+    body, name = call.body, call.caller.name
+    identity, nonce = Identity(platform="token", id=name), body.nonce or new_id()
+    clicks = [
+        Click(
+            request_id=item.id,
+            revision=item.revision,
+            identity=identity,
+            action=body.action,
+            nonce=f"http:{name}:{nonce}",
+            message=body.message,
+            note=body.note,
+            feedback=body.feedback,
+        )
+        for item in body.items
+    ]
+    records = await call.services.approvals.decide_all(clicks)
+    return reply(Requests(items=tuple(view(one, whole=True) for one in records), next=None))
