@@ -17,6 +17,7 @@ _BACK = (
     "bring them back, then `gateway agent rotate NAME` for agents made meanwhile; of one that is "
     "gone for good, SENTINEL RESET or CLUSTER FORGET"
 )
+_LARGEST_FIELD = 16 * 1_048_576  # bytes
 _UNTOLD = (
     "after a fail-over they know no agents, and may know revoked ones: name them by Sentinel or "
     "Cluster in REDIS_URL, or keep their ACL files equal"
@@ -83,6 +84,16 @@ def _eviction(found: AllFacts) -> Finding:
     return fine("noeviction")
 
 
+def _message_size(found: AllFacts) -> Finding:
+    def loose(one: Facts) -> bool:
+        return int(one.settings.get("proto-max-bulk-len", 0)) > _LARGEST_FIELD
+
+    if where := found.where(loose):
+        says = f"one message of an agent may take hundreds of megabytes of Redis ({where})"
+        return doubtful(says, "set `proto-max-bulk-len 4mb` and `maxmemory-clients 256mb`")
+    return fine("bounded")
+
+
 def _default_user(found: AllFacts) -> Finding:
     if where := found.where(lambda one: bool(one.default)):
         says = f"clients that name no user have rights ({where})"
@@ -111,6 +122,7 @@ SERVER_CHECKS: tuple[tuple[str, Callable[[AllFacts], Finding]], ...] = (
     ("persistence", _persistence),
     ("fsync", _fsync),
     ("eviction", _eviction),
+    ("message size", _message_size),
     ("default user", _default_user),
     ("acl", _acl),
 )

@@ -17,6 +17,7 @@ from redis.exceptions import RedisClusterException
 
 from gateway.errors import GatewayError
 from gateway.line import Line
+from gateway.stores.bounded import BoundedParser
 
 _COMMAND_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
@@ -49,7 +50,8 @@ def connect(url: str, *, blocking: bool = False) -> Any:
     host:port[,host:port]/service[/db]` asks Sentinel for the primary on every connect;
     `redis+cluster://[user:password@]host:port[,host:port]`. A `blocking` client has no socket
     timeout:
-    its callers put a watchdog around each read. Raises UnusableUrl, which never tells the URL.
+    its callers put a watchdog around each read, and an answer that is too large is given up
+    (`gateway.stores.bounded`). Raises UnusableUrl, which never tells the URL.
     """
     try:
         return _connect(url, blocking)
@@ -68,11 +70,13 @@ def _connect(url: str, blocking: bool) -> Any:
     }
     parts = urlsplit(url)
     if parts.scheme == "redis+sentinel":
-        return _sentinel(parts, options)
+        return _sentinel(parts, options | ({"parser_class": BoundedParser} if blocking else {}))
     if parts.scheme == "redis+cluster":
         nodes = [ClusterNode(host, port) for host, port in _hosts(parts, _DEFAULT_PORT)]
-        return _Cluster(startup_nodes=nodes, **_login(parts), **options)
+        cluster = _Cluster(startup_nodes=nodes, **_login(parts), **options)
+        return _bounded(cluster) if blocking else cluster
     if blocking:
+        options["parser_class"] = BoundedParser
         pool = redis.asyncio.ConnectionPool.from_url(url, max_connections=_READERS, **options)
     else:
         # Callers beyond the limit wait for a connection instead of failing.
@@ -110,6 +114,15 @@ class _Cluster(redis.asyncio.RedisCluster):
     async def execute_command(self, *args: Any, **kwargs: Any) -> Any:
         with _as_lost_connection():
             return await super().execute_command(*args, **kwargs)
+
+
+def _bounded(cluster: _Cluster) -> _Cluster:
+    """Have a cluster's connections use our parser, which its constructor takes no name for."""
+    every = [cluster.get_connection_kwargs()]
+    every += [node.connection_kwargs for node in cluster.startup_nodes]
+    for options in every:
+        options["parser_class"] = BoundedParser
+    return cluster
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from gateway.stores.bounded import BoundedReader
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import At, Script, unwatched
 from gateway.tasks import ended
@@ -28,13 +29,12 @@ Handle = Callable[[str, str, dict[str, str]], Awaitable[None]]
 
 _BLOCK_MS = 4000
 _MEND_MS = 500
-_WATCHDOG_SECONDS = 6.0
-_BATCH = 128
 _AT_ONCE = 32
 _LEASE_MS = 6000
 _TICK_SECONDS = 2.0
 _RETRY_SECONDS = 0.2
 MOST_ATTEMPTS = 5
+_LONGEST_LETTER = 65_536  # characters of a dead letter: enough to see what it was
 
 
 class Ingress:
@@ -56,11 +56,11 @@ class Ingress:
         at: At = unwatched,
     ) -> None:
         self._redis = redis
-        self._blocking = blocking
         self._keys = keys
         self._handle = handle
         self._bury = bury
         self._lease = Script("lease", at)
+        self._reader = BoundedReader(redis, blocking, keys.events, Script("shed", at))
         self._at = at
         self._replica = secrets.token_hex(8)
         self._readers: dict[int, asyncio.Task[None]] = {}
@@ -139,8 +139,7 @@ class Ingress:
             # up, and no server that counts from lower ids again, can hide an entry from us.
             cursors = {announcements: announced, **dict.fromkeys(streams, "0")}
             block = _MEND_MS if self._no_streams else _BLOCK_MS
-            async with asyncio.timeout(_WATCHDOG_SECONDS):
-                found = dict(await self._blocking.xread(cursors, count=_BATCH, block=block))
+            found = await self._reader.read(cursors, block)
             self._at("ingress:read")
             if news := found.pop(announcements, None):
                 announced = news[-1][0]
@@ -221,7 +220,7 @@ class Ingress:
         self._at("dead:before")
         await self._redis.xadd(
             self._keys.dead,
-            {"agent": agent, "entry": entry, "fields": json.dumps(fields)},
+            {"agent": agent, "entry": entry, "fields": json.dumps(fields)[:_LONGEST_LETTER]},
             maxlen=10_000,
         )
         self._at("dead:written")

@@ -148,7 +148,7 @@ async def facts(client: Any) -> Heard[Facts]:
 
 async def _facts(node: Any) -> Facts:
     settings: dict[str, str] = {}
-    for pattern in ("append*", "maxmemory-policy", "aclfile"):
+    for pattern in ("append*", "maxmemory-policy", "aclfile", "proto-max-bulk-len"):
         settings |= await node.config_get(pattern)
     users = frozenset(await node.acl_users())
     replicas = int((await node.info("replication")).get("connected_slaves", 0))

@@ -334,18 +334,6 @@ class RedisStore:
         names: list[str] = await self.redis.zrange(self.keys.agents, 0, -1)
         return names
 
-    async def server_settings(self) -> dict[str, str]:
-        """Return what the server says of its persistence and eviction."""
-        found: dict[str, str] = {}
-        for pattern in ("append*", "maxmemory-policy", "aclfile"):
-            found |= await self.redis.config_get(pattern)
-        return found
-
-    async def redis_users(self) -> list[str]:
-        """Return the names of the server's users."""
-        names: list[str] = await self.redis.acl_users()
-        return names
-
     async def register_agent(self, agent: str) -> int:
         """Have this agent's ingress stream read, on whichever replica; return the server's time."""
         if not AGENT_NAME.fullmatch(agent):

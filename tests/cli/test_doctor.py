@@ -122,6 +122,7 @@ async def test_a_newer_namespace_is_named(site: Site) -> None:
         ("appendfsync", "everysec", "fsync", WARN),
         ("appendfsync", "no", "fsync", FAIL),
         ("maxmemory-policy", "allkeys-lru", "eviction", FAIL),
+        ("proto-max-bulk-len", "512mb", "message size", WARN),
     ],
 )
 async def test_what_a_server_must_keep(

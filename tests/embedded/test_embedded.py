@@ -85,6 +85,8 @@ async def test_settings_keep_every_acknowledged_write(tmp_path: Path) -> None:
         "port": "0",
         "protected-mode": "yes",
         "daemonize": "no",
+        "proto-max-bulk-len": str(4 * 1024 * 1024),
+        "maxmemory-clients": str(256 * 1024 * 1024),
     }
     async with running_engine(tmp_path) as engine, connected(engine.url) as client:
         assert await client.config_get(*wanted) == wanted

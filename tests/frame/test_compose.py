@@ -144,13 +144,15 @@ def test_the_health_check_can_do_nothing_but_ping(server: Server) -> None:
 
 
 def test_decisions_are_written_to_disk_and_never_evicted(server: Server) -> None:
-    """What the gateway relies on is on: append-only with fsync always, no eviction."""
-    found = server.gateway().config_get("appendonly", "appendfsync", "maxmemory-policy")
-    assert found == {
+    """What the gateway relies on is on: append-only with fsync always, no eviction, no giants."""
+    wanted = {
         "appendonly": "yes",
         "appendfsync": "always",
         "maxmemory-policy": "noeviction",
+        "proto-max-bulk-len": str(4 * 1024 * 1024),
+        "maxmemory-clients": str(256 * 1024 * 1024),
     }
+    assert server.gateway().config_get(*wanted) == wanted
 
 
 def test_the_gateway_has_its_keys_and_no_more(server: Server) -> None:

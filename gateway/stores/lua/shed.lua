@@ -1,0 +1,11 @@
+-- Drops the oldest entry of an ingress stream unread: it is too large to be read. The stream's size says
+-- that it is still there, should another replica have been here before.
+-- KEYS 1 ingress, 2 events. ARGV 1 least bytes of the stream, 2 agent, 3 event data. Returns 1 when it did.
+
+local bytes = redis.call('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', '0')
+if not bytes or bytes < tonumber(ARGV[1]) then return 0 end
+local length = redis.call('XLEN', KEYS[1])
+redis.call('XTRIM', KEYS[1], 'MAXLEN', length - 1)
+if length == 1 then redis.call('DEL', KEYS[1]) end
+event(KEYS[2], 'refused', now_ms(), ARGV[2], '', '0', ARGV[3])
+return 1
