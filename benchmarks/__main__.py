@@ -18,7 +18,8 @@ from benchmarks.intake import intake
 from benchmarks.memory import memory
 from benchmarks.processes import start_up
 from benchmarks.remembered import grants
-from benchmarks.slack import slack_burst, slack_click_to_wake
+from benchmarks.slack import slack_click_to_wake
+from benchmarks.slack_burst import slack_burst
 from benchmarks.throughput import throughput
 from benchmarks.wake import click_to_wake, rule_round_trip
 

@@ -174,7 +174,7 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
     request = record.request
     whole = blocks_of(record, reveal=reveal)
     blocks = cut(whole, lines=lines, chars=chars)
-    complete = all(part.text == full.text for part, full in zip(blocks, whole, strict=True))
+    complete = _same(blocks, whole)
     icon, word = _state(record)
     tool = shown(_short(request.tool))
     decision = record.decision
@@ -216,6 +216,12 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
     )
 
 
+def fits(record: Record, *, lines: int, chars: int) -> bool:
+    """Whether a card of this size shows all that would run."""
+    whole = blocks_of(record)
+    return _same(cut(whole, lines=lines, chars=chars), whole)
+
+
 def full_view(record: Record, *, page_chars: int, reveal: bool = False) -> FullView:
     """Return everything that would run, in pages of at most so many characters."""
     whole = blocks_of(record, reveal=reveal)
@@ -235,6 +241,10 @@ def full_view(record: Record, *, page_chars: int, reveal: bool = False) -> FullV
         chars=sum(block.chars for block in whole),
         digest=record.digest,
     )
+
+
+def _same(blocks: Sequence[Block], whole: Sequence[Block]) -> bool:
+    return all(part.text == full.text for part, full in zip(blocks, whole, strict=True))
 
 
 def _pieces(text: str, size: int, escape: bool) -> list[str]:

@@ -59,7 +59,6 @@ class SlackAdapter:
     card_chars = CARD_CHARS
     ping_seconds = PING_SECONDS
     idle_seconds = IDLE_SECONDS
-    speed = 1.0  # of time itself, for what is measured on a faster clock
 
     def __init__(self) -> None:
         self._posts: Posts | None = None
@@ -78,7 +77,7 @@ class SlackAdapter:
             workspaces = Workspaces(settings, desk.notes, session)
             await workspaces.start()
             uploads = Uploads(desk, desk.notes, session)
-            pace = Pace(desk.notes, SystemClock(), speed=self.speed)
+            pace = Pace(desk.notes, SystemClock())
             self._posts = Posts(workspaces, desk.notes, pace, uploads)
             directory = Directory()
             self._app = app = self._built(desk, settings, workspaces, directory, uploads, session)

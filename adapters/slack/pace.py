@@ -36,10 +36,9 @@ POSTS = Limit(57, 3)
 class Pace:
     """Hands out turns."""
 
-    def __init__(self, notes: Notes, clock: Clock, *, speed: float = 1.0) -> None:
+    def __init__(self, notes: Notes, clock: Clock) -> None:
         self._notes = notes
         self._clock = clock
-        self._speed = speed
         self._busy: dict[str, float] = {}  # until when each budget is used up by what was done
         self._promised: dict[str, float] = {}
 
@@ -49,8 +48,7 @@ class Pace:
         kept = await self._notes.get(key)
         now = self._clock.now_ms()
         if kept is None:
-            per_minute = limit.per_minute * self._speed
-            wait = await self._notes.delay(budget, per_minute=per_minute, burst=limit.burst)
+            wait = await self._notes.delay(budget, per_minute=limit.per_minute, burst=limit.burst)
             if wait > _NOW:
                 await self._notes.put(key, str(now + int(wait * 1000)), seconds=wait + _GRACE)
                 raise TryLater(wait)
@@ -68,7 +66,7 @@ class Pace:
 
         They are given new ones, one after the other.
         """
-        each = _MINUTE_MS / (limit.per_minute * self._speed)
+        each = _MINUTE_MS / limit.per_minute
         busy = max(self._busy.get(budget, 0.0), now)
         ahead = busy - now - (limit.burst + _SPARE - 1) * each
         if ahead <= 0:

@@ -9,7 +9,7 @@ from adapters.slack.directory import Actor, Directory, Stranger
 from adapters.slack.uploads import Uploads
 from adapters.slack.values import Form
 from adapters.slack.workspaces import Workspace
-from gateway.cards import card_of
+from gateway.cards import fits
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.ports import Desk
 from gateway.records import Identity, Record
@@ -87,8 +87,9 @@ class Rights:
 
         A card shows all of it, or its full text is attached in the very thread.
         """
-        card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+        if fits(record, lines=CARD_LINES, chars=CARD_CHARS):
+            return ""
         ref = form.ref(team)
-        if card.complete or (ref is not None and await self._uploads.attached(ref, record.digest)):
+        if ref is not None and await self._uploads.attached(ref, record.digest):
             return ""
         return "This cannot be approved here: the full text is not attached to the card."

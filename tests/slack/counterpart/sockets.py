@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -38,6 +39,7 @@ class Sockets:
         self.deaf = False  # connected, pinging, but nothing is delivered
         self.mute = False  # pings are not answered
         self.connected = 0
+        self.sent_ns = 0  # when the last envelope left, of the monotonic clock
         self._turn = 0
         self.on_ack: Callable[[], None] = lambda: None
         self._envelopes: dict[str, Envelope] = {}
@@ -120,6 +122,7 @@ class Sockets:
         self._turn += 1
         socket = self._alive[self._turn % len(self._alive)]
         envelope.sent += 1
+        self.sent_ns = time.monotonic_ns()
         await socket.send_json(envelope.body)
 
     @property

@@ -25,16 +25,15 @@ class Refused(Exception):
 
 
 class Hands:
-    """The counterpart's clock: real time, faster than that, or one that the test moves."""
+    """The counterpart's clock: real time, or one that the test moves."""
 
-    def __init__(self, *, simulated: bool = False, speed: float = 1.0) -> None:
+    def __init__(self, *, simulated: bool = False) -> None:
         self._simulated = simulated
-        self._speed = speed
         self._moved = 0.0
 
     def now(self) -> float:
         """Return seconds, never going back."""
-        return self._moved if self._simulated else time.monotonic() * self._speed + self._moved
+        return self._moved if self._simulated else time.monotonic() + self._moved
 
     def advance(self, seconds: float) -> None:
         """Let time pass at once."""
