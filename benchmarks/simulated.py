@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import redis
 
 from gateway.clock import SystemClock
-from gateway.stores import feed, ingress
+from gateway.stores import bounded, feed
 from gateway.stores.scripts import Script
 
 _KEY = "simulated:ms"
@@ -53,15 +53,15 @@ class Loop(asyncio.SelectorEventLoop):
         self._server = redis.Redis.from_url(url)
         self._tell()
         SystemClock.now_ms = lambda _: self._now_ms  # type: ignore[method-assign, assignment]
-        # Reads that the server holds open last as long as ever, which looks like hours from here.
-        watchdogs = feed._WATCHDOG_SECONDS, ingress._WATCHDOG_SECONDS
-        feed._WATCHDOG_SECONDS = ingress._WATCHDOG_SECONDS = _NEVER
+        # A read that the server holds open lasts as long as ever, which looks like hours from here.
+        guards = feed._WATCHDOG_SECONDS, bounded._SECONDS
+        feed._WATCHDOG_SECONDS = bounded._SECONDS = _NEVER
         self._waiting.leaps = True
         try:
             yield
         finally:
             self._waiting.leaps = False
-            feed._WATCHDOG_SECONDS, ingress._WATCHDOG_SECONDS = watchdogs
+            feed._WATCHDOG_SECONDS, bounded._SECONDS = guards
             SystemClock.now_ms = wall  # type: ignore[method-assign]
             self._server.close()
             self._server = None
