@@ -13,14 +13,13 @@ from adapters.web.guard import (
     Refused,
     Visitor,
     finished,
-    json_body,
     problem,
     seen_token,
 )
+from adapters.web.members import checked, written
 from adapters.web.reading import Reading
 from adapters.web.view import changes_of, made
 from gateway.blocks import changes
-from gateway.canonical import parse
 from gateway.errors import Conflict
 from gateway.models import Action
 from gateway.ports import Desk
@@ -74,7 +73,7 @@ class Decisions:
 
         async def serve(request: web.Request) -> web.StreamResponse:
             visitor = await self._guard.writer(request)
-            body = _checked(parse(await json_body(request)), members, needed)
+            body = checked(await written(request), members, needed)
             return await finished(work(request, visitor, body))
 
         return serve
@@ -129,20 +128,6 @@ _SESSION: tuple[dict[str, type], tuple[str, ...]] = (
 )
 
 
-def _checked(body: Any, members: dict[str, type], needed: tuple[str, ...]) -> JsonObject:
-    """Return a body if its members are the ones there are, each of its type."""
-    if not isinstance(body, dict):
-        raise Refused(422, "invalid_request", "send one JSON object")
-    for name, value in body.items():
-        kind = members.get(name)
-        if kind is None or not isinstance(value, kind) or (kind is int and value is True):
-            raise Refused(422, "invalid_request", f"{name[:40]} is unknown, or of another type")
-    for name in needed:
-        if name not in body:
-            raise Refused(422, "invalid_request", f"{name} is missing")
-    return body
-
-
 def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
     """Return the click that a body asks for; refuses a yes to what was not shown whole."""
     if body["action"] not in list(Action):
@@ -153,7 +138,7 @@ def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
         raise Refused(409, "not_seen", "open everything before you approve: only a part was shown")
     remember = body.get("remember")
     if remember is not None:
-        _checked(remember, _REMEMBER, tuple(_REMEMBER))
+        checked(remember, _REMEMBER, tuple(_REMEMBER))
     return Click(
         request_id=request_id,
         revision=body["revision"],

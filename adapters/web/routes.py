@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapters.web.assets import Asset, assets
+from adapters.web.batches import Batches
 from adapters.web.decisions import Decisions
 from adapters.web.guard import Guard, Refused, finished, json_body
 from adapters.web.reading import Reading
@@ -21,6 +22,7 @@ class Inbox:
         self._guard = Guard(logins, secure=secure)
         self._reading = Reading(desk, self._guard)
         self._decisions = Decisions(desk, self._guard, self._reading)
+        self._batches = Batches(desk, self._guard, self._reading)
         self._streams = Streams(desk, self._guard)
         self._pages = assets("templates")
         self._files = assets("static")
@@ -29,6 +31,7 @@ class Inbox:
         """Return the routes, each behind the guard."""
         table = [
             ("GET", "/inbox", self._inbox),
+            ("GET", "/inbox/batch", self._batch_page),
             ("GET", "/inbox/login", self._login_page),
             ("GET", "/inbox/static/{name}", self._file),
             ("POST", "/inbox/api/login", self._login),
@@ -36,6 +39,7 @@ class Inbox:
             ("GET", "/inbox/api/changes", self._streams.serve),
             *self._reading.table(),
             *self._decisions.table(),
+            *self._batches.table(),
         ]
         return [web.route(method, path, self._guard.open(call)) for method, path, call in table]
 
@@ -45,6 +49,9 @@ class Inbox:
 
     async def _inbox(self, request: web.Request) -> web.StreamResponse:
         return _file(self._pages["inbox.html"])
+
+    async def _batch_page(self, request: web.Request) -> web.StreamResponse:
+        return _file(self._pages["batch.html"])
 
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
         return _file(self._pages["login.html"])

@@ -117,6 +117,7 @@ def _view(card: Card, record: Record) -> JsonObject:
     claim = record.claim
     return {
         **_state(card),
+        "agent": record.request.agent,
         "facts": [[fact.label, line_of(fact.text.segments)] for fact in card.facts],
         "reasons": [line_of(reason.segments) for reason in card.reasons],
         "says": _maybe(card.says),

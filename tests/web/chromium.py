@@ -129,9 +129,9 @@ class Page:
             return None
 
     async def press(self, label: str, within: str = "document") -> None:
-        """Click the middle of the visible button with this text."""
+        """Click the middle of the visible button, link or label with this text."""
         find = (
-            f"[...{within}.querySelectorAll('button')]"
+            f"[...{within}.querySelectorAll('button, a, label')]"
             f".find((one) => one.textContent.trim() === {json.dumps(label)} && !one.disabled"
             " && !one.closest('.settling'))"
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.models import Action, Execution, Reason, Report
-from gateway.records import Record
+from gateway.records import Query, Record
 from gateway.storage import Origin
 from tests.web.chromium import DESK, PHONE, Page, running, visiting
 from tests.web.inbox import (
@@ -38,6 +38,7 @@ SHEETS = {
     "team": ("one of two approved", "claimed", "nobody waits", "not yours to decide"),
     "done": ("history", "history, opened", "sessions", "nothing waits"),
     "remember": ("remember", "remembered", "just approved", "somebody was faster"),
+    "batch": ("side by side", "at their end", "one stood in the way", "denied with a reason"),
     "page": ("login", "signed out", "settings", "not connected"),
 }
 
@@ -88,6 +89,7 @@ async def main() -> None:
                 await asking(box, camera)
                 await answering(box, camera)
                 await team(box, camera)
+                await together(box, camera)
                 await remembering(box, camera)
                 await done(box, camera)
                 await box.ask(**COMMAND)
@@ -190,6 +192,33 @@ async def team(box: Inbox, camera: Camera) -> None:
     await camera.take("not yours to decide")
     await box.route()
     await away(box, camera, record)
+
+
+async def together(box: Inbox, camera: Camera) -> None:
+    """Show several requests reviewed at once."""
+    page = camera.page
+    await box.route()
+    records = [await box.ask(**kind) for kind in (COMMAND, FILE_CHANGE, MASKED)]
+    await box.ask(**HIGH_RISK)
+    await page.press(f"Review 3 of {AGENT} together")
+    for record in records[:2]:
+        await page.press("I have read this one", card(record))
+    await camera.take("side by side")
+    await camera.take("at their end", at_end=True)
+    await page.send("Network.enable")
+    await page.send("Network.setBlockedURLs", urls=["*/inbox/api/batch?*"])
+    await box.decide(records[1], Action.DENY)
+    await page.press("Approve 2")
+    await page.until("document.querySelector('.card .problem')")
+    await camera.take("one stood in the way")
+    await page.send("Network.setBlockedURLs", urls=[])
+    await page.press("Deny with a reason")
+    await camera.take("denied with a reason")
+    for record in (*records, *(await box.gateway.approvals.page(Query())).items):
+        if not (await box.get(record)).final:
+            await box.decide(record, Action.DENY)
+    await page.goto(f"{box.gateway.url}/inbox")
+    await page.until(CONNECTED)
 
 
 async def remembering(box: Inbox, camera: Camera) -> None:

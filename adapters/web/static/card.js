@@ -25,7 +25,7 @@ export function card(item, view) {
   return article;
 }
 
-function head(item, pending) {
+export function head(item, pending) {
   const when = pending
     ? make("span", { class: "countdown", "data-deadline": item.deadline }, left(item.deadline))
     : make("span", { class: "when" }, clock(item.decided_at ?? item.created));
@@ -36,12 +36,12 @@ function head(item, pending) {
     make("p", { class: "chips" }, make("span", { class: "chip risk" }, RISK[item.risk]), when));
 }
 
-function facts(item) {
+export function facts(item) {
   const told = item.facts.flatMap(([label, text]) => [make("dt", {}, label), make("dd", {}, ...line(text))]);
   return make("dl", { class: "facts" }, ...told);
 }
 
-function warnings(item) {
+export function warnings(item) {
   const found = [];
   if (item.claim) {
     const who = item.claim.mine ? "You said that you are looking at it." : `${item.claim.by} is looking at it.`;
@@ -55,7 +55,7 @@ function warnings(item) {
   return found;
 }
 
-function content(item, view) {
+export function content(item, view) {
   const made = item.blocks.map((piece, at) => block(item, piece, `block-${at}`, view));
   if (item.status === "pending" && !item.complete) {
     made.push(make("div", { class: "cut" },
@@ -69,11 +69,11 @@ function content(item, view) {
   }
   if (item.preview) made.push(block(item, { ...item.preview, label: "the agent's own preview (unverified)" }, "preview", view));
   const tools = make("div", { class: "quiet-row" });
-  if (item.masked && !item.revealed && !item.refusal) {
+  if (item.masked && !item.revealed && !item.refusal && view.acts.reveal) {
     tools.append(button(view, "Reveal secrets", { key: "reveal", class: "plain", run: () => view.acts.reveal(item) }),
       make("span", { class: "quiet" }, "who looked is written down"));
   }
-  if (item.status === "pending" && item.opened) tools.append(more(item, view));
+  if (item.status === "pending" && item.opened && view.acts.less) tools.append(more(item, view));
   if (tools.childElementCount) made.push(tools);
   return made;
 }
@@ -113,7 +113,7 @@ function ending(item) {
   return made;
 }
 
-function small(item) {
+export function small(item) {
   const asked = `asked ${clock(item.created)} · until ${clock(item.deadline)}`;
   return make("p", { class: "small" }, make("span", {}, asked), make("span", { class: "mono" }, `${item.short_id} · sha256 ${item.digest.slice(0, 16)}`));
 }

@@ -58,6 +58,18 @@ export function diff(rows, label) {
   return make("pre", { class: "diff", tabindex: "0", role: "region", "aria-label": label }, ...marked);
 }
 
+// Put text where the keyboard can have it; return what to say about that.
+export async function copied(text, element) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return "Copied.";
+  } catch {
+    // Without TLS a page may not write the clipboard; it can still mark the text.
+    getSelection().selectAllChildren(element);
+    return "Marked: copy it with your keyboard.";
+  }
+}
+
 // The gateway's clock counts; the device's may be wrong.
 let ahead = 0;
 

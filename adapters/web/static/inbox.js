@@ -1,10 +1,12 @@
 // The page: keeps a list of requests true to the gateway, and sends what people decide.
+import { ring } from "./alerts.js";
 import { api, nonce, signIn } from "./api.js";
 import { card } from "./card.js";
-import { left, make, setClock } from "./dom.js";
+import { copied, left, make, setClock } from "./dom.js";
 import { listen, listKeys } from "./keys.js";
 import { showGrants, showSessions } from "./tables.js";
 import { follow } from "./stream.js";
+import { together } from "./together.js";
 
 const list = document.getElementById("list");
 const older = document.getElementById("more");
@@ -151,14 +153,7 @@ function reach(item, offer) {
 }
 
 async function copy(text, element) {
-  try {
-    await navigator.clipboard.writeText(text);
-    say("Copied.");
-  } catch {
-    // Without TLS a page may not write the clipboard; it can still mark the text.
-    getSelection().selectAllChildren(element);
-    say("Marked: copy it with your keyboard.");
-  }
+  say(await copied(text, element));
 }
 
 // ------------------------------------------------------------------ what the page shows
@@ -224,6 +219,7 @@ function count() {
   const text = waiting ? `${waiting}${next && view === "pending" ? "+" : ""}` : "";
   document.getElementById("count").textContent = view === "pending" ? text : "";
   document.title = text && view === "pending" ? `(${text}) Approvals` : "Approvals";
+  document.getElementById("together").replaceChildren(...together(view === "pending" ? [...items.values()] : []));
   places();
 }
 
@@ -318,21 +314,7 @@ async function drain() {
 function tell(arrived) {
   const text = arrived === 1 ? "A new request waits." : `${arrived} new requests wait.`;
   say(text);
-  if (settings.sound.checked) beep();
-  // A lock screen shows it to anyone: no arguments, no names.
-  if (settings.notify.checked && document.hidden && Notification.permission === "granted") {
-    const shown = new Notification("Approval needed", { body: text, tag: "approval" });
-    shown.onclick = () => { window.focus(); shown.close(); };
-  }
-}
-
-function beep() {
-  const audio = new AudioContext();
-  const tone = audio.createOscillator();
-  tone.connect(audio.destination);
-  tone.start();
-  tone.stop(audio.currentTime + 0.12);
-  tone.onended = () => audio.close();
+  ring(text, settings);
 }
 
 function connection(up, why) {

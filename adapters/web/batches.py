@@ -1,0 +1,112 @@
+"""Several requests of one agent side by side: each of them whole, decided by one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+
+from adapters.web.guard import Guard, Handler, Refused, Visitor, finished, problem, seen_token
+from adapters.web.members import checked, written
+from adapters.web.reading import Reading
+from gateway.errors import BatchRefused
+from gateway.models import Action, RiskLevel
+from gateway.ports import Desk
+from gateway.records import Click, Query, Record
+from gateway.wire import JsonObject
+
+MOST = 50
+_MOST_LETTERS = 2_000_000  # of all that one page is asked to show
+_MEMBERS: dict[str, type] = {
+    "action": str,
+    "items": list,
+    "nonce": str,
+    "message": str,
+    "note": str,
+    "feedback": bool,
+}
+_ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
+
+
+class Batches:
+    """The batch view's calls over a desk."""
+
+    def __init__(self, desk: Desk, guard: Guard, reading: Reading) -> None:
+        self._desk = desk
+        self._guard = guard
+        self._reading = reading
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        return [
+            ("GET", "/inbox/api/batch", self._read),
+            ("POST", "/inbox/api/batch/decide", self._decide),
+        ]
+
+    async def _read(self, request: web.Request) -> web.StreamResponse:
+        """Return what waits of an agent, oldest first: whole, or why it is decided alone."""
+        visitor = await self._guard.reader(request)
+        page = await self._desk.page(Query(agent=request.query.get("agent", ""), limit=MOST))
+        items: list[JsonObject] = []
+        apart: list[JsonObject] = []
+        letters, more = 0, page.next is not None
+        for record in reversed(page.items):
+            why = _why_alone(record) or await self._desk.may_decide(visitor.identity, record)
+            if why is not None:
+                row = await self._reading.row(record, visitor)
+                apart.append({"id": record.id, "tool": row["tool"], "why": why})
+                continue
+            view = await self._reading.whole(record, visitor)
+            letters += len(json.dumps(view))
+            if items and letters > _MOST_LETTERS:
+                more = True
+                break
+            items.append(view)
+            await asyncio.sleep(0)  # many large ones must not hold up somebody's click
+        return web.json_response({"items": items, "apart": apart, "more": more})
+
+    async def _decide(self, request: web.Request) -> web.StreamResponse:
+        """Apply one answer to all that was ticked, or to none of it."""
+        visitor = await self._guard.writer(request)
+        body = checked(await written(request), _MEMBERS, ("action", "items", "nonce"))
+        return await finished(self._decided(visitor, body))
+
+    async def _decided(self, visitor: Visitor, body: JsonObject) -> web.Response:
+        clicks = [_click(visitor, body, item) for item in body["items"]]
+        try:
+            records = await self._desk.decide_all(clicks)
+        except BatchRefused as refused:
+            return problem(409, refused.code, "Nothing was decided.", reasons=refused.reasons)
+        rows = [await self._reading.row(record, visitor) for record in records]
+        return web.json_response({"items": rows})
+
+
+def _why_alone(record: Record) -> str | None:
+    if record.risk.level is RiskLevel.HIGH:
+        return "high risk is decided alone"
+    if Action.APPROVE not in record.request.allowed or record.request.questions:
+        return "it asks for an answer of its own"
+    return None
+
+
+def _click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
+    """Return one click of a batch; refuses a yes to what was not shown whole."""
+    item = checked(item, _ITEM, ("id", "revision"))
+    if body["action"] not in (Action.APPROVE, Action.DENY):
+        raise Refused(422, "invalid_request", "a batch is approved or denied")
+    action = Action(body["action"])
+    seen = seen_token(visitor.session, item["id"], item["revision"])
+    if action is Action.APPROVE and item.get("seen") != seen:
+        raise Refused(409, "not_seen", "open everything before you approve: only a part was shown")
+    return Click(
+        request_id=item["id"],
+        revision=item["revision"],
+        identity=visitor.identity,
+        action=action,
+        nonce=body["nonce"],
+        message=body.get("message", ""),
+        note=body.get("note", ""),
+        feedback=body.get("feedback", False),
+    )

@@ -1,0 +1,190 @@
+// Several requests of one agent side by side: every one whole, one tick each, one answer for all ticked.
+import { api, nonce, signIn } from "./api.js";
+import { content, facts, head, small, warnings } from "./card.js";
+import { copied, left, line, make, plain, setClock } from "./dom.js";
+import { listen } from "./keys.js";
+import { button } from "./panels.js";
+import { follow } from "./stream.js";
+
+const agent = new URLSearchParams(location.search).get("agent") ?? "";
+const byId = (id) => document.getElementById(id);
+const list = byId("list"), bar = byId("bar"), told = byId("told"), apart = byId("apart"), offline = byId("offline");
+const items = new Map(), ticks = new Map(), problems = new Map(); // ticks: id to the digest that was ticked
+const draft = { words: "", wording: false };
+let online = false, busy = false, press = null;
+
+const CALM_MS = 500; // changes are gathered for so long
+const SETTLE_MS = 500; // nothing can be ticked for so long after the list moved under the finger
+
+function say(text) {
+  byId("announce").textContent = "";
+  byId("announce").textContent = text;
+}
+
+function tell(text, failed) {
+  told.hidden = !text;
+  told.className = failed ? "problem" : "outcome";
+  told.textContent = text;
+  say(text);
+}
+
+// ------------------------------------------------------------------ what people do
+
+function tick(item, on) {
+  if (on) ticks.set(item.id, item.digest);
+  else ticks.delete(item.id);
+  problems.delete(item.id);
+  drawBar();
+}
+
+async function decide(action, feedback = false) {
+  const ticked = [...ticks.keys()].map((id) => items.get(id));
+  if (!online || busy || !ticked.length) return;
+  const body = { action, feedback, message: draft.wording ? draft.words : "", items: ticked.map(({ id, revision, seen }) => ({ id, revision, seen })) };
+  // The same press sent again is told what became of the first one.
+  const said = JSON.stringify(body);
+  if (press?.said !== said) press = { said, nonce: nonce() };
+  busy = true;
+  drawBar();
+  const answer = await api("batch/decide", { ...body, nonce: press.nonce }).catch(() => null);
+  busy = false;
+  if (!answer) tell("Not recorded: the gateway did not answer. Try again.", true);
+  else if (answer.ok) settled(answer.value.items);
+  else await refused(answer.value);
+  drawBar();
+}
+
+function settled(rows) {
+  for (const { id } of rows) { items.delete(id); ticks.delete(id); }
+  Object.assign(draft, { words: "", wording: false });
+  press = null;
+  const waits = rows.filter((row) => row.status === "pending").length;
+  tell(waits ? `${waits} of ${rows.length} need someone else's approval too.` : `${rows[0].word} together: ${rows.length}.`, false);
+  draw();
+}
+
+async function refused({ detail, reasons = {} }) {
+  problems.clear();
+  for (const [id, why] of Object.entries(reasons)) { problems.set(id, why); ticks.delete(id); }
+  const count = problems.size;
+  await load().catch(() => null);
+  draw();
+  tell(count ? `Nothing was decided: ${count === 1 ? "one request" : `${count} requests`} stood in the way. The others are still ticked.` : detail, true);
+  list.querySelector(".card .problem")?.closest(".card").focus();
+}
+
+const acts = { copy: async (text, element) => say(await copied(text, element)) };
+
+// ------------------------------------------------------------------ what the page shows
+
+function article(item) {
+  const view = { acts, online, busy, draft: {} };
+  const id = `tick-${item.id}`;
+  const box = make("input", { type: "checkbox", id, "data-letter": "t", "aria-keyshortcuts": "t", "aria-label": `I have read this one: ${plain(item.tool)}` });
+  box.checked = ticks.has(item.id);
+  box.addEventListener("change", () => tick(item, box.checked));
+  const made = make("article", { class: `card pending risk-${item.risk}`, tabindex: "-1", "data-id": item.id, "aria-labelledby": `title-${item.id}` },
+    head(item, true), facts(item), ...warnings(item), ...content(item, view),
+    item.progress ? make("p", { class: "progress" }, item.progress) : null);
+  if (problems.has(item.id)) made.append(make("p", { class: "problem", role: "alert" }, `Not decided: ${problems.get(item.id)}.`));
+  made.append(make("div", { class: "tick-row" }, box, make("label", { for: id }, "I have read this one")), small(item));
+  return made;
+}
+
+function draw() {
+  const at = document.activeElement;
+  const focused = at?.closest?.(".card")?.dataset.id, onTick = at?.matches?.("input");
+  // One that ended meanwhile stays in sight while its problem is told.
+  list.replaceChildren(...[...items.values()].map(article), ...[...problems].filter(([id]) => !items.has(id)).map(gone));
+  if (!list.childElementCount) {
+    list.replaceChildren(make("div", { class: "empty" }, make("p", { class: "title" }, `Nothing of ${agent} can be reviewed together`), make("p", {}, "What waits alone stands in the inbox.")));
+  }
+  const again = focused && list.querySelector(`[data-id="${CSS.escape(focused)}"]`);
+  (onTick ? again?.querySelector("input") : again)?.focus({ preventScroll: true });
+  list.classList.add("settling");
+  clearTimeout(draw.timer);
+  draw.timer = setTimeout(() => list.classList.remove("settling"), SETTLE_MS);
+  [...list.querySelectorAll(".place")].forEach((place, number, all) => { place.textContent = `${number + 1} of ${all.length}`; });
+  byId("title").textContent = `${agent}: ${items.size} together`;
+  drawBar();
+}
+
+function gone([id, why]) {
+  return make("article", { class: "card", tabindex: "-1", "data-id": id },
+    make("p", { class: "problem", role: "alert" }, `${id.slice(0, 8)} stood in the way: ${why}.`));
+}
+
+function drawBar() {
+  const { dataset: { key: at } = {}, selectionStart } = document.activeElement ?? {}, count = ticks.size;
+  const view = { online: online && count > 0, busy };
+  const field = make("textarea", { rows: "2", id: "words", "data-key": "words", placeholder: "Words for the agent", "aria-label": "Words for the agent" });
+  field.value = draft.words;
+  field.addEventListener("input", () => { draft.words = field.value; });
+  const word = (on) => { draft.wording = on; drawBar(); (byId("words") ?? bar.querySelector("[data-key=reason]")).focus(); };
+  const deny = button(view, `Deny ${count}`, { key: "deny", class: "deny", run: () => decide("deny") });
+  bar.hidden = !items.size;
+  bar.replaceChildren(...[
+    make("p", { class: "quiet" }, `${count} of ${items.size} ticked`),
+    draft.wording ? field : null,
+    make("div", { class: "main" }, ...(draft.wording
+      ? [deny, button(view, "Ask for another plan", { key: "feedback", class: "strong", run: () => decide("deny", true) }),
+        button(view, "Back", { key: "back", class: "strong", decides: false, run: () => word(false) })]
+      : [button(view, `Approve ${count}`, { key: "approve", class: "approve", run: () => decide("approve") }), deny,
+        button(view, "Deny with a reason", { key: "reason", class: "strong", run: () => word(true) })])),
+  ].filter(Boolean));
+  const again = at && bar.querySelector(`[data-key="${at}"]:not(:disabled)`);
+  again?.focus();
+  if (again?.matches("textarea")) again.setSelectionRange(selectionStart, selectionStart);
+}
+
+// ------------------------------------------------------------------ what the gateway says
+
+async function load() {
+  const answer = await api(`batch?agent=${encodeURIComponent(agent)}`);
+  if (!answer.ok) throw new Error(answer.value.detail);
+  if (answer.at) setClock(answer.at + 500);
+  const known = new Map(items);
+  items.clear();
+  for (const item of answer.value.items) {
+    items.set(item.id, item);
+    if (ticks.has(item.id) && ticks.get(item.id) !== item.digest) {
+      ticks.delete(item.id);
+      problems.set(item.id, "it was changed after you ticked it");
+    }
+  }
+  for (const id of ticks.keys()) if (!items.has(id)) ticks.delete(id);
+  apart.hidden = !answer.value.apart.length && !answer.value.more;
+  apart.replaceChildren(...answer.value.apart.map(({ tool, why }) => make("li", {}, make("strong", {}, ...line(tool)), ` is not among these: ${why}.`)),
+    ...(answer.value.more ? [make("li", {}, "More waits than is shown here: it comes when these are decided.")] : []));
+  if (JSON.stringify([...known]) !== JSON.stringify([...items]) || !list.querySelector(".card")) draw();
+}
+
+let waiting = null;
+
+function changed(id, type) {
+  if (!items.has(id) && type !== "submitted") return;
+  waiting ??= setTimeout(async () => {
+    waiting = null;
+    await load().catch(() => null); // then the stream breaks too, and everything is read again
+  }, CALM_MS);
+}
+
+function connection(up, why) {
+  online = up;
+  offline.hidden = up;
+  if (!up) offline.textContent = `${why ? `Not connected: ${why}.` : "Not connected."} What you see may be old, so nothing can be decided here until the connection is back.`;
+  drawBar();
+}
+
+setInterval(() => {
+  for (const element of list.querySelectorAll(".countdown")) element.textContent = left(Number(element.dataset.deadline));
+}, 1000);
+listen(list, { enabled: () => localStorage.getItem("keys") !== "off", close: () => {} });
+follow({
+  ready: async () => {
+    byId("who").textContent = (await signIn()).name;
+    await load();
+  },
+  changed,
+  state: connection,
+});

@@ -1,0 +1,142 @@
+"""Several requests reviewed side by side, in a real Chromium against a whole gateway."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.models import Action, Status
+from gateway.records import Record
+from tests.web.chromium import DESK, PHONE, Page
+from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card
+from tests.web.test_access import serious
+from tests.world import click, identity
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+
+async def review(box: Inbox, page: Page, count: int) -> None:
+    """Open the batch view by its link in the inbox."""
+    await page.press(f"Review {count} of {AGENT} together")
+    await page.until(f"location.pathname === '/inbox/batch' && {TICKS} === {count}")
+    await page.until("document.getElementById('offline').hidden")
+
+
+TOLD = "document.getElementById('told').textContent"
+TICKS = "document.querySelectorAll('.tick-row input').length"
+
+
+async def tick(page: Page, record: Record) -> None:
+    """Tick one request, as a finger does."""
+    await page.until("!document.querySelector('.settling')")
+    await page.press("I have read this one", card(record))
+
+
+async def unseen(page: Page, records: list[Record]) -> str:
+    """Approve without the tokens that came with each item's whole text; return the refusal."""
+    items = [{"id": one.id, "revision": 1, "seen": "0" * 64} for one in records]
+    code: str = await page.evaluate(
+        "import('/inbox/static/api.js').then(({api}) => api('batch/decide', "
+        f"{{action: 'approve', nonce: 'n1234567', items: {items}}})).then((a) => a.value.code)"
+    )
+    return code
+
+
+async def test_ticked_ones_are_approved_together_and_the_others_wait(
+    box: Inbox, page: Page
+) -> None:
+    """Each is there whole, none is ticked beforehand; one press decides exactly the ticked ones."""
+    records = [await box.ask(**kind) for kind in (COMMAND, FILE_CHANGE, LONG)]
+    high = await box.ask(**HIGH_RISK)
+    question = await box.ask(**QUESTION)
+    await review(box, page, 3)
+    assert await page.evaluate(f"{card(records[2])}.textContent.includes('SET a = 8999;')")
+    assert await page.evaluate("document.querySelectorAll('input:checked').length") == 0
+    assert await page.evaluate("document.querySelector('[data-key=approve]').disabled")
+    apart = await page.evaluate("document.getElementById('apart').textContent")
+    assert "high risk is decided alone" in apart
+    assert "it asks for an answer of its own" in apart
+    assert await unseen(page, records) == "not_seen"
+    for record in (records[0], records[2]):
+        await tick(page, record)
+    await page.press("Approve 2")
+    await page.until(f"{TOLD} === 'Approved together: 2.'")
+    await page.until(f"{TICKS} === 1")
+    states = [(await box.get(one)).status for one in (*records, high, question)]
+    pending, approved = Status.PENDING, Status.APPROVED
+    assert states == [approved, pending, approved, pending, pending]
+
+
+async def test_one_that_changes_stops_all_and_says_so(box: Inbox, page: Page) -> None:
+    """Decided elsewhere, while the page does not hear of it: nothing is decided; it says which."""
+    records = [await box.ask(tool=f"tool{n}", arguments={"n": n}) for n in range(3)]
+    await review(box, page, 3)
+    for record in records:
+        await tick(page, record)
+    await page.send("Network.enable")
+    await page.send("Network.setBlockedURLs", urls=["*/inbox/api/batch?*"])
+    await box.decide(records[1], Action.DENY)
+    await page.press("Approve 3")
+    await page.until(f"{TOLD}.startsWith('Nothing was decided')")
+    why = "Not decided: this was decided already: denied by bob."
+    await page.until(f"{card(records[1])}.textContent.includes('{why}')")
+    await page.send("Network.setBlockedURLs", urls=[])
+    assert {(await box.get(one)).status for one in (records[0], records[2])} == {Status.PENDING}
+    await page.until("document.querySelectorAll('input:checked').length === 2")
+    await page.press("Approve 2")
+    await page.until(f"{TOLD} === 'Approved together: 2.'")
+
+
+async def test_what_is_edited_loses_its_tick(box: Inbox, page: Page) -> None:
+    """The tick was for another text: a partner's edit takes it away, and the card says why."""
+    await box.route(quorum=2)
+    records = [await box.ask(tool=f"tool{n}", arguments={"n": n}) for n in range(2)]
+    await review(box, page, 2)
+    for record in records:
+        await tick(page, record)
+    edit = click(records[0], Action.EDIT, arguments={"n": 7}, identity=identity("bob"))
+    await box.gateway.approvals.decide(edit)
+    await page.until(f"{card(records[0])}.textContent.includes('changed after you ticked it')")
+    assert await page.evaluate("document.querySelectorAll('input:checked').length") == 1
+    await tick(page, records[0])
+    await page.press("Approve 2")
+    await page.until(f'{TOLD}.includes("someone else\'s")')
+    final = await box.get(records[0])
+    assert (final.status, final.edited) == (Status.APPROVED, {"n": 7})
+
+
+async def test_deny_with_words_by_keys_alone(box: Inbox, page: Page) -> None:
+    """j and t tick, Tab reaches the answer; the words reach each decision."""
+    await page.size(DESK)
+    records = [await box.ask(tool=f"tool{n}", arguments={"n": n}) for n in range(2)]
+    await review(box, page, 2)
+    for key in "jtjt":
+        await page.key(key)
+    await page.until("document.querySelectorAll('input:checked').length === 2")
+    await page.press("Deny with a reason")
+    await page.fill("#words", "not on a Friday")
+    await page.press("Deny 2")
+    await page.until(f"{TOLD} === 'Denied together: 2.'")
+    await page.until("document.querySelector('.empty')")
+    for record in records:
+        decision = (await box.get(record)).decision
+        assert decision is not None
+        assert (decision.status, decision.message) == (Status.DENIED, "not on a Friday")
+
+
+async def test_axe_finds_nothing_serious_in_a_batch(box: Inbox, page: Page) -> None:
+    """On a phone and on a desk, with something ticked, something refused, and in both schemes."""
+    records = [await box.ask(**kind) for kind in (COMMAND, FILE_CHANGE)]
+    await box.ask(**HIGH_RISK)
+    await page.size(PHONE, still=True)
+    await page.until("document.querySelector('.together') && !document.querySelector('.settling')")
+    assert await serious(page) == []
+    await review(box, page, 2)
+    for record in records:
+        await tick(page, record)
+    await page.press("Deny with a reason")
+    wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    for dark in (False, True):
+        for size in (DESK, PHONE):
+            await page.size(size, dark=dark, still=True)
+            assert await serious(page) == []
+            assert await page.evaluate(wide)
