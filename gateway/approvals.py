@@ -45,6 +45,7 @@ from gateway.transitions import Ending, erased
 from gateway.wire import JsonObject, plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer
 
+_MOST_CONSUMERS = 16  # each but the first is warned that it may have run
 _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
 
 
@@ -193,6 +194,8 @@ class Approvals:
             if record.status is not Status.APPROVED or record.consumers[-1:] == (origin.process,):
                 await self._answer(record, origin)
                 return await self._state(record, origin)
+            if len(record.consumers) >= _MOST_CONSUMERS:
+                raise Conflict("too many processes were handed this approval")
             after = replace(
                 record,
                 consumers=(*record.consumers, origin.process),

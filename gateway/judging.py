@@ -10,7 +10,8 @@ from gateway.policy import ALLOW, ASK, DENY, MODIFY, RESPOND, Chain
 from gateway.ports import Verdict
 from gateway.records import Record
 from gateway.rulebook import PolicyDocument
-from gateway.transitions import Ending, check_schema
+from gateway.schemas import check_schema
+from gateway.transitions import Ending
 
 
 async def judged(

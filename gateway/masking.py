@@ -22,7 +22,7 @@ _SHAPES = (
     r"\b(?P<s{n}>(?:AKIA|ASIA)[A-Z0-9]{{16}})\b",
     r"\b(?P<s{n}>AIza[A-Za-z0-9_-]{{35}})",
     r"\b(?P<s{n}>[MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}})",
-    r"\b(?P<s{n}>eyJ[A-Za-z0-9_-]{{4,4000}}\.[A-Za-z0-9_-]{{4,4000}}\.[A-Za-z0-9_-]*)",
+    r"(?<![A-Za-z0-9_-])(?P<s{n}>eyJ[A-Za-z0-9_-]{{4,4000}}\.[A-Za-z0-9_-]{{4,4000}}\.[A-Za-z0-9_-]*)",
     r"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?P<s{n}>[A-Za-z0-9_\-.+=~/]{{12,}})",
     r"(?i:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
     r"|access[_-]?token)[A-Za-z0-9_]{{0,20}}[\"']?[ \t]{{0,3}}[:=][ \t]{{0,3}}[\"']?"

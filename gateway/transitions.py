@@ -7,11 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend
-from referencing import Registry
-
 from gateway.canonical import sha256_hex
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import (
@@ -28,6 +23,7 @@ from gateway.models import (
     digest_of,
 )
 from gateway.records import Click, Record, Vote
+from gateway.schemas import check_schema
 from gateway.wire import JsonObject
 
 Sign = Callable[[Decision], Decision]
@@ -46,10 +42,6 @@ _ABORTS = ("turn", "agent")
 _TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
 _NONCES_KEPT = 20
 _NONCE_LENGTH = 32
-# Patterns could take for ever on a hostile schema; the agent checks its own again before it runs.
-_Validator: Any = extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator, {"pattern": None, "patternProperties": None}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,19 +214,6 @@ def _edited(record: Record, click: Click) -> Record:
         shown_since=record.revision + 1,
         votes=(),
     )
-
-
-def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
-    """Return when changed arguments fit the request's schema; raises InvalidRequest."""
-    if schema is None:
-        return
-    try:
-        _Validator(schema, registry=Registry()).validate(arguments)
-    except ValidationError as error:
-        raise InvalidRequest(f"the edited arguments do not fit: {error.message}") from error
-    except Exception as error:
-        # The schema is an agent's: whatever it does to the validator, nothing is approved.
-        raise InvalidRequest(f"the request's own schema is not usable: {error}") from error
 
 
 def _end(

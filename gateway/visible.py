@@ -46,6 +46,7 @@ _TAGGED_FLAG = re.compile(
     + "\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
     + "|\U000e0077\U000e006c\U000e0073)\U000e007f"
 )
+_LONGEST_FLAG = 7  # characters; looking further back for each would take for ever
 _TAGS = range(0xE0020, 0xE0080)
 _MOST_MARKS = 3  # combining marks in a row that real writing needs
 
@@ -203,14 +204,15 @@ def _joins(text: str, at: int, before: str, after: str) -> bool:
 
 
 def _in_flag(text: str, at: int) -> bool:
-    flag = _TAGGED_FLAG.match(text, max(0, text.rfind(_FLAG, 0, at)))
+    begins = text.rfind(_FLAG, max(0, at - _LONGEST_FLAG), at)
+    flag = _TAGGED_FLAG.match(text, begins) if begins >= 0 else None
     return flag is not None and at < flag.end()
 
 
 def _marks_a_letter(text: str, at: int) -> bool:
     """Whether a combining mark stands on a letter, and not on a heap of other marks."""
     base = at - 1
-    while base >= 0 and unicodedata.category(text[base]) == "Mn":
+    while base >= 0 and at - base <= _MOST_MARKS and unicodedata.category(text[base]) == "Mn":
         base -= 1
     return at - base <= _MOST_MARKS and base >= 0 and unicodedata.category(text[base])[0] in "LMN"
 

@@ -18,6 +18,7 @@ from gateway.wire import JsonObject
 BEAT_SECONDS = 10.0
 # Browsers open six connections to a place; a few must be left for reading and deciding.
 MOST_STREAMS = 4
+MOST_OF_ALL = 1000
 
 
 class Streams:
@@ -44,6 +45,8 @@ class Streams:
         mine = self._open[visitor.session]
         if len(mine) >= MOST_STREAMS:
             raise Refused(429, "too_many_pages", "the inbox is open in too many tabs")
+        if sum(map(len, self._open.values())) >= MOST_OF_ALL:
+            raise Refused(429, "too_many_pages", "too many pages are open on this gateway")
         ending = asyncio.Event()
         mine.add(ending)
         try:

@@ -8,61 +8,50 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from aiohttp import web
 
 from gateway.api.problems import TooMany, Unauthenticated, WrongHost
-from gateway.canonical import sha256_hex
 from gateway.errors import Unauthorized
 from gateway.ports import Credential, Credentials
 
 log = logging.getLogger("gateway.api")
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-MAX_REMEMBERED = 10_000  # addresses, and credentials that were good
+MAX_REMEMBERED = 10_000  # addresses
 
 _TOKEN_PREFIX = "agw_"
 _TOKEN_NAMES = frozenset({"token", "access_token", "api_key", "apikey", "key", "authorization"})
 _LONGEST_TOKEN = 512
 _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 @dataclass(slots=True)
 class FailureLimit:
     """Bounds failed credentials per address: `most` in `window` seconds, loopback included.
 
-    A credential that was good before is still checked at an address that is over its limit, so that
-    one bad agent cannot lock out the others beside it. `now` gives monotonic seconds.
+    Only bad credentials are held off. Nobody guesses 256 random bits, and callers behind one proxy
+    share its address: whoever fails there on purpose must not lock the others out. `now` gives
+    monotonic seconds.
     """
 
     now: Callable[[], float]
     most: int = 20
     window: float = 60.0
     _failures: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
-    _good: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
-    def check(self, address: str, token: str) -> None:
-        """Return when this credential may be tried from this address; raise TooMany otherwise."""
-        if self._count(address)[1] >= self.most and sha256_hex(token.encode()) not in self._good:
-            raise TooMany("too many failed credentials from this address; try again later")
-
-    def failed(self, address: str, token: str) -> None:
-        """Count a failure."""
-        began, count = self._count(address)
-        _remember(self._failures, address, (began, count + 1))
-        self._good.pop(sha256_hex(token.encode()), None)
-
-    def succeeded(self, token: str) -> None:
-        """Remember that this credential was good."""
-        _remember(self._good, sha256_hex(token.encode()), None)
-
-    def _count(self, address: str) -> tuple[float, int]:
+    def failed(self, address: str) -> None:
+        """Count a failure; raises TooMany when there were too many already."""
         began, count = self._failures.get(address, (self.now(), 0))
-        return (began, count) if self.now() - began < self.window else (self.now(), 0)
+        if self.now() - began >= self.window:
+            began, count = self.now(), 0
+        if count >= self.most:
+            raise TooMany("too many failed credentials from this address; try again later")
+        self._failures[address] = (began, count + 1)
+        self._failures.move_to_end(address)
+        if len(self._failures) > MAX_REMEMBERED:
+            self._failures.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +68,9 @@ class Access:
         the token's kind is not among `kinds`.
         """
         token = bearer_token(request)
-        self.limit.check(request.remote or "", token)
         found = await self.credentials.authenticate(token)
         if found is None:
-            self._refuse(request, token)
-        self.limit.succeeded(token)
+            self._refuse(request)
         if found.kind not in kinds:
             raise Unauthorized(f"this is for {' and '.join(sorted(kinds))} tokens only")
         return found
@@ -95,13 +82,11 @@ class Access:
 
     def check_secret(self, request: web.Request, secret: str) -> None:
         """Return when the bearer token is this secret; else raise as `caller` does."""
-        token = bearer_token(request)
-        self.limit.check(request.remote or "", token)
-        if not hmac.compare_digest(token.encode(), secret.encode()):
-            self._refuse(request, token)
+        if not hmac.compare_digest(bearer_token(request).encode(), secret.encode()):
+            self._refuse(request)
 
-    def _refuse(self, request: web.Request, token: str) -> NoReturn:
-        self.limit.failed(request.remote or "", token)
+    def _refuse(self, request: web.Request) -> NoReturn:
+        self.limit.failed(request.remote or "")
         raise Unauthenticated("the token is unknown or revoked")
 
 
@@ -129,10 +114,3 @@ def check_host(request: web.Request, allowed: Collection[str]) -> None:
     match = _AUTHORITY.fullmatch(named[0]) if len(named) == 1 else None
     if match is None or match[1].strip("[]").lower() not in allowed:
         raise WrongHost("the Host header does not name this gateway")
-
-
-def _remember(table: OrderedDict[K, V], key: K, value: V) -> None:
-    table[key] = value
-    table.move_to_end(key)
-    if len(table) > MAX_REMEMBERED:
-        table.popitem(last=False)

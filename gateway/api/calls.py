@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Limits:
     """How much the API takes. Bytes of a body, seconds for it to arrive and between heartbeats.
 
-    `waits` are the long polls of one credential at once.
+    `waits` are the long polls of one credential at once, `all_waits` those of all together.
     """
 
     body_bytes: int = 1_048_576
@@ -41,6 +41,7 @@ class Limits:
     heartbeat_seconds: float = 15.0
     event_streams: int = 100
     waits: int = 256
+    all_waits: int = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +137,8 @@ def long_poll(call: Call) -> Iterator[asyncio.Task[Any]]:
     services, who = call.services, f"{call.caller.kind} {call.caller.name}"
     if services.waits[who] >= services.limits.waits:
         raise TooManyWaits("too many of this credential's calls wait; look without `wait`")
+    if services.waits.total() >= services.limits.all_waits:
+        raise TooManyWaits("too many calls wait on this gateway; look without `wait`")
     services.waits[who] += 1
     try:
         with hanging(call) as task:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import logging
+import resource
 import signal
 import sys
 
@@ -13,11 +14,14 @@ from gateway import app
 from gateway.demo import run_demo
 from gateway.settings import Settings
 
+_OPEN_FILES = 16_384
+
 
 async def up(options: argparse.Namespace) -> int:
     """Run the gateway until SIGINT or SIGTERM."""
     settings = Settings()
     configure_log(settings)
+    _allow_connections()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -46,6 +50,15 @@ async def adapter(options: argparse.Namespace) -> int:
 async def demo(options: argparse.Namespace) -> int:
     """Try everything in a scratch folder."""
     return await run_demo()
+
+
+def _allow_connections() -> None:
+    """Allow as many open files as we may: each call that waits holds one, and systems begin with
+    fewer than the calls that we let wait."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def configure_log(settings: Settings) -> None:

@@ -11,6 +11,7 @@ from gateway.models import new_id
 from tests.api.replica import (
     AGENT_TOKEN,
     ANN_TOKEN,
+    EVE_TOKEN,
     OTHER_TOKEN,
     POLICY,
     PROCESS,
@@ -48,6 +49,27 @@ async def test_many_waits_for_one_request_are_all_woken(gate: Replica) -> None:
     await gate.decided(request.id)
     answers = await asyncio.wait_for(asyncio.gather(*waits), 10)
     assert {one.json["status"] for one in answers} == {"approved"}
+
+
+async def test_all_credentials_together_take_so_many_places(
+    server_url: str, namespace: str
+) -> None:
+    """However many agents there are: beyond the bound each call looks, and none hangs."""
+    async with replica(server_url, namespace, limits=Limits(all_waits=2)) as gate:
+        await gate.store.apply(POLICY, by="test")
+        request = made()
+        await gate.submitted(request)
+        path = f"/v1/requests/{request.id}?wait=30"
+        waits = [
+            asyncio.create_task(gate.call("GET", path, token=token))
+            for token in (AGENT_TOKEN, ANN_TOKEN)
+        ]
+        await until(lambda: gate.hanging == 2)
+        refused = await asyncio.wait_for(gate.call("GET", path, token=EVE_TOKEN), 5)
+        assert refused.problem == (429, "too_many_requests")
+        await gate.decided(request.id)
+        assert {(await wait).status for wait in waits} == {200}
+        assert (await gate.call("GET", path, token=EVE_TOKEN)).status == 200
 
 
 async def test_one_credential_cannot_take_all_the_places(server_url: str, namespace: str) -> None:

@@ -88,6 +88,15 @@ async def test_one_session_has_so_many_streams(box: Inbox) -> None:
                 await asyncio.sleep(0)
 
 
+async def test_all_visitors_together_have_so_many_streams(
+    box: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever signs in again and again opens no more than that."""
+    monkeypatch.setattr("adapters.web.streams.MOST_OF_ALL", 2)
+    async with visitor(box) as ann, visitor(box, "bob") as bob, stream(ann), stream(bob):
+        assert await refusal(bob) == (429, "too_many_pages")
+
+
 async def refusal(who: Visitor) -> tuple[int, str] | None:
     """Return how one more stream is refused, None when it is not."""
     async with who.http.get(f"{who.url}/inbox/api/changes") as answer:

@@ -8,6 +8,9 @@
 -- Returns, for each id: '' unknown or another agent's, '1' attached before, '2' attached now; and
 -- 'lapsed' alone when nothing was done.
 
+-- Each is told how the request ends, by the script that ends it.
+local MOST_ATTACHED = 32
+
 local now = now_ms()
 local over_redis = ARGV[5] ~= ''
 local answers = {}
@@ -21,6 +24,7 @@ local function attach(key, id, found)
   local attached = found[5] or ''
   local change = {}
   if over_redis and not string.find(' ' .. attached .. ' ', ' ' .. ARGV[2] .. ' ', 1, true) then
+    if select(2, string.gsub(attached, '%S+', '')) >= MOST_ATTACHED then return '', found[3] end
     change = {'attached', attached == '' and ARGV[2] or attached .. ' ' .. ARGV[2]}
   end
   if found[6] and found[7] == ARGV[2] then
@@ -46,11 +50,13 @@ for i = 1, (#KEYS - 6) / 2 do
   if found[1] == ARGV[1] and tonumber(found[12]) >= tonumber(ARGV[8]) then
     if found[2] == 'pending' then
       answer, revision = attach(key, id, found)
-      redis.call('SADD', KEYS[2], id)
+      if answer ~= '' then redis.call('SADD', KEYS[2], id) end
     else
       answer = '1'
     end
-    if over_redis then
+    if over_redis and answer == '' then
+      reply(KEYS[4], ARGV[3], ARGV[4], id, 'error', '{"code":"conflict","detail":"too many processes wait for it"}')
+    elseif over_redis then
       local consumer = found[10] and string.match(found[10], '%S+$')
       local acts = found[2] ~= 'approved' or consumer == ARGV[2]
       local warn = acts and consumer and consumer ~= found[10]

@@ -1,0 +1,82 @@
+"""What an agent may send, and what it costs: nothing of it makes one request hold up all others.
+
+The inputs are such that a slip back to taking each pair, or each path, would take hours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.errors import Conflict, InvalidRequest
+from gateway.masking import shown
+from gateway.models import Action, new_id
+from gateway.schemas import check_schema
+from tests.world import World, click, over_http
+
+pytestmark = pytest.mark.timeout(120)
+
+DEEP = 40
+DOUBLING: dict[str, Any] = {
+    "$ref": "#/$defs/s0",
+    "$defs": {
+        **{f"s{n}": {"allOf": [{"$ref": f"#/$defs/s{n + 1}"}] * 2} for n in range(DEEP)},
+        f"s{DEEP}": {"type": "object"},
+    },
+}
+SCHEMAS: dict[str, Any] = {
+    "each refers to the next twice": DOUBLING,
+    "refers to itself": {"$ref": "#"},
+    "each item differs from each": {"properties": {"items": {"uniqueItems": True}}},
+    "unevaluated": {**DOUBLING, "unevaluatedProperties": False},
+}
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_a_hostile_schema_refuses_the_edit_and_holds_up_nobody(
+    world: World, schema: str
+) -> None:
+    """The person is told in a short sentence; the request still waits, and can be denied."""
+    record = await world.submit(schema=SCHEMAS[schema])
+    items: list[Any] = [{"n": n} if n % 2 else [n] for n in range(20_000)]
+    with pytest.raises(InvalidRequest) as refused:
+        await world.approvals.decide(click(record, Action.EDIT, arguments={"items": items}))
+    assert len(str(refused.value)) < 500
+    assert (await world.approvals.decide(click(record, Action.DENY))).final
+
+
+def test_an_honest_schema_of_some_size_is_checked() -> None:
+    """Hundreds of members, and a list of a thousand names that must differ."""
+    members = {f"m{n}": {"type": "string", "minLength": 1} for n in range(300)}
+    names = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
+    schema = {"properties": {**members, "names": names}, "required": [*members]}
+    arguments: dict[str, Any] = dict.fromkeys(members, "x")
+    check_schema(schema, {**arguments, "names": [str(n) for n in range(1000)]})
+    with pytest.raises(InvalidRequest, match="do not fit"):
+        check_schema(schema, {**arguments, "m7": ""})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["eyJ-", "-----BEGIN PRIVATE KEY-----", "password", "a://b:", "\U000e0061", "\u0300", "\u200d"],
+)
+def test_text_is_made_visible_and_masked_in_linear_time(text: str) -> None:
+    """300 000 characters of what looks like the beginning of something."""
+    assert shown(text * (300_000 // len(text))).segments
+
+
+async def test_no_number_of_processes_bloats_a_request(world: World) -> None:
+    """As many as have a use may wait, or have the approval; the next is refused and told so."""
+    record = await world.submit()
+    answers = []
+    for _ in range(40):
+        process = new_id()
+        await world.send("sync", {"ids": [record.id]}, process=process)
+        await world.handled()
+        answers.append("state" in await world.reply(process=process))
+    assert answers == [True] * 32 + [False] * 8
+    await world.approvals.decide(click(await world.approvals.get(record.id)))
+    with pytest.raises(Conflict, match="too many"):
+        for _ in range(40):
+            await world.approvals.consume(record.id, over_http(new_id()))
