@@ -80,8 +80,8 @@ class Card:
     control
     to approve: the full view has it. `notices` are warnings in our words. `progress` counts a
     quorum. `outcome` says who decided and why, `result` what the agent reported since. `editable`
-    is
-    the text to edit, None when it may not be shown. Times are milliseconds since the epoch.
+    is the text to edit, None when it may not be shown. `calls` are who is called by name, as the
+    platform's identities and groups. Times are milliseconds since the epoch.
     """
 
     request_id: str
@@ -118,6 +118,7 @@ class Card:
     controls: tuple[Control, ...]
     approve_scopes: tuple[Scope, ...] = ()
     deny_scopes: tuple[Scope, ...] = ()
+    calls: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:

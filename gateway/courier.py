@@ -57,13 +57,18 @@ class Courier:
 
     def _subject(self, record: Record, policy: PolicyDocument, route: Route) -> Subject:
         adapter = self._adapter
+        called = mentions(policy, route, adapter.name) if route.mention else ()
+
+        def card() -> Card:
+            return replace(self._card(record), calls=() if record.final else called)
+
         return Subject(
             id=record.id,
             revision=record.revision,
             reminders=0 if record.final else record.reminders,
             final=record.final,
-            deliver=lambda target, nonce: adapter.deliver(target, self._card(record), nonce),
-            update=lambda ref, nonce: adapter.update(ref, self._card(record), nonce),
+            deliver=lambda target, nonce: adapter.deliver(target, card(), nonce),
+            update=lambda ref, nonce: adapter.update(ref, card(), nonce),
             remind=lambda copy: adapter.tell(
                 self._reminder(copy, policy, route), self._card(record)
             ),

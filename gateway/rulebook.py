@@ -87,8 +87,9 @@ class Route(Wire):
     are names in which `*` stands for anything; empty for all. `targets` are places:
     `adapter:channel`
     where a card is posted, or the bare name of an adapter that shows all requests, such as `web`.
-    `notify` are told the outcome; `requester` stands for the agent's owner. With `self_approval`
-    off, a requester may never decide; high risk always behaves so.
+    With `mention` the card calls the approvers when it is posted. `notify` are told the outcome;
+    `requester` stands for the agent's owner. With `self_approval` off, a requester may never
+    decide; high risk always behaves so.
     """
 
     name: str = "default"
@@ -100,6 +101,7 @@ class Route(Wire):
     self_approval: bool = True
     mode: Mode = Mode.ASK
     targets: tuple[str, ...] = ("web",)
+    mention: bool = False
     remind_after: tuple[float, ...] = ()
     escalations: tuple[Escalation, ...] = ()
     notify: tuple[str, ...] = ()

@@ -86,14 +86,17 @@ class FullText(StrEnum):
     MISSING = "The full text could not be attached, so this cannot be approved in Slack."
 
 
-def message(card: Card, copy: str, full: FullText = FullText.FITS) -> tuple[str, list[Json]]:
-    """Return the top-level text and the blocks of a card."""
+def message(
+    card: Card, copy: str, full: FullText = FullText.FITS, called: str = ""
+) -> tuple[str, list[Json]]:
+    """Return the top-level text and the blocks of a card. `called` are mentions of ours."""
     shown = sum(units(block.text.text) for block in card.blocks)
     budget = Budget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
     blocks = [header(card.title), *_state(card, budget), _body(card, budget)]
     blocks += _warnings(card, full)
     blocks.append(context(plain(_fingerprint(card))))
     if not card.final:
+        blocks += [section(ours(called))] if called else []
         blocks += _waiting(card)
         blocks.append(actions(card, copy))
     return notification(card), blocks

@@ -107,7 +107,7 @@ async def _channels(client: AsyncWebClient, team: str, targets: Sequence[str]) -
 async def _unreachable(client: AsyncWebClient, team: str, target: str) -> str:
     """Return why a target cannot be posted to, empty when it can."""
     try:
-        workspace, channel = place_of(target)
+        workspace, channel, _ = place_of(target)
     except Malformed as error:
         return str(error)
     if workspace != team:

@@ -11,7 +11,7 @@ from adapters.slack.calls import SlackRefused, asked, sent
 from adapters.slack.pace import OTHER_UPDATES, POSTS, UPDATES, Pace
 from adapters.slack.text import Json, escaped, fitted, one_line, ours, section
 from adapters.slack.uploads import Uploads
-from adapters.slack.values import Malformed, place_of, reference
+from adapters.slack.values import Malformed, Place, place_of, reference
 from adapters.slack.workspaces import NotInstalled, Workspace, Workspaces
 from gateway.cards import Card
 from gateway.delivery import (
@@ -52,21 +52,23 @@ class Posts:
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card; it is never sent again when no answer came."""
-        workspace, channel = await self._place(target)
-        await self._pace.turn(f"post {target}", POSTS, nonce)
-        text, made = blocks.message(card, nonce)
+        workspace, place = await self._place(target)
+        await self._turn(place, nonce)
+        text, made = blocks.message(card, nonce, called=_called(workspace, card.calls))
         answer = await sent(
             lambda: workspace.client.chat_postMessage(
-                channel=channel,
+                channel=place.channel,
+                thread_ts=place.thread or None,
                 text=text,
                 blocks=made,
                 mrkdwn=False,
-                unfurl_links=False,
-                unfurl_media=False,
                 metadata={"event_type": "approval", "event_payload": {"request": card.request_id}},
+                **_QUIET,
             )
         )
         ref = reference(workspace.team, str(answer["channel"]), str(answer["ts"]))
+        if place.thread:
+            await self._notes.put(_thread_note(ref), place.thread, seconds=_NOTE_SECONDS)
         if not card.complete:
             await self._attach(workspace, ref, card, nonce)
         return ref
@@ -74,11 +76,15 @@ class Posts:
     async def _attach(self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str) -> None:
         """Attach the full text and say so on the card; the card is posted already, whatever
         happens."""
-        full = await self._uploads.attach(workspace, ref, card)
+        full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
         try:
             await self._edit(workspace, ref, card, nonce, full)
         except DeliveryFailed:
             return
+
+    async def _thread(self, ref: MessageRef) -> str:
+        """Return the thread in which to reply to a copy: that in which it stands, or its own."""
+        return await self._notes.get(_thread_note(ref)) or ref.message
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Have a posted copy show this card."""
@@ -90,15 +96,15 @@ class Posts:
         await self._pace.turn(budget, UPDATES, nonce)
         full = FullText.FITS
         if not card.complete and not card.final:
-            full = await self._uploads.attach(workspace, ref, card)
+            full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
         await self._edit(workspace, ref, card, nonce, full)
         await self._note_progress(workspace, ref, card)
 
     async def _edit(
         self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str, full: FullText
     ) -> None:
-        text, made = blocks.message(card, nonce, full)
-        _, channel = place_of(ref.channel)
+        text, made = blocks.message(card, nonce, full, _called(workspace, card.calls))
+        channel = place_of(ref.channel).channel
         try:
             await asked(
                 lambda: workspace.client.chat_update(
@@ -125,41 +131,47 @@ class Posts:
 
     async def tell(self, notice: Notice, card: Card) -> None:
         """Remind in a card's thread, or tell an outcome where it is wanted."""
-        workspace, channel = await self._place(notice.target)
-        name = f"{notice.kind} {notice.nonce} {card.revision}"
-        await self._pace.turn(f"post {notice.target}", POSTS, name)
+        workspace, place = await self._place(notice.target)
+        await self._turn(place, f"{notice.kind} {notice.nonce} {card.revision}")
         if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
-            lead = " ".join(_mentions(workspace.team, notice.mentions))
+            lead = _called(workspace, notice.mentions)
             said = f"{lead} This still waits for an answer.".strip()
             await self._reply(workspace, notice.ref, said, [section(ours(said))])
             return
         said = fitted(one_line(f"{card.title}: {_ended(card)}"), 900)
-        made = [*blocks.thread_note(said)]
         await sent(
             lambda: workspace.client.chat_postMessage(
-                channel=channel, text=escaped(said), blocks=made, **_QUIET
+                channel=place.channel,
+                thread_ts=place.thread or None,
+                text=escaped(said),
+                blocks=blocks.thread_note(said),
+                **_QUIET,
             )
         )
 
     async def _reply(
         self, workspace: Workspace, ref: MessageRef, text: str, made: list[Json]
     ) -> None:
-        _, channel = place_of(ref.channel)
+        channel, thread = place_of(ref.channel).channel, await self._thread(ref)
         top = text if made and made[0]["type"] == "section" else escaped(text)
         try:
             await sent(
                 lambda: workspace.client.chat_postMessage(
-                    channel=channel, thread_ts=ref.message, text=top, blocks=made, **_QUIET
+                    channel=channel, thread_ts=thread, text=top, blocks=made, **_QUIET
                 )
             )
         except (TryLater, DeliveryUncertain, SlackRefused):
             # A reply is a courtesy: the card itself says the same.
             return
 
-    async def _place(self, target: str) -> tuple[Workspace, str]:
+    async def _turn(self, place: Place, name: str) -> None:
+        """Wait for a turn to post; threads have none of their own."""
+        await self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name)
+
+    async def _place(self, target: str) -> tuple[Workspace, Place]:
         try:
-            team, channel = place_of(target)
-            return await self._workspaces.of(team), channel
+            place = place_of(target)
+            return await self._workspaces.of(place.team), place
         except (Malformed, NotInstalled) as error:
             raise DeliveryFailed(str(error)) from error
 
@@ -167,14 +179,18 @@ class Posts:
 _QUIET: dict[str, Any] = {"unfurl_links": False, "unfurl_media": False}
 
 
-def _mentions(team: str, wanted: tuple[str, ...]) -> list[str]:
+def _thread_note(ref: MessageRef) -> str:
+    return f"thread {ref.channel} {ref.message}"
+
+
+def _called(workspace: Workspace, wanted: tuple[str, ...]) -> str:
     """Return mentions of the approvers of this workspace; ids only, never words."""
     found = []
     for one in wanted:
         place, _, name = one.partition("/")
-        if place == team and _MENTION.fullmatch(name):
+        if place == workspace.team and _MENTION.fullmatch(name):
             found.append(f"<!subteam^{name}>" if name[0] == "S" else f"<@{name}>")
-    return found[:_MOST_MENTIONS]
+    return " ".join(found[:_MOST_MENTIONS])
 
 
 def _ended(card: Card) -> str:

@@ -134,7 +134,7 @@ def _record(*, long: bool) -> Record:
 
 def _channel(target: str, team: str) -> str | None:
     try:
-        workspace, channel = place_of(target)
+        workspace, channel, _ = place_of(target)
     except Malformed:
         return None
     return channel if workspace == team and channel[0] not in "UW" else None

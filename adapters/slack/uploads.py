@@ -10,7 +10,7 @@ import aiohttp
 from adapters.slack.blocks import FullText
 from adapters.slack.calls import CALL_SECONDS, asked
 from adapters.slack.modals import PAGE_CHARS
-from adapters.slack.values import place_of
+from adapters.slack.values import Place, place_of
 from adapters.slack.workspaces import Workspace
 from gateway.cards import Card, full_view
 from gateway.delivery import DeliveryFailed, Notes
@@ -31,8 +31,10 @@ class Uploads:
         self._notes = notes
         self._session = session
 
-    async def attach(self, workspace: Workspace, ref: MessageRef, card: Card) -> FullText:
-        """Attach what would run to a card's thread, unless it is there; return whether it is."""
+    async def attach(
+        self, workspace: Workspace, ref: MessageRef, card: Card, thread: str
+    ) -> FullText:
+        """Attach what would run to a thread, unless it is there; return whether it is."""
         if await self.attached(ref, card.digest):
             return FullText.ATTACHED
         record = await self._desk.get(card.request_id)
@@ -40,7 +42,7 @@ class Uploads:
             return FullText.MISSING
         text = full_view(record, page_chars=PAGE_CHARS).text.encode()
         try:
-            await self._upload(workspace, ref, card, text)
+            await self._upload(workspace, Place(*place_of(ref.channel)[:2], thread), card, text)
         except (DeliveryFailed, aiohttp.ClientError, TimeoutError) as error:
             data = {"event": "slack_upload_failed", "request_id": card.request_id}
             log.warning("full text not attached: %s", type(error).__name__, extra=data)
@@ -52,24 +54,23 @@ class Uploads:
         """Tell whether a copy's thread holds the full text of this digest."""
         return await self._notes.get(_key(ref, digest)) is not None
 
-    async def _upload(self, workspace: Workspace, ref: MessageRef, card: Card, text: bytes) -> None:
+    async def _upload(self, workspace: Workspace, place: Place, card: Card, text: bytes) -> None:
         client = workspace.client
         name = f"approval-{card.short_id}.txt"
-        place = await asked(
+        given = await asked(
             lambda: client.files_getUploadURLExternal(filename=name, length=len(text))
         )
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
         async with self._session.post(
-            place["upload_url"], data=BytesIO(text), timeout=timeout
+            given["upload_url"], data=BytesIO(text), timeout=timeout
         ) as response:
             if response.status != _OK:
                 raise DeliveryFailed(f"Slack did not take the file ({response.status})")
-        _, channel = place_of(ref.channel)
         await asked(
             lambda: client.files_completeUploadExternal(
-                files=[{"id": place["file_id"], "title": f"All of it · sha256 {card.digest}"}],
-                channel_id=channel,
-                thread_ts=ref.message,
+                files=[{"id": given["file_id"], "title": f"All of it · sha256 {card.digest}"}],
+                channel_id=place.channel,
+                thread_ts=place.thread,
             )
         )
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from gateway.records import MessageRef
 
 PLATFORM = "slack"
 _BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")
-_TEAM = re.compile(r"[A-Z0-9]{2,32}")
+_PLACE = re.compile(
+    r"(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
+)
 _NOWHERE = "-"
 NO_COPY = "none"  # stands in buttons that belong to no posted copy
 
@@ -87,12 +90,19 @@ def reference(team: str, channel: str, ts: str) -> MessageRef:
     return MessageRef(adapter=PLATFORM, channel=f"{team}/{channel}", message=ts)
 
 
-def place_of(target: str) -> tuple[str, str]:
-    """Return workspace and channel of a target, `slack:TEAM/CHANNEL`, or of a reference's channel.
+class Place(NamedTuple):
+    """Where messages go. `thread` is the timestamp of its first message, empty for none."""
 
-    Raises Malformed.
+    team: str
+    channel: str
+    thread: str = ""
+
+
+def place_of(target: str) -> Place:
+    """Return the place of a target, `slack:TEAM/CHANNEL` or `slack:TEAM/CHANNEL/THREAD`, or of a
+    reference's channel. Raises Malformed.
     """
-    team, _, channel = target.removeprefix(f"{PLATFORM}:").partition("/")
-    if not (_TEAM.fullmatch(team) and _TEAM.fullmatch(channel)):
+    found = _PLACE.fullmatch(target.removeprefix(f"{PLATFORM}:"))
+    if found is None:
         raise Malformed(f"{target!r} is not slack:TEAM/CHANNEL")
-    return team, channel
+    return Place(found["team"], found["channel"], found["thread"] or "")

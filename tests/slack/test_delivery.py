@@ -10,8 +10,9 @@ from gateway.models import Reason, Status
 from gateway.rulebook import Escalation, Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
+from tests.slack.counterpart.state import Message
 from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown
-from tests.world import World
+from tests.world import World, click, identity
 
 LONG = {"command": "echo start\n" + "".join(f"line {n}\n" for n in range(2000)) + "rm -rf /"}
 
@@ -184,6 +185,42 @@ async def test_reminders_and_escalation_call_the_approvers(slack: Slack, world: 
         said = slack.thread("C1", message.ts)[0].text
         assert said == "<@UANN> <!subteam^S1> This still waits for an answer."
         await slack.until(lambda: slack.messages("C2"), seconds=15)
+
+
+async def test_a_thread_takes_the_card_its_file_and_its_replies(slack: Slack, world: World) -> None:
+    """A target may be a thread; who may decide is called by name when the route says so."""
+    root = Message(ts=slack.state.stamp(), user="UANN", text="Deployments of today")
+    slack.workspace().channel("C1").messages[root.ts] = root
+    target = f"slack:T1/C1/{root.ts}"
+    route = Route(
+        approvers=("ann", "bob", "slack:T1/S1"), quorum=2, targets=(target,), mention=True
+    )
+    async with at_work(slack, world, route) as office:
+        record = await office.ask(arguments=LONG)
+        await slack.until(lambda: len(slack.thread("C1", root.ts)) > 1)
+        card, *_ = slack.thread("C1", root.ts)
+        assert "<@UANN> <@UBOB> <@UBOB2> <!subteam^S1>" in shown(card)
+        assert [len(one.files) for one in slack.thread("C1", root.ts)[1:]] == [1]
+        await office.until_kept(record, target)
+        await office.desk.decide(click(await office.desk.get(record.id)))
+        await slack.until(lambda: "1 of 2 approvals: ann" in shown(slack.thread("C1", root.ts)[-1]))
+        await office.desk.decide(click(await office.desk.get(record.id), identity=identity("bob")))
+        await office.card_says(card, "Approved by")
+        assert "<@UANN>" not in shown(card)
+        assert slack.messages("C1") == [root]
+
+
+async def test_a_thread_that_is_gone_is_a_place_that_nobody_sees(
+    slack: Slack, world: World
+) -> None:
+    """The card goes to the next target of the route."""
+    gone = "slack:T1/C1/1790000000.000001"
+    step = Escalation(after=600, targets=("slack:T1/C1",))
+    route = Route(approvers=("ann",), targets=(gone,), escalations=(step,))
+    async with at_work(slack, world, route, steps=True) as office:
+        record, message = await office.asked()
+        assert "thread_not_found" in (await office.desk.copies(record.id))[gone].why
+        assert message.thread_ts is None
 
 
 async def test_the_requester_is_told_the_outcome(slack: Slack, world: World) -> None:
