@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.clock import Clock
-from gateway.grants.grant import PASSES, Effect, Grant
-from gateway.grants.matching import Cover, covers
+from gateway.grants.grant import PASSES, Cover, Effect, Grant
+from gateway.grants.matching import covers
 from gateway.guardrails import findings
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy import ALLOW, ASK, DENY

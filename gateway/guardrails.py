@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.grants.paths import delicate
 from gateway.grants.tables import rows
-from gateway.grants.tools import PATH_NAMES, RUNNING_ARGUMENTS
+from gateway.grants.tools import paths_in, runs_what_it_is_given
 from gateway.models import Kind
 from gateway.records import Record
 from gateway.wire import JsonObject
@@ -40,8 +40,9 @@ def findings(record: Record) -> tuple[str, ...]:
                 found[says] = None
         for word in _WORDS.findall(shown):
             found |= _secret(word)
-    for name in PATH_NAMES:
-        found |= _secret(record.arguments.get(name))
+    for path in paths_in(record.arguments):
+        for one in path if isinstance(path, list) else [path]:
+            found |= _secret(one)
     return tuple(found)[:_MOST_FOUND]
 
 
@@ -53,7 +54,7 @@ def _secret(path: Any) -> dict[str, None]:
 def _commands(record: Record) -> Iterator[str]:
     """Yield what looks like something to run: all text of a command, else what is named so."""
     for name, value in record.arguments.items():
-        if record.request.kind is Kind.COMMAND or name.lower() in RUNNING_ARGUMENTS:
+        if record.request.kind is Kind.COMMAND or runs_what_it_is_given(name):
             yield from _texts(value)
 
 

@@ -13,8 +13,8 @@ from gateway.canonical import sha256_hex
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.grants.blast import Blast, blast
-from gateway.grants.grant import ANY_TOOL, PASSES, Effect, Grant, Match, Shape
-from gateway.grants.matching import Cover, covers
+from gateway.grants.grant import ANY_TOOL, PASSES, Cover, Effect, Grant, Match, Shape
+from gateway.grants.matching import covers
 from gateway.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered
 from gateway.judging import judged
 from gateway.models import Action, DeciderKind, Status, new_id

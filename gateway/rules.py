@@ -6,18 +6,21 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
-from gateway.grants.grant import CommandPattern
-from gateway.grants.matching import (
-    Cover,
-    fits_tool,
-    forbids_command,
-    forbids_folder,
-    legible,
-    lies_in,
-    runs_only,
-)
+from gateway.grants.forbidding import command_reaches, forbids_command, forbids_folder, most
+from gateway.grants.grant import CommandPattern, Cover
+from gateway.grants.matching import fits_tool, legible, lies_in, runs_only
+from gateway.grants.paths import is_root
 from gateway.grants.patterns import allowing, denying
-from gateway.grants.tools import COMMAND_NAMES, PATH_NAMES, SAID_ABOUT
+from gateway.grants.tools import (
+    commands_in,
+    is_content,
+    is_said_about,
+    names_command,
+    names_path,
+    names_script,
+    pathlike,
+    paths_in,
+)
 from gateway.guardrails import findings
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
 from gateway.policy import ALLOW, ASK, DENY, Shadow
@@ -149,22 +152,26 @@ def _allowed(rule: PolicyRule, record: Record) -> bool:
 
 
 def _runs_one_of(rule: PolicyRule, record: Record) -> bool:
-    names = [name for name in COMMAND_NAMES if name in record.arguments]
-    if len(names) != 1 or set(record.arguments) - set(names) - SAID_ABOUT:
+    cwd = record.request.context.cwd
+    values = commands_in(record.arguments)
+    others = (name for name in record.arguments if not names_command(name))
+    if len(values) != 1 or not all(map(is_said_about, others)):
         return False
-    folders = rule.folders or (record.request.context.cwd,)
+    # An agent says where it works: that must not be everywhere.
+    folders = rule.folders or (() if is_root(cwd) else (cwd,))
     patterns = (allowing(text, folder) for text in rule.commands for folder in folders)
-    value = record.arguments[names[0]]
-    return any(pattern is not None and runs_only(pattern, value, record) for pattern in patterns)
+    return any(one is not None and runs_only(one, values[0], record) for one in patterns)
 
 
 def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
-    names = [name for name in PATH_NAMES if name in record.arguments]
-    commands = any(name in record.arguments for name in COMMAND_NAMES)
-    if not names or commands or record.request.kind is Kind.COMMAND:
+    paths, arguments = paths_in(record.arguments), record.arguments
+    commands = commands_in(arguments)
+    if not paths or commands or record.request.kind is Kind.COMMAND:
         return False
+    named = {name: value for name, value in arguments.items() if not is_content(name)}
     return all(
-        any(lies_in(folder, record.arguments[name], record) for folder in folders) for name in names
+        any(lies_in(folder, path, record) for folder in folders)
+        for path in (*paths, *pathlike(named))
     )
 
 
@@ -174,20 +181,33 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
         yield Cover.YES if any(part.lower() in text for part in rule.contains) else Cover.NO
     if rule.commands:
         patterns = filter(None, map(denying, rule.commands))
-        yield _most([_forbidden(pattern, record) for pattern in patterns])
+        yield most([_forbidden(pattern, record) for pattern in patterns])
     if rule.folders:
-        cwd = record.request.context.cwd
-        paths = [record.arguments[name] for name in PATH_NAMES if name in record.arguments]
-        yield _most([forbids_folder(one, path, cwd) for one in rule.folders for path in paths])
+        yield most([found for folder in rule.folders for found in _reaches(folder, record)])
 
 
 def _forbidden(pattern: CommandPattern, record: Record) -> Cover:
-    names = [name for name in COMMAND_NAMES if name in record.arguments]
-    if not names:
-        return Cover.UNSURE if record.request.kind is Kind.COMMAND else Cover.NO
-    return _most([forbids_command(pattern, record.arguments[name]) for name in names])
+    values = commands_in(record.arguments)
+    if not values or any(map(names_script, record.arguments)):
+        unread = record.request.kind is Kind.COMMAND or any(map(names_script, record.arguments))
+        values = [*values, None] if unread else values
+    return most([forbids_command(pattern, value) for value in values])
 
 
-def _most(covers: list[Cover]) -> Cover:
-    """Return the strongest of several answers of which any one is enough."""
-    return next((one for one in (Cover.YES, Cover.UNSURE) if one in covers), Cover.NO)
+def _reaches(folder: str, record: Record) -> Iterator[Cover]:
+    """Yield for each path that a call names whether it lies in a folder."""
+    cwd, arguments = record.request.context.cwd, record.arguments
+    yield from (command_reaches(folder, value, cwd) for value in commands_in(arguments))
+    for path in paths_in(arguments):
+        yield from (
+            forbids_folder(folder, one, cwd) for one in (path if isinstance(path, list) else [path])
+        )
+    # Text of any other name may be a path, or only look so.
+    rest = {
+        name: value
+        for name, value in arguments.items()
+        if not (names_command(name) or names_path(name) or is_content(name))
+    }
+    for text in pathlike(rest):
+        found = forbids_folder(folder, text, cwd)
+        yield Cover.NO if found is Cover.NO else Cover.UNSURE

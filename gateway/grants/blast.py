@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gateway.grants.grant import Effect, Grant, Match
-from gateway.grants.matching import Cover, covers
+from gateway.grants.grant import Cover, Effect, Grant, Match
+from gateway.grants.matching import covers
 from gateway.models import Reason, Status
 from gateway.records import Record
 from gateway.wire import Wire

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from gateway.grants.grant import Operands
+from gateway.grants.paths import delicate
 from gateway.grants.shell import Word
 from gateway.grants.tables import listed, rows
 
@@ -21,14 +22,22 @@ RUNNERS = listed("runners.txt")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~+-]|[/:](?![/:]))*")
 _DASHED_NUMBER = re.compile(r"-[0-9]{1,6}")
+# Files by the end of their names, or all but some: never those whose names begin with a dot.
+_GLOB = re.compile(r"!.+|(?:(?:[A-Za-z0-9_-]+|\*\*)/)*[A-Za-z0-9_*-]*\.[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag: the kind of its value, if it takes one, and whether that only follows `=`."""
+    """One flag: the kind of its value, if it takes one, and whether that only follows `=`.
+
+    Without one that `restrains` the command does more, as without `--dry-run`; with one that
+    `extends` it does more, as with `--fix`.
+    """
 
     value: str | None = None
     optional: bool = False
+    restrains: bool = False
+    extends: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +50,15 @@ class Known:
     flags: dict[str, Flag] = field(default_factory=dict)
     first: re.Pattern[str] | None = None
     clusters: bool = True
+
+    def restraining(self, flags: Iterable[str]) -> tuple[str, ...]:
+        """Return those of these flags without which the command does more."""
+        return tuple(sorted(name for name in flags if self.flags[name].restrains))
+
+    @property
+    def harmless(self) -> frozenset[str]:
+        """The flags with which it does no more than without."""
+        return frozenset(name for name, flag in self.flags.items() if not flag.extends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +97,8 @@ def read(words: tuple[Word, ...]) -> Reading | None:
             operands.append(word.text)
         elif word.text == "--":
             only_operands = True
+            # `git checkout -- x` is not `git checkout x`: the same words are all the words.
+            operands += ["--"] if known.operands is Operands.FIXED else []
         elif word.text == "-" or (found := _flags(known, word, rest)) is None:
             return None
         else:
@@ -87,9 +107,14 @@ def read(words: tuple[Word, ...]) -> Reading | None:
     return reading if _fits(reading) else None
 
 
+def table() -> tuple[Known, ...]:
+    """Return all that is known."""
+    return tuple(_table().values())
+
+
 def is_name(text: str) -> bool:
     """Whether a word is the name of a branch, a package or the like, and no path that climbs."""
-    return bool(_NAME.fullmatch(text)) and ".." not in text.split("/")
+    return bool(_NAME.fullmatch(text)) and ".." not in re.split("[/:]", text)
 
 
 def paths_of(reading: Reading) -> tuple[str, ...]:
@@ -100,6 +125,13 @@ def paths_of(reading: Reading) -> tuple[str, ...]:
     if known.operands is Operands.PATHS:
         return operands
     return operands[1:] if known.operands is Operands.TEXT_PATHS else ()
+
+
+def files_of(reading: Reading) -> tuple[str, ...]:
+    """Return what may name files: paths, and to git also names, as in `git show HEAD:.env`."""
+    named = reading.operands if reading.known.operands is Operands.NAMES else ()
+    parts = (part for operand in named for part in (operand, operand.rpartition(":")[2]))
+    return (*paths_of(reading), *(parts if reading.known.program == "git" else ()))
 
 
 def _flags(known: Known, word: Word, rest: list[Word]) -> set[str] | None:
@@ -145,7 +177,11 @@ def _clustered(known: Known, letters: str, rest: list[Word]) -> set[str] | None:
 
 
 def _is(kind: str, value: str) -> bool:
-    return bool(_NUMBER.fullmatch(value)) if kind == "number" else bool(value)
+    if kind == "number":
+        return bool(_NUMBER.fullmatch(value))
+    if kind == "glob":
+        return bool(_GLOB.fullmatch(value)) and delicate(value) is None
+    return value in kind.split("|") if kind != "text" else bool(value)
 
 
 def _fits(reading: Reading) -> bool:
@@ -153,6 +189,8 @@ def _fits(reading: Reading) -> bool:
     texts = operands[:1] if known.operands is Operands.TEXT_PATHS else operands
     if known.first is not None and not all(map(known.first.fullmatch, texts)):
         return False
+    if any(path.startswith("@") for path in paths_of(reading)):
+        return False  # some programs read more arguments from such a file
     if known.operands is Operands.NONE:
         return not operands
     if known.operands is Operands.NAMES:
@@ -184,9 +222,11 @@ def _merged(flags: Iterable[str]) -> list[str]:
     return sorted(flags, key=lambda text: "=" in text)
 
 
-def _flag(text: str) -> tuple[str, Flag]:
+def _flag(marked: str) -> tuple[str, Flag]:
+    text = marked.lstrip("!+")
+    marks = {"restrains": marked.startswith("!"), "extends": marked.startswith("+")}
     name, colon, kind = text.partition(":")
     if colon:
-        return name, Flag(value=kind)
+        return name, Flag(value=kind, **marks)
     name, equals, kind = text.partition("=")
-    return name, Flag(value=kind or None, optional=bool(equals))
+    return name, Flag(value=kind or None, optional=bool(equals), **marks)

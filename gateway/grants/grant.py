@@ -45,6 +45,14 @@ ANY_TOOL = "*"
 LONGEST_PASS_MS = 8 * 3_600_000
 
 
+class Cover(StrEnum):
+    """Whether a grant or rule covers a request; `unsure` exists for denials only."""
+
+    YES = "yes"
+    NO = "no"
+    UNSURE = "unsure"
+
+
 class RuleKind(StrEnum):
     """How one argument is compared."""
 
@@ -71,20 +79,24 @@ class Operands(StrEnum):
 class CommandPattern(Wire):
     """One plain simple command: its program and verbs as typed, and the flags it may carry.
 
-    `words` are the operands when `operands` is fixed. Paths must lie in `folder`; without one they
-    are relative and stay below where the command runs. A deny covers the program with these verbs
-    whatever follows, provided it carries all of `flags`.
+    `needs` are those of the flags that it must carry, because without them it does more: a dry run
+    is not the run. `words` are the operands when `operands` is fixed. Paths must lie in `folder`;
+    without one they are relative and stay below where the command runs. A deny covers the program
+    with these verbs whatever follows, provided it carries all of `flags`.
     """
 
     program: str
     verbs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     operands: Operands = Operands.NONE
     words: tuple[str, ...] = ()
     folder: str | None = None
 
     def __post_init__(self) -> None:
         parts = (*self.verbs, *self.flags, *self.words)
+        if not set(self.needs) <= set(self.flags):
+            raise InvalidRequest("the flags that a command pattern needs are among its flags")
         if not self.program or len(parts) > MAX_PARTS:
             raise InvalidRequest(f"a command pattern names a program and at most {MAX_PARTS} parts")
         if any(len(part) > MAX_TEXT for part in (self.program, *parts)):

@@ -1,24 +1,25 @@
 """Whether a grant covers a request.
 
-An allow must be certain: what is not read completely is not covered. A deny must not be escaped by
-unclear spelling: where it could apply and nobody can tell, the answer is unsure, and people decide.
+An allow must be certain: what is not read completely is not covered. A deny that may apply is
+unsure, and people decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.canonical import canonical
 from gateway.errors import InvalidRequest
-from gateway.grants.commands import RUNNERS, paths_of, read
+from gateway.grants.commands import Reading, files_of, paths_of, read
+from gateway.grants.forbidding import forbids_command, forbids_folder, words_of
 from gateway.grants.grant import (
     ANY_TOOL,
     MAX_TEXT,
     PASSES,
     CommandPattern,
+    Cover,
     Effect,
     Grant,
     Match,
@@ -28,23 +29,21 @@ from gateway.grants.grant import (
     Shape,
     is_number,
 )
-from gateway.grants.paths import below, components, delicate, within
-from gateway.grants.shell import Word, plain_words, simple_command
-from gateway.grants.tools import PATH_NAMES, is_runner
+from gateway.grants.paths import below, delicate, is_root, is_systems, within
+from gateway.grants.tools import (
+    is_foreign_shell,
+    is_runner,
+    names_path,
+    pathlike,
+    paths_in,
+    runs_what_it_is_given,
+)
 from gateway.models import Kind, RiskLevel
 from gateway.records import Record
 from gateway.visible import visible
 from gateway.wire import JsonObject
 
 _MAX_DEPTH = 16
-
-
-class Cover(StrEnum):
-    """Whether a grant covers a request; `unsure` exists for denials only."""
-
-    YES = "yes"
-    NO = "no"
-    UNSURE = "unsure"
 
 
 def covers(grant: Grant, record: Record) -> Cover:
@@ -82,21 +81,34 @@ def _passes(shape: Shape, record: Record) -> bool:
         return False
     if request.context.env or request.kind is Kind.PLAN:
         return False
-    paths = [arguments[name] for name in PATH_NAMES if name in arguments]
-    if any(not isinstance(path, str) or delicate(path) for path in paths):
+    cwd = request.context.cwd
+    if is_root(cwd) or _names_delicate(arguments, cwd):
         return False
     if shape is Shape.ALL:
         return True
-    cwd = request.context.cwd
+    paths = paths_in(arguments)
     edits = request.kind is Kind.FILE_CHANGE and request.payload is None and bool(paths)
-    return edits and all(below(path) if cwd is None else within(path, cwd, cwd) for path in paths)
+    return edits and all(_editable(path, cwd) for path in paths)
+
+
+def _editable(path: str, cwd: str | None) -> bool:
+    if cwd is None:
+        return below(path)
+    return within(path, cwd, cwd) and not is_systems(path, cwd)
+
+
+def _names_delicate(arguments: JsonObject, cwd: str | None) -> bool:
+    """Whether arguments name a delicate path, or name paths in a way that is not looked through."""
+    named = paths_in(arguments)
+    if not all(isinstance(path, str) for path in named):
+        return True
+    return any(delicate(path, cwd) for path in (*named, *pathlike(arguments)))
 
 
 def fits_tool(record: Record) -> bool:
     """Whether a call of an ordinary tool may be covered whatever its arguments are."""
     request, arguments = record.request, record.arguments
-    paths = (arguments[name] for name in PATH_NAMES if name in arguments)
-    if any(not isinstance(path, str) or delicate(path) for path in paths):
+    if _names_delicate(arguments, request.context.cwd):
         return False
     return not is_runner(request.tool, request.kind, arguments)
 
@@ -116,6 +128,8 @@ def _holds(rule: Rule, record: Record) -> bool:
         return runs_only(rule.command, value, record)
     if rule.kind is RuleKind.FOLDER:
         return lies_in(str(rule.value), value, record)
+    if rule.kind is RuleKind.ANY and (names_path(rule.name) or runs_what_it_is_given(rule.name)):
+        return False  # nobody means any file, or anything to run
     return _ALLOWING[rule.kind](rule.value, value)
 
 
@@ -156,7 +170,7 @@ def lies_in(folder: str, value: Any, record: Record) -> bool:
     if not isinstance(value, str) or not value or not within(value, folder, context.cwd):
         return False
     # What the agent's side resolved must lie there too, and nothing there may be delicate.
-    return delicate(value) is None and all(
+    return delicate(value, context.cwd) is None and all(
         within(path, folder) and delicate(path) is None for path in context.files
     )
 
@@ -165,37 +179,32 @@ def runs_only(pattern: CommandPattern, value: Any, record: Record) -> bool:
     """Whether a command is read completely, and is one that the pattern permits."""
     words = words_of(value)
     reading = read(words) if words else None
-    if words is None or reading is None or words[0].text != pattern.program:
+    if reading is None or is_foreign_shell(record.request.tool) or not _permits(pattern, reading):
         return False
-    known = reading.known
-    if known.verbs != pattern.verbs or not reading.flags <= set(pattern.flags):
-        return False
-    if pattern.operands is Operands.FIXED and reading.operands != pattern.words:
-        return False
-    if pattern.operands is Operands.NONE and reading.operands:
-        return False
-    if pattern.operands not in (Operands.FIXED, Operands.NONE, known.operands):
+    cwd = record.request.context.cwd
+    if any(delicate(path, cwd) for path in (cwd or ".", *files_of(reading))):
         return False
     paths = list(record.request.context.files)
     if pattern.operands is not Operands.FIXED:
         paths += paths_of(reading)
-    cwd = record.request.context.cwd
     return all(_reachable(path, pattern.folder, cwd) for path in paths)
+
+
+def _permits(pattern: CommandPattern, reading: Reading) -> bool:
+    known, operands = reading.known, reading.operands
+    if (known.program, known.verbs) != (pattern.program, pattern.verbs):
+        return False
+    if not set(pattern.needs) <= reading.flags <= set(pattern.flags):
+        return False
+    if pattern.operands is Operands.FIXED:
+        return operands == pattern.words
+    return not operands if pattern.operands is Operands.NONE else pattern.operands is known.operands
 
 
 def _reachable(path: str, folder: str | None, cwd: str | None) -> bool:
     if delicate(path) is not None:
         return False
     return below(path) if folder is None else within(path, folder, cwd)
-
-
-def words_of(value: Any) -> tuple[Word, ...] | None:
-    """Return the words of a command, given as a string or as a list; None when it is not plain."""
-    if isinstance(value, str):
-        return simple_command(value)
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        return plain_words(value)
-    return None
 
 
 def _place(text: str) -> tuple[str, ...] | None:
@@ -252,38 +261,3 @@ def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> Cover:
     if rule.kind is RuleKind.WITHIN and (not isinstance(value, str) or _place(value) is None):
         return Cover.UNSURE
     return Cover.YES if _ALLOWING[rule.kind](rule.value, value) else Cover.NO
-
-
-def forbids_folder(folder: str, value: Any, cwd: str | None) -> Cover:
-    """Whether a path lies in a folder that a denial means, or may."""
-    if not isinstance(value, str) or components(value, cwd) is None:
-        return Cover.UNSURE
-    return Cover.YES if within(value.lower(), folder.lower(), cwd and cwd.lower()) else Cover.NO
-
-
-def forbids_command(pattern: CommandPattern, value: Any) -> Cover:
-    """Whether a command is one that a denial means, or may be."""
-    words = words_of(value)
-    if words is None:
-        return Cover.UNSURE
-    program = words[0].text.rpartition("/")[2].lower()
-    if program != pattern.program.rpartition("/")[2].lower():
-        # Fully read, it runs nothing else; otherwise what it runs is anyone's guess.
-        return Cover.UNSURE if program in RUNNERS and read(words) is None else Cover.NO
-    rest = words[1:]
-    if not all(word.plain for word in rest):
-        return Cover.UNSURE
-    texts = tuple(word.text for word in rest)
-    verbs = pattern.verbs
-    if texts[: len(verbs)] != verbs:
-        return Cover.UNSURE if verbs and texts[:1] and texts[0].startswith("-") else Cover.NO
-    return _forbids_flags(pattern.flags, texts[len(verbs) :])
-
-
-def _forbids_flags(wanted: tuple[str, ...], texts: tuple[str, ...]) -> Cover:
-    flags = [text.partition("=")[0] for text in texts if text.startswith("-")]
-    letters = {f"-{char}" for flag in flags if not flag.startswith("--") for char in flag[1:]}
-    if set(wanted) <= letters | set(flags):
-        return Cover.YES
-    # Long names can be spelled in several ways.
-    return Cover.UNSURE if any(flag.startswith("--") for flag in flags) else Cover.NO

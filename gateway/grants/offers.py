@@ -12,8 +12,10 @@ from typing import Any
 
 from gateway.canonical import canonical, sha256_hex
 from gateway.grants.commands import Reading, read
+from gateway.grants.forbidding import words_of
 from gateway.grants.grant import (
     CommandPattern,
+    Cover,
     Effect,
     Grant,
     Match,
@@ -22,11 +24,19 @@ from gateway.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.grants.matching import Cover, covers, legible, words_of
-from gateway.grants.paths import components, delicate
+from gateway.grants.matching import covers, legible
+from gateway.grants.paths import components, delicate, is_root
 from gateway.grants.patterns import denial
 from gateway.grants.shell import Word
-from gateway.grants.tools import COMMAND_NAMES, PATH_NAMES, SAID_ABOUT
+from gateway.grants.tools import (
+    is_content,
+    is_foreign_shell,
+    is_runner,
+    is_said_about,
+    names_command,
+    names_path,
+    runs_what_it_is_given,
+)
 from gateway.models import Kind, RiskLevel
 from gateway.records import Record
 from gateway.wire import JsonObject, Wire, plain
@@ -90,7 +100,7 @@ def _matches(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
 
 
 def _commands(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
-    name = next((name for name in COMMAND_NAMES if name in record.arguments), None)
+    name = next(filter(names_command, record.arguments), None)
     words = words_of(record.arguments[name]) if name is not None else None
     if name is None or words is None:
         return
@@ -100,7 +110,7 @@ def _commands(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
             yield f"{said}, whatever follows", _command_match(record, name, pattern)
         return
     reading = read(words)
-    if reading is None:
+    if reading is None or is_foreign_shell(record.request.tool):
         return
     for pattern, said in _patterns(reading, record.request.context.cwd):
         text = f"{_command_words(pattern)}, {said}{_where(record)}"
@@ -115,22 +125,26 @@ def _denials(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
 
 
 def _patterns(reading: Reading, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
-    """Yield the command with the flags and the kind of operands it has, then with all it knows."""
+    """Yield the command with the flags and the kind of operands it has, then with harmless ones."""
     known, used = reading.known, reading.flags
+    if is_root(folder) and known.operands in (Operands.PATHS, Operands.TEXT_PATHS):
+        return
     narrow = CommandPattern(
         program=known.program,
         verbs=known.verbs,
         flags=tuple(sorted(used)),
+        needs=known.restraining(used),
         operands=known.operands if reading.operands else Operands.NONE,
         words=reading.operands if known.operands is Operands.FIXED else (),
         folder=folder,
     )
-    listed = " ".join(narrow.flags)
-    yield narrow, f"with no flags but {listed}" if used else "without flags"
-    wide = replace(narrow, flags=tuple(sorted(known.flags)), operands=known.operands)
+    listed, needed = " ".join(narrow.flags), " ".join(narrow.needs)
+    always = f", always with {needed}" if needed else ""
+    yield narrow, (f"with no flags but {listed}" if used else "without flags") + always
+    wide = replace(narrow, flags=tuple(sorted(used | known.harmless)), operands=known.operands)
     if wide != narrow:
-        count = len(known.flags)
-        yield wide, f"with any of its {count} flags that run and write nothing else"
+        count = len(wide.flags)
+        yield wide, f"with any of its {count} flags that run and write nothing else{always}"
 
 
 def _command_words(pattern: CommandPattern) -> str:
@@ -157,16 +171,18 @@ def _command_match(record: Record, name: str, pattern: CommandPattern) -> Match:
 
 
 def _folders(record: Record) -> Iterator[tuple[str, Match]]:
-    name = next((name for name in PATH_NAMES if name in record.arguments), None)
-    path = record.arguments.get(name) if name is not None else None
-    if name is None or not isinstance(path, str) or delicate(path) is not None:
+    """Offer the folder of the one path that a call names, where the rest is content or the same."""
+    names = [name for name in record.arguments if names_path(name)]
+    path = record.arguments[names[0]] if len(names) == 1 else None
+    if not isinstance(path, str) or any(map(runs_what_it_is_given, record.arguments)):
         return
-    parts = components(path, record.request.context.cwd)
-    if parts is None or len(parts) < 2:  # noqa: PLR2004 (never the root of the disk)
-        return
+    cwd = record.request.context.cwd
+    parts = components(path, cwd)
+    if parts is None or len(parts) < 2 or delicate(path, cwd) is not None:  # noqa: PLR2004
+        return  # never the root of the disk
     folder = "/" + "/".join(parts[:-1])
-    rule = Rule(name=name, kind=RuleKind.FOLDER, value=folder)
-    free = frozenset(record.arguments) - {name}
+    rule = Rule(name=names[0], kind=RuleKind.FOLDER, value=folder)
+    free = frozenset(filter(is_content, record.arguments))
     words = (
         f"{record.request.tool} on anything in {folder}, by its name; links are not followed here"
     )
@@ -175,21 +191,24 @@ def _folders(record: Record) -> Iterator[tuple[str, Match]]:
 
 def _free_text(record: Record) -> Iterator[tuple[str, Match]]:
     """Offer the same call with other prose, where the rest says what it is about."""
-    prose = frozenset(name for name, value in record.arguments.items() if _is_prose(value))
-    named = set(COMMAND_NAMES) | set(PATH_NAMES)
-    if not prose or prose == set(record.arguments) or named & set(record.arguments):
+    arguments = record.arguments
+    prose = frozenset(name for name, value in arguments.items() if _is_prose(value))
+    if not prose or prose == set(arguments) or any(map(names_path, arguments)):
+        return
+    if is_runner(record.request.tool, Kind.TOOL, arguments):
         return
     kept = ", ".join(
-        f"{name} = {_short(record.arguments[name])}"
-        for name in record.arguments
-        if name not in prose
+        f"{name} = {_short(value)}" for name, value in arguments.items() if name not in prose
     )
     words = f"{record.request.tool} with {kept} and any {', '.join(sorted(prose))}"
     yield words, _pattern(record, free=prose)
 
 
 def _is_prose(value: Any) -> bool:
-    return isinstance(value, str) and (len(value) >= _SHORTEST_PROSE or "\n" in value)
+    """Whether a value is words to be read: several, and many or in lines."""
+    if not isinstance(value, str) or " " not in value.strip():
+        return False
+    return len(value) >= _SHORTEST_PROSE or "\n" in value
 
 
 def _pattern(record: Record, *rules: Rule, free: frozenset[str] = frozenset()) -> Match:
@@ -197,7 +216,7 @@ def _pattern(record: Record, *rules: Rule, free: frozenset[str] = frozenset()) -
     named = {rule.name for rule in rules}
     others = tuple(
         Rule(name=name, kind=RuleKind.ANY)
-        if name in free or (name in SAID_ABOUT and isinstance(value, str | int | float))
+        if name in free or (is_said_about(name) and isinstance(value, str | int | float))
         else Rule(name=name, kind=RuleKind.EQUALS, value=value)
         for name, value in record.arguments.items()
         if name not in named

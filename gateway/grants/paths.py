@@ -33,13 +33,25 @@ _HARMLESS_NAMES = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
 # What is written here runs later, with nobody asked: hooks, start-up files, tools' own settings.
 _RUNS_LATER_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".cursor", ".claude",
-     ".codex", ".gemini", ".devcontainer", ".direnv"}
+     ".codex", ".gemini", ".devcontainer", ".direnv", "autostart", "launchagents", "launchdaemons",
+     "cron.d", "cron.hourly", "cron.daily", "cron.weekly", "cron.monthly", "profile.d", "init.d",
+     "sudoers.d"}
 )  # fmt: skip
 _RUNS_LATER_NAMES = (
     ".bashrc", ".bash_*", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".kshrc",
     ".cshrc", ".inputrc", ".gitconfig", ".gitmodules", ".gitattributes", ".mcp.json", "crontab",
     "authorized_keys", "sitecustomize.py", "usercustomize.py", "*.pth",
 )  # fmt: skip
+# Tools keep whole working copies there, which are ordinary places to work.
+_WORKING_COPIES = "worktrees"
+# What the system keeps for itself: nobody who lets a session edit means these.
+_SYSTEM_PLACES = frozenset(
+    {("bin",), ("boot",), ("etc",), ("lib",), ("lib32",), ("lib64",), ("library",), ("sbin",),
+     ("sys",), ("system",), ("usr",), ("var", "spool"), ("private", "etc")}
+)  # fmt: skip
+_WORKPLACE_OF_CONTAINERS = ("usr", "src")
+# What lies there depends on who looks: /proc/self/cwd, /dev/fd/3.
+_DEPENDING = (("proc",), ("dev",))
 
 
 def components(path: str, cwd: str | None = None) -> tuple[str, ...] | None:
@@ -65,9 +77,27 @@ def within(path: str, folder: str, cwd: str | None = None) -> bool:
     return outer is not None and inner is not None and inner[: len(outer)] == outer
 
 
-def delicate(path: str) -> str | None:
-    """Return why a path is asked about each time, or None: it holds secrets, or runs later."""
-    parts = [part.lower() for part in path.replace("\\", "/").split("/") if part not in ("", ".")]
+def is_root(folder: str | None) -> bool:
+    """Whether a folder is the root of the disk, which holds everything."""
+    return folder is not None and components(folder) == ()
+
+
+def is_systems(path: str, cwd: str) -> bool:
+    """Whether a path lies in the root of the disk, or where the system keeps its own."""
+    parts = tuple(part.casefold() for part in components(path, cwd) or ())
+    if parts[:2] == _WORKPLACE_OF_CONTAINERS:
+        return False
+    return len(parts) < 2 or bool({parts[:1], parts[:2]} & _SYSTEM_PLACES)  # noqa: PLR2004
+
+
+def delicate(path: str, cwd: str | None = None) -> str | None:
+    """Return why a path is asked about each time, or None: it holds secrets, or runs later.
+
+    Case counts for nothing, because on some disks it does not.
+    """
+    whole = path if cwd is None or path.startswith("/") else f"{cwd}/{path}"
+    named = [part for part in whole.replace("\\", "/").split("/") if part not in ("", ".")]
+    parts = _outside_copies([part.casefold() for part in named])
     if not parts:
         return None
     *folders, name = parts
@@ -78,6 +108,15 @@ def delicate(path: str) -> str | None:
     if _RUNS_LATER_FOLDERS & set(parts) or _named(name, _RUNS_LATER_NAMES):
         return "what stands there runs later"
     return None
+
+
+def _outside_copies(parts: list[str]) -> list[str]:
+    """Return the parts without those that only lead to a tool's working copy."""
+    for at, part in enumerate(parts[1:-1], 1):
+        before = parts[at - 1]
+        if part == _WORKING_COPIES and before in _RUNS_LATER_FOLDERS and before != ".git":
+            return parts[: at - 1] + parts[at + 1 :]
+    return parts
 
 
 def _named(name: str, patterns: tuple[str, ...]) -> bool:
@@ -92,6 +131,8 @@ def _alternatives(patterns: tuple[str, ...]) -> re.Pattern[str]:
 def _parts(path: str) -> tuple[str, ...] | None:
     if len(path) > MAX_PATH or _DOUBTFUL.search(path) or path.startswith("~"):
         return None
+    if path.startswith("//") and not path.startswith("///"):
+        return None  # a host's name to some systems
     if not path.isascii():
         # Two spellings of one letter may be one file or two: it depends on the disk.
         seen = visible(path)
@@ -100,4 +141,4 @@ def _parts(path: str) -> tuple[str, ...] | None:
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if any(part == ".." or part[-1] in ". " or part[0] == " " for part in parts if part != "..."):
         return None
-    return parts
+    return None if path.startswith("/") and parts[:1] in _DEPENDING else parts

@@ -8,21 +8,28 @@ from gateway.grants.shell import Word, simple_command
 
 
 def allowing(text: str, folder: str | None) -> CommandPattern | None:
-    """Return the pattern of a known command with any of its harmless flags; None when unknown."""
+    """Return the pattern of a known command with any of its harmless flags, and those written.
+
+    Returns None when it is unknown, or has words that are no flags and not the same each time.
+    """
     words = simple_command(text)
     known = entry(words) if words else None
     if words is None or known is None:
         return None
     rest = tuple(word.text for word in words[1 + len(known.verbs) :])
-    fixed = known.operands is Operands.FIXED
-    if (rest and not fixed) or any(word.startswith("-") for word in rest):
+    written = tuple(word for word in rest if word.startswith("-"))
+    fixed = tuple(word for word in rest if not word.startswith("-"))
+    if any(flag not in known.flags or known.flags[flag].value for flag in written):
+        return None
+    if fixed and known.operands is not Operands.FIXED:
         return None
     return CommandPattern(
         program=known.program,
         verbs=known.verbs,
-        flags=tuple(sorted(known.flags)),
+        flags=tuple(sorted({*known.harmless, *written})),
+        needs=known.restraining(written),
         operands=known.operands,
-        words=rest,
+        words=fixed,
         folder=folder,
     )
 
@@ -30,19 +37,25 @@ def allowing(text: str, folder: str | None) -> CommandPattern | None:
 def denying(text: str) -> CommandPattern | None:
     """Return the pattern of a command that begins so, whatever follows; None when not plain."""
     words = simple_command(text)
-    return denial(words, flags=True) if words else None
+    if words is None:
+        return None
+    verbs = tuple(word.text for word in words[1:] if not word.text.startswith("-"))
+    return CommandPattern(program=words[0].text, verbs=verbs, flags=_flags(words))
 
 
 def denial(words: tuple[Word, ...], *, flags: bool) -> CommandPattern:
     """Return a pattern for the program and its verbs, and with `flags` for those that it has."""
-    texts = [word.text for word in words]
     known = entry(words)
-    plain = [text for text in texts[1:] if not text.startswith("-")]
-    verbs = known.verbs if known is not None else tuple(plain if flags else ())
-    wanted = {one for text in texts[1:] if text.startswith("-") for one in _single(text)}
     return CommandPattern(
-        program=texts[0], verbs=verbs, flags=tuple(sorted(wanted)) if flags else ()
+        program=words[0].text,
+        verbs=known.verbs if known is not None else (),
+        flags=_flags(words) if flags else (),
     )
+
+
+def _flags(words: tuple[Word, ...]) -> tuple[str, ...]:
+    flags = (word.text for word in words[1:] if word.text.startswith("-"))
+    return tuple(sorted({one for text in flags for one in _single(text)}))
 
 
 def _single(flag: str) -> list[str]:

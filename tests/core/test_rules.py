@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.matching import Cover
+from gateway.grants.grant import Cover
 from gateway.models import Context, Kind, Risk, RiskLevel, Status
 from gateway.policyfile import BadPolicy, read_policy
 from gateway.ports import Verdict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.grants.grant import Effect, Grant, Match, Shape
-from gateway.grants.matching import Cover, covers
+from gateway.grants.grant import Cover, Effect, Grant, Match, Shape
+from gateway.grants.matching import covers
 from gateway.grants.offers import Offer, offers
 from gateway.models import Context, Kind, new_id
 from gateway.records import Record

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.grants.grant import Effect, Shape
-from gateway.grants.matching import Cover, covers
+from gateway.grants.grant import Cover, Effect, Shape
+from gateway.grants.matching import covers
 from gateway.grants.offers import offers
 from gateway.models import Context, Risk, RiskLevel, digest_of
 from tests.grants.making import allowed, asked, command, granted, offer_of, remembered

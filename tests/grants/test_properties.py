@@ -41,8 +41,8 @@ _PIECES = st.sampled_from(
         '"c d"', "\x00", "\x0b", "\U0001f600", "<<E", "1>",
     ]
 )  # fmt: skip
-_HOSTILE = st.lists(_PIECES, max_size=12).map("".join)
-_TEXT = st.one_of(_HOSTILE, _HOSTILE, st.text(max_size=30))
+HOSTILE = st.lists(_PIECES, max_size=12).map("".join)
+_TEXT = st.one_of(HOSTILE, HOSTILE, st.text(max_size=30))
 _WORD = st.text(string.ascii_letters + string.digits + "_./-+:@%,", min_size=1, max_size=8)
 # Names that nobody keeps secrets under.
 _NAME = st.text(string.ascii_letters + string.digits + "_", max_size=8).map("n{}n".format)
