@@ -17,6 +17,7 @@ from gateway.clicks import LATE, STOPPED, TRIES, Clicks
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.judging import judged
+from gateway.masking import masked
 from gateway.models import (
     ApprovalRequest,
     DeciderKind,
@@ -231,7 +232,8 @@ class Approvals:
                 await self._answer(record, origin)
                 return record
             after = replace(record, report=report, revision=record.revision + 1)
-            change = Transition(before=record, after=after, event="reported", data=plain(report))
+            told = masked(plain(report))
+            change = Transition(before=record, after=after, event="reported", data=told)
             if await self._store.change(change, origin) == Outcome.OK:
                 await self._store.forget_secrets(request_id)
                 return after
@@ -349,9 +351,10 @@ class Approvals:
     async def _submitted(self, record: Record) -> JsonObject:
         """Return what the event of a submission says, with what rules in shadow would have done."""
         request = record.request
-        data = {"digest": request.digest, "kind": request.kind.value, "tool": request.tool}
+        tool = masked(request.tool)
+        data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
         shadows = await self._chain.shadows(record)
-        return {**data, "shadow": plain(shadows)} if shadows else data
+        return {**data, "shadow": masked(plain(shadows))} if shadows else data
 
     async def _used(self, record: Record) -> None:
         """Drop the grant that decided, if that was its last use."""

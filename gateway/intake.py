@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.approvals import Approvals
 from gateway.errors import GatewayError, InvalidRequest, Unreachable
+from gateway.masking import masked
 from gateway.models import Reason, Report
 from gateway.names import PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
 from gateway.ports import Credentials
@@ -79,7 +80,7 @@ class Intake:
         )
 
     async def _refuse(self, origin: Origin, error: GatewayError) -> None:
-        why = str(error)[:500]
+        why = masked(str(error))[:500]  # in this order: half a secret looks like none
         await self._store.note(
             "refused",
             agent=origin.agent,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from gateway.visible import Visible, visible
 
@@ -28,7 +29,8 @@ _SHAPES = (
     r"|access[_-]?token)[A-Za-z0-9_]{{0,20}}[\"']?[ \t]{{0,3}}[:=][ \t]{{0,3}}[\"']?"
     r"(?P<s{n}>(?![/.~]){token}{{6,}})",
     r"[a-z][a-z0-9+.-]{{0,15}}://[^\s/:@\"']{{0,99}}:(?P<s{n}>[^\s/@\"'$`;|&<>()]{{3,255}})@",
-    r"-----BEGIN [A-Z ]{{0,20}}PRIVATE KEY-----(?P<s{n}>[A-Za-z0-9+/=\\n\s]{{1,9999}}?)-----END",
+    r"-----BEGIN [A-Z ]{{0,20}}PRIVATE KEY-----"
+    r"(?P<s{n}>[A-Za-z0-9+/=\\n\s]{{1,9999}}?)(?:-----END|\Z)",
 )
 _SECRET = re.compile(
     "|".join(shape.format(n=number, token=_TOKEN) for number, shape in enumerate(_SHAPES))
@@ -59,6 +61,23 @@ def shown(text: str, *, reveal: bool = False) -> Visible:
         mixed or rest.mixed_script,
         len(found),
     )
+
+
+def masked(value: Any) -> Any:
+    """Return a JSON value, or text, with the secrets in its text masked, as the audit keeps it."""
+    if isinstance(value, str):
+        return _in_text(value)
+    if isinstance(value, dict):
+        return {_in_text(name): masked(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(item) for item in value]
+    return value
+
+
+def _in_text(text: str) -> str:
+    for start, end in reversed(list(_secrets(text))):
+        text = f"{text[:start]}{_mask(text[start:end])}{text[end:]}"
+    return text
 
 
 def holds_secrets(text: str) -> bool:

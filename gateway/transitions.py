@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.canonical import sha256_hex
 from gateway.errors import Conflict, InvalidRequest
+from gateway.masking import masked
 from gateway.models import (
     Action,
     DecidedBy,
@@ -96,9 +97,13 @@ def ended(
 
 def summary(decision: JsonObject, note: str) -> JsonObject:
     """Return what the event of an ending says: the decision without arguments, answers or
-    result."""
+    result. Secrets in what people or agents wrote are masked."""
     values = {name: value for name, value in decision.items() if name not in _TOLD_ELSEWHERE}
-    return {**values, "note": note} if note else values
+    if note:
+        values["note"] = masked(note)
+    if "message" in values:
+        values["message"] = masked(values["message"])
+    return values
 
 
 def said(record: Record) -> str:

@@ -12,6 +12,7 @@ import sys
 
 from gateway import app
 from gateway.demo import run_demo
+from gateway.masking import masked
 from gateway.settings import Settings
 
 _OPEN_FILES = 16_384
@@ -64,16 +65,25 @@ def _allow_connections() -> None:
 def configure_log(settings: Settings) -> None:
     """Send log records to standard error, as lines or as JSON objects."""
     handler = logging.StreamHandler()
-    handler.setFormatter(
-        JsonFormatter()
-        if settings.log_json
-        else logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
-    )
+    handler.setFormatter(JsonFormatter() if settings.log_json else LineFormatter())
     logging.basicConfig(level=settings.log_level, handlers=[handler])
 
 
+class LineFormatter(logging.Formatter):
+    """One line per record, and a traceback below where there is one. Secrets are masked: nobody
+    knows what stands in the words of somebody else's exception."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text."""
+        return str(masked(super().format(record)))
+
+
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record: time, level, logger, event and request id where given."""
+    """One JSON object per record: time, level, logger, event and request id where given. Secrets
+    are masked."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -88,4 +98,4 @@ class JsonFormatter(logging.Formatter):
                 line[name] = record.__dict__[name]
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+        return json.dumps(masked(line))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gateway.grants.grant import ANY_TOOL, Grant, Shape
+from gateway.masking import masked
 from gateway.stores.codec import dumps
 from gateway.stores.scripts import Script
 from gateway.stores.store import RedisStore
@@ -39,7 +40,7 @@ class RedisGrants:
                 "" if grant.max_uses is None else grant.max_uses,
                 "" if grant.session is None else "1",
                 "" if exact else MOST_PATTERNS,
-                dumps({"grant": plain(grant)}),
+                dumps(masked({"grant": plain(grant)})),
             ],
         )
         return str(outcome)
@@ -53,7 +54,7 @@ class RedisGrants:
                 [
                     grant.id,
                     grant.agent,
-                    dumps({"grant": grant.id, **data}),
+                    dumps(masked({"grant": grant.id, **data})),
                     "1" if only_spent else "",
                     _GONE_MS,
                 ],

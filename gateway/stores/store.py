@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.errors import Conflict
 from gateway.line import Line
+from gateway.masking import masked
 from gateway.names import AGENT_NAME
 from gateway.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
 from gateway.rulebook import PolicyDocument
@@ -291,7 +292,9 @@ class RedisStore:
         """Append an event that changes no request; return its id."""
         return str(
             await self._note.run(
-                self.line, [self.keys.events, self.keys.meta], [event, agent, dumps(data), "", ""]
+                self.line,
+                [self.keys.events, self.keys.meta],
+                [event, agent, dumps(masked(data)), "", ""],
             )
         )
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 
 class Shell:
@@ -21,13 +22,18 @@ class Shell:
         assert done.returncode == code, (words, done.returncode, out, err)
         return out + err
 
-    def popen(self, *words: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    def popen(
+        self,
+        *words: str,
+        env: dict[str, str] | None = None,
+        stderr: int | IO[str] = subprocess.PIPE,
+    ) -> subprocess.Popen[str]:
         """Start a command."""
         return subprocess.Popen(
             [sys.executable, "-m", "gateway.cli", *words],
             env={**self.env, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
         )

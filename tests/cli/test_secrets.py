@@ -1,0 +1,164 @@
+"""Twenty fake secrets through every way in and out: none is in a log, the audit or the figures."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import logging
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.cli.serve import JsonFormatter, LineFormatter
+from gateway.client.http import Http
+from gateway.digest import action_digest
+from gateway.errors import GatewayError
+from gateway.models import new_id
+from tests.cli.shell import Shell
+
+CORES = [f"{number:02}Fake{'Secret' * 5}{number:02}" for number in range(20)]
+SHAPES = (
+    "xoxb-12345678-{}",
+    "xapp-1-{}",
+    "ghp_{}",
+    "github_pat_{}",
+    "glpat-{}",
+    "sk-{}",
+    "sk_live_{}",
+    "eyJhbGciOiJIUzI1NiJ9.eyJ{}.sig-nature",
+    "Authorization: Bearer {}",
+    "authorization: basic {}",
+    "password={}",
+    "api_key: {}",
+    'client_secret="{}"',
+    "ACCESS_TOKEN={}",
+    "AWS_SECRET_ACCESS_KEY={}",
+    "private_key: {}",
+    "https://user:{}@example.invalid/x",
+    "postgres://app:{}@db.invalid:5432/app",
+    "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
+    "token {}",
+)
+SECRETS = "\n".join(shape.format(core) for shape, core in zip(SHAPES, CORES, strict=True))
+WEBHOOK = "whsec_" + base64.b64encode(CORES[0].encode()).decode()
+
+
+def leaks(text: str) -> list[str]:
+    """Return the secrets of which a good part stands in a text."""
+    return [core for core in CORES if core[:12] in text]
+
+
+def asked(**more: Any) -> dict[str, Any]:
+    """Return the body of a request with secrets in everything that an agent writes."""
+    fields: dict[str, Any] = {
+        "agent": "leaky",
+        "kind": "tool",
+        "tool": f"curl {SECRETS.splitlines()[0]}",
+        "arguments": {"command": SECRETS, "nested": {SECRETS.splitlines()[1]: [SECRETS]}},
+        "payload": {"text": SECRETS},
+        "context": {"cwd": "/srv", "env": {"TOKEN": SECRETS}},
+    }
+    request = {
+        **fields,
+        "id": new_id(),
+        "digest": action_digest(**fields),
+        "hint": SECRETS,
+        "preview": {"format": "text", "text": SECRETS},
+        "risk": {"level": "high", "reasons": [SECRETS]},
+        "allowed": ["approve", "deny", "edit", "respond"],
+        **more,
+    }
+    return {"request": request, "detached": True}
+
+
+def through_everything(agent: Http, owner: Http) -> None:
+    """Submit, refuse, edit, approve, deny, cancel, consume and report with secrets everywhere."""
+
+    def ask() -> str:
+        return str(agent.call("POST", "/v1/requests", asked())["id"])
+
+    def refused(http: Http, path: str, body: Any) -> None:
+        with pytest.raises(GatewayError):
+            http.call("POST", path, body)
+
+    def decide(one: str, action: str, **more: Any) -> None:
+        words = {"message": SECRETS, "note": SECRETS, "confirmed": True}
+        body = {"action": action, "revision": 1, **words, **more}
+        owner.call("POST", f"/v1/requests/{one}/decide", body)
+
+    for action in ("deny", "approve"):
+        decide(ask(), action)
+    edited = ask()
+    refused(owner, f"/v1/requests/{edited}/decide", {"action": SECRETS, "revision": 1})
+    decide(edited, "edit", arguments={"command": f"{SECRETS} -v"})
+    agent.call("POST", f"/v1/requests/{edited}/consume", {"process": new_id()})
+    report = {"execution": "failed", "detail": SECRETS}
+    agent.call("POST", f"/v1/requests/{edited}/report", {"report": report})
+    decide(ask(), "respond", result={"text": SECRETS})
+    agent.call("POST", f"/v1/requests/{ask()}/cancel", {"message": SECRETS})
+    decide(ask(), "deny", remember={"lifetime": "1h"})
+    for path in ("/v1/requests", "/v1/sync", "/v1/hooks", f"/v1/requests/{SECRETS.split()[0]}/x"):
+        refused(agent, path, {SECRETS: SECRETS, "request": asked()["request"]})
+    refused(agent, "/v1/requests", asked(digest=SECRETS))
+    refused(agent, "/v1/requests", asked(session=SECRETS))
+
+
+def test_no_secret_is_logged_audited_or_counted(shell: Shell, tmp_path: Path) -> None:
+    """A real gateway, at its most talkative, with a webhook that is never taken."""
+    hook = f"https://hooks.example.invalid/{CORES[1]}?password={CORES[2]}"
+    shell.env |= {
+        "GATEWAY_LOG_LEVEL": "DEBUG",
+        "GATEWAY_WEBHOOK_URL": hook,
+        "GATEWAY_WEBHOOK_SECRET": WEBHOOK,
+        "GATEWAY_WEBHOOK_HOSTS": '["hooks.example.invalid"]',
+    }
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        process = shell.popen("up", stderr=file)
+    try:
+        while "works once" not in log.read_text():
+            assert process.poll() is None
+        made = json.loads(shell.run("agent", "add", "leaky", "--json"))
+        state = Path(shell.env["GATEWAY_DATA_DIR"])
+        url = json.loads((state / "gateway.json").read_text())["url"]
+        owner = json.loads((state / "approver.json").read_text())["token"]
+        with Http(url, made["token"]) as agent, Http(url, owner) as person:
+            through_everything(agent, person)
+        with urllib.request.urlopen(f"{url}/metrics") as answer:
+            figures = answer.read().decode()
+        exported = tmp_path / "audit.jsonl"
+        shell.run("audit", "export", str(exported))
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+    said, audit = log.read_text(), exported.read_text()
+    assert "a webhook was not taken" in said
+    assert audit.count('"reported"') == 1
+    assert "secret of" in audit
+    assert {"log": leaks(said), "audit": leaks(audit), "figures": leaks(figures)} == {
+        "log": [],
+        "audit": [],
+        "figures": [],
+    }
+    assert made["token"] not in said + audit + figures
+
+
+@pytest.mark.parametrize("formatter", [LineFormatter(), JsonFormatter()])
+def test_the_words_of_an_exception_are_masked_in_the_log(formatter: logging.Formatter) -> None:
+    """Whoever raised it, and whatever it quotes."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    logger = logging.getLogger("tests.secrets")
+    logger.addHandler(handler)
+    try:
+        raise ValueError(f"cannot use {SECRETS}")
+    except ValueError:
+        logger.exception("failed with %s", SECRETS)
+    finally:
+        logger.removeHandler(handler)
+    assert "cannot use" in stream.getvalue()
+    assert leaks(stream.getvalue()) == []
