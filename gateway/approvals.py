@@ -39,6 +39,7 @@ from gateway.records import (
     Session,
 )
 from gateway.remembering import Remembering
+from gateway.reporting import Reporting
 from gateway.rules import rule_links
 from gateway.signatures import Signer
 from gateway.storage import Origin, Outcome, Store, Transition
@@ -70,6 +71,7 @@ class Approvals:
         self._chain = Chain([*book.deciders, *rule_links(self.writer.policy), *deciders])
         self.remembering = Remembering(store, book, self._chain, clock, self.writer)
         self._clicks = Clicks(store, self._chain, self.writer, self.remembering)
+        self.reporting = Reporting(store, self.writer)
         self._batches = Batches(store, self.writer, self._clicks)
 
     # ---------------------------------------------------------------- what agents send

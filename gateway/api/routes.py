@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api import batches, events, grants, hooks, operations, requests, verbs
+from gateway.api import batches, events, grants, hooks, operations, reports, requests, verbs
 from gateway.api.batches import Batch
 from gateway.api.calls import AGENT, APPROVER, Call
 from gateway.api.grants import (
@@ -41,8 +41,10 @@ from gateway.api.messages import (
     Sync,
     WhichAgent,
 )
+from gateway.api.reports import Period
 from gateway.grants.grant import Grant
 from gateway.models import State
+from gateway.report import Report
 from gateway.wire import Wire
 
 ANYONE: frozenset[str] = frozenset()
@@ -248,6 +250,14 @@ ROUTES: tuple[Endpoint, ...] = (
         body=NewPass,
         answers={201: Grant},
         refusals=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/report",
+        handle=reports.report,
+        who=APPROVERS,
+        query=Period,
+        answers={200: Report},
     ),
     Endpoint(
         method="GET",

@@ -240,6 +240,8 @@ def _operating(verbs: Verbs) -> None:
     explain.add_argument("agent")
     explain.add_argument("tool")
     explain.add_argument("--arguments", default="{}", metavar="JSON", help="the call's arguments")
+    report = _command(verbs, "report", trail.report, "how people decide, and how agents ask")
+    report.add_argument("--days", type=int, default=30, help="how far back")
     audit = verbs.add_parser("audit", help="what happened, sealed and in order")
     kinds = audit.add_subparsers(metavar="ACTION", required=True)
     tail = _command(kinds, "tail", trail.tail, "print the latest events")
@@ -253,7 +255,8 @@ def _operating(verbs: Verbs) -> None:
     erasing.add_argument("--by", default="operator", help="who does it, for the audit")
     doctor = _command(verbs, "doctor", operator.doctor, "check everything, and say what to do")
     doctor.add_argument("--live", action="store_true", help="have chat adapters post and take back")
-    for one in (add, rotate, revoke, listed, join, leave, people_listed, explain, tail, doctor):
+    made = (add, rotate, revoke, listed, join, leave, people_listed)
+    for one in (*made, explain, report, tail, doctor):
         one.add_argument("--json", action="store_true", help="print JSON")
     for one in (stop, resume):
         one.add_argument("--by", default="operator", help="who does it, for the audit")

@@ -12,7 +12,11 @@ from typing import TextIO
 
 from gateway.audit import Verification, verify
 from gateway.cli.operator import approvals_of, backend
+from gateway.clock import SystemClock
+from gateway.errors import InvalidRequest
 from gateway.records import Event
+from gateway.report import lines
+from gateway.reporting import DAY_MS
 from gateway.stores.codec import event_from
 from gateway.stores.seals import export
 from gateway.wire import plain
@@ -35,6 +39,22 @@ def _line(event: Event) -> str:
     moment = datetime.fromtimestamp(event.at / 1000, UTC).isoformat(timespec="seconds")
     data = json.dumps(event.data)
     return f"{moment}  {event.type:16} {event.agent:16} {event.request_id[:8]:8}  {data}"
+
+
+async def report(options: argparse.Namespace) -> int:
+    """Print how people decide, and how agents ask."""
+    if options.days < 1:
+        raise InvalidRequest("--days is at least 1")
+    until = SystemClock().now_ms()
+    async with backend() as found:
+        reporting = approvals_of(found).reporting
+        made = await reporting.read(since=until - options.days * DAY_MS, until=until)
+    if options.json:
+        print(json.dumps(plain(made)))
+        return 0
+    for line in lines(made):
+        print(line)
+    return 0
 
 
 async def export_all(options: argparse.Namespace) -> int:

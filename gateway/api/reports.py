@@ -1,0 +1,31 @@
+"""How people decide, over HTTP, for admins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from aiohttp import web
+from pydantic import Field
+
+from gateway.api.calls import Call, reply
+from gateway.records import Identity
+from gateway.wire import Wire
+
+_LATEST = 2**53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period(Wire):
+    """From `since` to before `until`, milliseconds since the epoch; if absent the last 30 days."""
+
+    since: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
+    until: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
+
+
+async def report(call: Call) -> web.Response:
+    """Return what a period's answers were like, by person and by agent."""
+    identity = Identity(platform="token", id=call.caller.name)
+    query: Period = call.query
+    reporting = call.services.approvals.reporting
+    return reply(await reporting.asked(identity, since=query.since, until=query.until))
