@@ -26,6 +26,7 @@ from gateway.stores.feed import RedisFeed
 from gateway.stores.grants import RedisGrants
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
+from gateway.stores.scripts import At, unwatched
 from gateway.stores.store import RedisStore
 from gateway.sweeper import Sweeper
 from gateway.wire import JsonObject
@@ -158,12 +159,12 @@ class World:
 
 @asynccontextmanager
 async def assembled(
-    url: str, namespace: str, deciders: tuple[Decider, ...] = ()
+    url: str, namespace: str, deciders: tuple[Decider, ...] = (), *, at: At = unwatched
 ) -> AsyncIterator[World]:
     """Assemble a gateway as gateway.app does, without HTTP; ann and bob may approve."""
     redis, blocking = connect(url), connect(url, blocking=True)
     async with line_to(url) as line:
-        store = RedisStore(redis, Keys(namespace), line=line)
+        store = RedisStore(redis, Keys(namespace), at=at, line=line)
         feed = RedisFeed(blocking, store.keys)
         signer = Signer(SEED)
         approvals = Approvals(

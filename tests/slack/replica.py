@@ -1,12 +1,15 @@
 """A gateway process with the Slack adapter, to be killed: `python -m tests.slack.replica`.
 
-It takes the store's URL and the namespace as arguments and the adapter's settings from the
-environment, and says `ready` once it is connected.
+It takes the store's URL and the namespace as arguments, and perhaps a step of a script and at which
+time it is to kill itself there; the adapter's settings come from the environment. It says `ready`
+once it is connected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from contextlib import AsyncExitStack
 
@@ -15,10 +18,23 @@ from gateway.serving import desk_of, followed_up, served
 from tests.world import assembled
 
 
-async def main(url: str, namespace: str) -> None:
+class Doom:
+    """Kills this process the n-th time that it comes to a step."""
+
+    def __init__(self, step: str = "", times: str = "1") -> None:
+        self._step = step
+        self._left = int(times)
+
+    def __call__(self, step: str) -> None:
+        self._left -= step == self._step
+        if not self._left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def main(url: str, namespace: str, *doom: str) -> None:
     """Work until killed."""
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(assembled(url, namespace))
+        world = await stack.enter_async_context(assembled(url, namespace, at=Doom(*doom)))
         desk = desk_of("slack", world.approvals, world.store)
         await stack.enter_async_context(served(SlackAdapter(), desk, world.store))
         await stack.enter_async_context(followed_up(world.approvals, world.store))
@@ -28,4 +44,4 @@ async def main(url: str, namespace: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    asyncio.run(main(*sys.argv[1:]))
