@@ -24,7 +24,7 @@ from gateway.approvals import Approvals
 from gateway.clock import SystemClock
 from gateway.desk import FrontDesk
 from gateway.discovery import announced, write_private
-from gateway.embedded import engine_url, running_engine
+from gateway.embedded import running_engine
 from gateway.errors import Conflict, GatewayError
 from gateway.hooks.host import HookHost, hosted
 from gateway.hooks.link import HookEvents, links
@@ -116,7 +116,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             await store.forget_replicas()
         await _first_policy(store, settings)
         await refuse_unsafe(settings, store)
-        signer = _signer(settings)
+        signer = signer_of(settings)
         blocking = connect(redis_url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
 
@@ -149,10 +149,12 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             ready=_readiness(store, ingress, tuple(adapters.values())),
             pending=store.count_pending,
             store_errors=REDIS_ERRORS,
-            site=replace(_site(settings, adapters, desks, backend.logins), intercept=hooks.passed),
+            site=replace(
+                site_of(settings, adapters, desks, backend.logins), intercept=hooks.passed
+            ),
             enrolment=enrolment,
         )
-        url = await _serve(app, settings, stack)
+        url = await listen(app, settings, stack)
         if enrolment is not None:
             stack.enter_context(
                 announced(
@@ -174,7 +176,7 @@ async def _upkeep(
     async with AsyncExitStack() as stack:
         sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
         await stack.enter_async_context(background("sweeper", sweeper.run))
-        await stack.enter_async_context(background("policy", partial(_follow_policy, approvals)))
+        await stack.enter_async_context(background("policy", partial(follow_policy, approvals)))
         await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
         retention = Retention(store, SystemClock(), days=settings.retention_days)
         await stack.enter_async_context(background("retention", retention.run))
@@ -190,44 +192,6 @@ async def _upkeep(
         if settings.hooks_file is not None:
             told = HookEvents(hooks, approvals)
             await stack.enter_async_context(background("hook events", told.run))
-        yield
-
-
-@asynccontextmanager
-async def adapter_running(settings: Settings, name: str) -> AsyncIterator[None]:
-    """Run one adapter as a process of its own, on the Redis of a gateway that runs elsewhere.
-
-    Without `REDIS_URL` that is the embedded server of the data folder.
-    """
-    if settings.redis_url is not None:
-        url = settings.redis_url.get_secret_value()
-    elif (found := engine_url(settings.data_dir)) is not None:
-        url = found
-    else:
-        raise GatewayError(
-            f"REDIS_URL is unset, and no gateway of yours runs on {settings.data_dir}: "
-            "start `gateway up` first"
-        )
-    async with AsyncExitStack() as stack:
-        backend = await stack.enter_async_context(opened(settings, url))
-        await refuse_unsafe(settings, backend.store)
-        blocking = connect(url, blocking=True)
-        stack.push_async_callback(disconnect, blocking)
-        hooks = hosted(settings.hooks_file)
-        await stack.enter_async_context(hooks.running())
-        feed = RedisFeed(blocking, backend.store.keys)
-        approvals = Approvals(
-            backend.store,
-            feed,
-            [*links(hooks), *deciders(settings.deciders), ModeDecider()],
-            SystemClock(),
-            signer=_signer(settings),
-            grants=RedisGrants(backend.store),
-        )
-        await stack.enter_async_context(feed.running())
-        await stack.enter_async_context(background("policy", partial(_follow_policy, approvals)))
-        desk = desk_of(name, approvals, backend.store)
-        await stack.enter_async_context(served(adapter_class(name)(), desk, backend.store))
         yield
 
 
@@ -276,7 +240,7 @@ async def _first_policy(store: RedisStore, settings: Settings) -> None:
             log.info("another replica wrote the first policy", extra={"event": "policy_exists"})
 
 
-def _signer(settings: Settings) -> Signer:
+def signer_of(settings: Settings) -> Signer:
     """Return the signer of the configured key; in development of one kept in the data folder."""
     if settings.signing_key is not None:
         return Signer(settings.signing_key.get_secret_value())
@@ -341,12 +305,13 @@ def _readiness(store: RedisStore, ingress: Ingress, adapters: Sequence[Adapter])
     return problems
 
 
-def _site(
+def site_of(
     settings: Settings,
     adapters: Mapping[str, Adapter],
     desks: Mapping[str, FrontDesk],
     logins: RedisLogins,
 ) -> Site:
+    """Return how we are reached, and the pages of these adapters."""
     pages: list[web.AbstractRouteDef] = []
     for name, adapter in adapters.items():
         if isinstance(adapter, HasRoutes):
@@ -360,7 +325,7 @@ def _site(
     )
 
 
-async def _serve(app: web.Application, settings: Settings, stack: AsyncExitStack) -> str:
+async def listen(app: web.Application, settings: Settings, stack: AsyncExitStack) -> str:
     """Serve HTTP; return the URL that local callers use."""
     served = runner(app)
     await served.setup()
@@ -387,7 +352,7 @@ async def _serve(app: web.Application, settings: Settings, stack: AsyncExitStack
     return settings.local_url(served.addresses[0][1])
 
 
-async def _follow_policy(approvals: Approvals) -> None:
+async def follow_policy(approvals: Approvals) -> None:
     """Read the policy again when any replica replaced it."""
     while True:
         try:

@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 
-from gateway import app
+from gateway import alone, app
 from gateway.demo import run_demo
 from gateway.masking import masked
 from gateway.settings import Settings
@@ -42,8 +42,9 @@ async def adapter(options: argparse.Namespace) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with app.adapter_running(settings, options.name):
-        print(f"The adapter {options.name} is connected", file=sys.stderr)
+    async with alone.adapter_running(settings, options.name) as url:
+        served = f", and serves {url}" if url else ""
+        print(f"The adapter {options.name} is connected{served}", file=sys.stderr)
         await stop.wait()
     return 0
 

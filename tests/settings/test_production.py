@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.app import Backend, adapter_running, opened, running
+from gateway.alone import adapter_running
+from gateway.app import Backend, opened, running
 from gateway.doctor import OK, examine
 from gateway.embedded import find_server_binary
 from gateway.errors import GatewayError

@@ -8,19 +8,21 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from pydantic import SecretStr
 
 from adapters.slack import SlackAdapter
 from adapters.slack.acts import Acts
 from adapters.slack.directory import Directory
+from gateway.alone import adapter_running
 from gateway.app import running
 from gateway.errors import GatewayError
 from gateway.models import Status
 from gateway.settings import Settings
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
-from tests.slack.office import Office, at_work, environment, form, told
+from tests.slack.office import ROUTE, Office, at_work, environment, form, put_in_force, shown, told
 from tests.slack.test_authenticity import payload_of
-from tests.world import World, click
+from tests.world import SEED, World, click
 
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
@@ -236,6 +238,32 @@ async def test_36_the_gateway_is_not_ready_while_slack_is_refused(
                 while (answer := await http.get(f"{gateway.url}/readyz")).status == 200:
                     await asyncio.sleep(0)
             assert "Slack refuses the app token: invalid_auth" in await answer.text()
+
+
+async def test_an_adapter_of_its_own_is_reached_over_http(
+    slack: Slack, world: World, server_url: str, namespace: str, tmp_path: Path
+) -> None:
+    """`gateway adapter slack` in mode http serves what Slack posts to, and its own readiness."""
+    await put_in_force(world, ROUTE)
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        port=0,
+        namespace=namespace,
+        REDIS_URL=SecretStr(server_url),
+        signing_key=SecretStr(SEED),
+    )
+    with environment(slack, GATEWAY_SLACK_MODE="http"):
+        async with adapter_running(settings, "slack") as url, aiohttp.ClientSession() as http:
+            slack.deliveries.request_url = f"{url}/slack/events"
+            record = await world.submit()
+            await world.until(lambda events: any(one.type == "delivered" for one in events))
+            (message,) = slack.messages("C1")
+            await slack.person("UANN").click(message, "Approve")
+            await slack.until(lambda: "Approved by ann" in shown(message))
+            assert (await world.approvals.get(record.id)).final
+            assert (await http.get(f"{url}/readyz")).status == 200
+            assert (await http.post(f"{url}/slack/events")).status in (400, 401)
+            assert (await http.get(f"{url}/v1/requests")).status == 404
 
 
 async def test_answers_go_to_slack_alone(office: Office) -> None:

@@ -1,0 +1,78 @@
+"""Runs one adapter as a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+from gateway.api.pages import build_pages
+from gateway.app import Backend, follow_policy, listen, opened, signer_of, site_of
+from gateway.approvals import Approvals
+from gateway.clock import SystemClock
+from gateway.embedded import engine_url
+from gateway.errors import GatewayError
+from gateway.hooks.host import hosted
+from gateway.hooks.link import links
+from gateway.policy import ModeDecider
+from gateway.ports import Adapter, HasProblems
+from gateway.production import refuse_unsafe
+from gateway.registry import adapter_class, deciders
+from gateway.serving import background, desk_of, served
+from gateway.settings import Settings
+from gateway.stores.connect import connect, disconnect
+from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.feed import RedisFeed
+from gateway.stores.grants import RedisGrants
+
+
+@asynccontextmanager
+async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
+    """Run one adapter, on the Redis of a gateway that runs elsewhere; yield the address of its
+    pages, empty when it has none.
+
+    Without `REDIS_URL` that is the embedded server of the data folder. An adapter that serves pages
+    is reached at the address of the settings, which must be another one than that gateway's.
+    """
+    if settings.redis_url is not None:
+        url = settings.redis_url.get_secret_value()
+    elif (found := engine_url(settings.data_dir)) is not None:
+        url = found
+    else:
+        raise GatewayError(
+            f"REDIS_URL is unset, and no gateway of yours runs on {settings.data_dir}: "
+            "start `gateway up` first"
+        )
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(opened(settings, url))
+        await refuse_unsafe(settings, backend.store)
+        blocking = connect(url, blocking=True)
+        stack.push_async_callback(disconnect, blocking)
+        hooks = hosted(settings.hooks_file)
+        await stack.enter_async_context(hooks.running())
+        feed = RedisFeed(blocking, backend.store.keys)
+        approvals = Approvals(
+            backend.store,
+            feed,
+            [*links(hooks), *deciders(settings.deciders), ModeDecider()],
+            SystemClock(),
+            signer=signer_of(settings),
+            grants=RedisGrants(backend.store),
+        )
+        await stack.enter_async_context(feed.running())
+        await stack.enter_async_context(background("policy", partial(follow_policy, approvals)))
+        desk = desk_of(name, approvals, backend.store)
+        adapter = adapter_class(name)()
+        await stack.enter_async_context(served(adapter, desk, backend.store))
+        site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)
+        app = build_pages(site, partial(_problems, adapter, backend))
+        yield await listen(app, settings, stack) if site.pages else ""
+
+
+async def _problems(adapter: Adapter, backend: Backend) -> list[str]:
+    found = list(adapter.problems()) if isinstance(adapter, HasProblems) else []
+    try:
+        await backend.store.redis.ping()
+    except REDIS_ERRORS:
+        found.append("Redis does not answer")
+    return found
