@@ -10,6 +10,7 @@ from typing import Any
 import discord
 from aiohttp import web
 
+from adapters.discord.checks import examined
 from adapters.discord.clicks import Clicks
 from adapters.discord.commands import registered
 from adapters.discord.connection import Connection
@@ -21,6 +22,7 @@ from adapters.discord.settings import DiscordSettings, read_settings
 from adapters.discord.views import CARD_CHARS, CARD_LINES
 from gateway.cards import Card
 from gateway.delivery import Notice, TryLater
+from gateway.findings import Finding
 from gateway.ports import Desk, Logins
 from gateway.records import MessageRef
 
@@ -62,6 +64,10 @@ class DiscordAdapter:
     def problems(self) -> Sequence[str]:
         """Say what keeps people from answering, empty when nothing does."""
         return self._connection.problems() if self._connection else ["Discord: not running"]
+
+    async def checks(self, targets: Sequence[str], *, live: bool) -> Sequence[tuple[str, Finding]]:
+        """Look at what the adapter needs: settings, token, endpoint, each channel."""
+        return await examined(targets, live=live)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway invite discord` and `gateway check discord`."""

@@ -1,8 +1,9 @@
 """The connection to Discord: logging in, the gateway under supervision, and who of us holds it.
 
 Every replica logs in and posts. One at a time listens on the gateway, by a lease that they share; a
-replica that dies is followed by another within the lease. Should two ever listen at once, both are
-told of each click, and the decision is still one: it is made in the store.
+replica that dies is followed by another within the lease, and one that stops leaves the line when
+another is on it. While two listen, both are told of each click, and the decision is still one: it
+is made in the store.
 """
 
 from __future__ import annotations
@@ -10,29 +11,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import discord
 import yarl
-from discord.gateway import DiscordWebSocket
+from discord.gateway import DiscordWebSocket, KeepAliveHandler
 
+from adapters.discord.lease import Lease, Sessions
 from adapters.discord.settings import DiscordSettings
 from gateway.delivery import Notes, TryLater
 from gateway.errors import GatewayError
 
 log = logging.getLogger("adapters.discord")
 
-LEASE_SECONDS = 10.0
-_RENEW_SECONDS = 3.0
 _START_SECONDS = 15.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0  # below 1000 logins a day, after which Discord bans
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0
 _FATAL_PAUSE = 300.0
 _DRAIN_SECONDS = 3.0
 _CUT_SECONDS = 20.0  # shorter ones are everyday: Discord asks for a new connection now and then
-_LEASE = "gateway connection"
 _BAD_TOKEN = 4004
 _FATAL_CODES = {_BAD_TOKEN, 4010, 4011, 4012, 4013, 4014}
 
@@ -42,7 +41,7 @@ Arrived = Callable[[discord.Interaction], Awaitable[None]]
 class Bot(discord.Client):
     """discord.py with the one intent we need, nothing cached that we do not, and no mentions."""
 
-    def __init__(self, arrived: Arrived) -> None:
+    def __init__(self, arrived: Arrived, lease: Lease, sessions: Sessions) -> None:
         super().__init__(
             intents=discord.Intents(guilds=True),
             allowed_mentions=discord.AllowedMentions.none(),
@@ -51,7 +50,24 @@ class Bot(discord.Client):
             max_ratelimit_timeout=30.0,
         )
         self._arrived = arrived
+        self._lease = lease
+        self._sessions = sessions
         self.cut_at: float | None = None
+
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+        """Count every session: a server that ends each at once would use up the day's."""
+        try:
+            await self._sessions.begin()
+        except TryLater:
+            # discord.py forgets a socket that has no session yet; its thread would beat on.
+            for thread in threading.enumerate():
+                if (
+                    isinstance(thread, KeepAliveHandler)
+                    and thread.ws._connection is self._connection
+                ):
+                    await thread.ws.close(code=1000)
+            raise
+        await super().before_identify_hook(shard_id, initial=initial)
 
     async def on_disconnect(self) -> None:
         """Note since when the line has been cut; discord.py connects again by itself."""
@@ -61,6 +77,7 @@ class Bot(discord.Client):
     async def on_connect(self) -> None:
         """Note that we are on the line, with a new session."""
         self.cut_at = None
+        await self._lease.on_line()
 
     async def on_resumed(self) -> None:
         """Note that we are on the line again."""
@@ -82,10 +99,10 @@ class Connection:
         self, settings: DiscordSettings, notes: Notes, arrived: Arrived, *, over_http: bool
     ) -> None:
         self._settings = settings
-        self._notes = notes
+        self._lease = Lease(notes)
+        self._sessions = Sessions(notes)
         self._deliver = arrived
         self._over_http = over_http
-        self._me = secrets.token_hex(8)
         self._client: Bot | None = None
         self._working: set[asyncio.Task[Any]] = set()
         self._ready = asyncio.Event()
@@ -138,7 +155,9 @@ class Connection:
             self._working.discard(task)
 
     async def _leave(self, task: asyncio.Task[None]) -> None:
-        """Stop listening first, let another listen, answer what has come, then close."""
+        """Let another listen first, then stop, answer what has come, and close."""
+        if self.listening:
+            await self._lease.hand_over()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         if self._working:
@@ -154,7 +173,8 @@ class Connection:
             began = asyncio.get_running_loop().time()
             try:
                 client = await self._login()
-                self.problem = ""
+                if not self._sessions.wait():
+                    self.problem = ""
                 if not first.done():
                     first.set_result(None)
                 await self._serve(client)
@@ -174,7 +194,7 @@ class Connection:
     async def _login(self) -> Bot:
         if self._client is not None and not self._client.is_closed():
             return self._client
-        client = Bot(self.arrived)
+        client = Bot(self.arrived, self._lease, self._sessions)
         try:
             await client.login(self._settings.token.get_secret_value())
             self._check_endpoint(client)
@@ -203,9 +223,11 @@ class Connection:
         if self._over_http:
             await asyncio.Event().wait()
         while True:
-            await self._wait_for_lease()
+            await asyncio.sleep(self._sessions.wait())
+            await self._lease.obtain()
+            self.problem = ""
             listening = asyncio.create_task(client.connect(), name="discord gateway")
-            keeping = asyncio.create_task(self._keep_lease(), name="discord lease")
+            keeping = asyncio.create_task(self._lease.keep(), name="discord lease")
             self.listening = True
             try:
                 await asyncio.wait({listening, keeping}, return_when=asyncio.FIRST_COMPLETED)
@@ -221,36 +243,7 @@ class Connection:
         await asyncio.gather(*tasks, return_exceptions=True)
         if not client.is_closed() and client.ws is not None and client.ws.open:
             await client.ws.close(code=1000)
-        await self._give_up_lease()
-
-    # --- the lease ------------------------------------------------------------------------------
-
-    async def _wait_for_lease(self) -> None:
-        while True:  # a lease ends by itself, so that there is nothing to be told of
-            if await self._notes.put_new(_LEASE, self._me, seconds=LEASE_SECONDS):
-                return
-            await asyncio.sleep(_RENEW_SECONDS / 2)
-
-    async def _keep_lease(self) -> None:
-        """Return once another replica has the lease. When the store is away, we keep listening."""
-        while True:
-            await asyncio.sleep(_RENEW_SECONDS)
-            try:
-                kept = await self._notes.extend(_LEASE, self._me, seconds=LEASE_SECONDS)
-                if not kept and not await self._notes.put_new(
-                    _LEASE, self._me, seconds=LEASE_SECONDS
-                ):
-                    log.info("another replica listens now", extra={"event": "discord_standby"})
-                    return
-            except Exception as error:
-                log.warning("lease not renewed: %s", error, extra={"event": "lease_unsure"})
-
-    async def _give_up_lease(self) -> None:
-        try:
-            if await self._notes.get(_LEASE) == self._me:
-                await self._notes.delete(_LEASE)
-        except Exception as error:
-            log.info("lease not given up: %s", error, extra={"event": "lease_unsure"})
+        await self._lease.give_up()
 
 
 async def login_of(settings: DiscordSettings) -> discord.Client:

@@ -78,6 +78,11 @@ class Place:
     channel: str | None = None
     user: str | None = None
 
+    @property
+    def posts(self) -> str:
+        """The budget that messages to this place share."""
+        return f"posts {self.channel or self.user}"
+
 
 def read_target(target: str) -> Place | None:
     """Return the place of `discord:GUILD/CHANNEL`, `discord:@USER` or `discord:USER`."""

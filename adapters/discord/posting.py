@@ -14,7 +14,7 @@ from discord.abc import Messageable
 
 from adapters.discord.ids import PLATFORM, Place, read_target
 from adapters.discord.markup import inert, named
-from adapters.discord.turns import Turns
+from adapters.discord.turns import Pace, Turns
 from adapters.discord.views import Shown, card_view
 from gateway.cards import Card
 from gateway.delivery import (
@@ -30,13 +30,14 @@ from gateway.records import MessageRef
 
 log = logging.getLogger("adapters.discord")
 
-# Discord tells its limits only with each answer; this pace has been within them for years.
-PER_MINUTE, BURST = 60, 5
+# Discord tells its limits with each answer, mostly five in five seconds for a channel. All replicas
+# together stay below, because each of them knows only its own calls.
+PACE = Pace(per_minute=45, burst=2)
 ALL_PER_MINUTE, ALL_BURST = 1200, 10  # 50 a second are allowed; the rest is for calls that bunch up
 RETRY_SECONDS = 5.0
 OLD_EDIT_SECONDS = 120.0
 _NONCE = 22  # Discord takes 25 characters
-_PATIENCE, _LONGEST_CALL = 10.0, 12.0  # together shorter than the lease on a copy
+_PATIENCE, _LONGEST_CALL = 10.0, 12.0
 
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE = 10003, 10008
 OLD_EDITS, MISSING_ACCESS, NOT_TO_THIS_USER, NO_PERMISSION = 30046, 50001, 50007, 50013
@@ -62,7 +63,7 @@ class Posting:
     def __init__(self, client: Clients, notes: Notes) -> None:
         self._client = client
         self._notes = notes
-        self._turns = Turns()
+        self._turns = Turns(notes)
         self._homes: dict[int, str] = {}  # the server of each channel, which never changes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
@@ -70,14 +71,11 @@ class Posting:
         place = read_target(target)
         if place is None:
             raise DeliveryFailed(f"{target!r} is no place in Discord")
-        try:
-            async with self._turns.turn(target, card.created, patience=_PATIENCE):
-                return await self._deliver(place, card, nonce)
-        except TimeoutError:
-            raise TryLater(1.0, "others are before it in this channel") from None
+        async with self._turns.turn(place.posts, PACE, nonce, rank=card.created):
+            return await self._deliver(place, card, nonce)
 
     async def _deliver(self, place: Place, card: Card, nonce: str) -> MessageRef:
-        await self._pace(place)
+        await self._overall()
         async with _understood(sending=True):
             channel = await self._channel(place)
             try:
@@ -92,8 +90,13 @@ class Posting:
         )
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Have a posted message show the card as it is now."""
-        await self._overall()
+        """Have a posted message show the card as it is now; what was decided goes first."""
+        rank = 0 if card.final else 1
+        async with self._turns.turn(f"edits {ref.channel}", PACE, nonce, rank=rank):
+            await self._overall()
+            await self._update(ref, card, nonce)
+
+    async def _update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         async with _understood(sending=False):
             channel = self._client().get_partial_messageable(int(ref.channel))
             message = channel.get_partial_message(int(ref.message))
@@ -110,24 +113,30 @@ class Posting:
 
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a reminder in answer to a card, or tell someone how a request ended."""
-        async with _understood(sending=True):
-            if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
-                await self._overall()
-                await self._remind(notice, notice.ref, card)
-                return
-            place = read_target(notice.target)
-            if place is None:
-                raise DeliveryFailed(f"{notice.target!r} is no place in Discord")
-            await self._pace(place)
-            said = named(card.outcome.text, 1200) if card.outcome else ""
-            text = f"{card.icon} **{card.word}** · {inert(card.tool.text, 250)}\n{said}"
-            channel = await self._channel(place)
-            await channel.send(text, nonce=notice.nonce, suppress_embeds=True)
-
-    async def _remind(self, notice: Notice, ref: MessageRef, card: Card) -> None:
-        client = self._client()
         place = read_target(notice.target)
-        guild = place.guild if place else None
+        if place is None:
+            raise DeliveryFailed(f"{notice.target!r} is no place in Discord")
+        # Each reminder is a new revision of the card, so that a repeated one is known as such.
+        said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
+        async with self._turns.turn(place.posts, PACE, said, rank=card.created):
+            await self._overall()
+            async with _understood(sending=True):
+                if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
+                    await self._remind(notice, notice.ref, card, place, nonce=said)
+                else:
+                    await self._inform(notice, card, place)
+
+    async def _inform(self, notice: Notice, card: Card, place: Place) -> None:
+        said = named(card.outcome.text, 1200) if card.outcome else ""
+        text = f"{card.icon} **{card.word}** · {inert(card.tool.text, 250)}\n{said}"
+        channel = await self._channel(place)
+        await channel.send(text, nonce=notice.nonce, suppress_embeds=True)
+
+    async def _remind(
+        self, notice: Notice, ref: MessageRef, card: Card, place: Place, *, nonce: str
+    ) -> None:
+        client = self._client()
+        guild = place.guild
         users = [one for one in notice.mentions if one.isdecimal()]
         # A role is called only in the server that it belongs to.
         roles = [
@@ -144,8 +153,6 @@ class Posting:
             replied_user=False,
         )
         text = f"⏰ Still waiting: {inert(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
-        # Each reminder is a new revision of the card, so that a repeated one is known as such.
-        nonce = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
         await message.reply(
             " ".join([*called, text])[:1900],
             allowed_mentions=allowed,
@@ -169,18 +176,9 @@ class Posting:
             raise DeliveryFailed("the channel belongs to another server than the target says")
         return client.get_partial_messageable(number)
 
-    async def _pace(self, place: Place) -> None:
-        """Wait for a place in the budget of a channel, that all replicas share."""
-        name = f"posts to {place.channel or place.user}"
-        await self._wait(name, PER_MINUTE, BURST)
-        await self._overall()
-
     async def _overall(self) -> None:
         """Wait for a place in the bot's own budget."""
-        await self._wait("all calls", ALL_PER_MINUTE, ALL_BURST)
-
-    async def _wait(self, budget: str, per_minute: float, burst: int) -> None:
-        wait = await self._notes.delay(budget, per_minute=per_minute, burst=burst)
+        wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
         if wait > _PATIENCE:
             raise TryLater(wait, "Discord takes no more at once")
         await asyncio.sleep(wait)

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import discord
 
 from adapters.discord.connection import login_of, point_at
 from adapters.discord.ids import Place, read_target
 from adapters.discord.settings import read_settings
 from gateway.errors import GatewayError
+from gateway.findings import FAIL, Finding, failed, fine
 
 NEEDED = discord.Permissions(
     view_channel=True,
@@ -47,13 +49,14 @@ async def _invite(options: argparse.Namespace) -> int:
 
 
 async def _check(options: argparse.Namespace) -> int:
-    failed = False
+    wrong = False
     async with _logged_in() as client:
         for target in options.targets:
-            problem = await problem_at(client, target)
-            failed = failed or bool(problem)
-            print(f"{'FAIL' if problem else 'ok  '} {target}{f': {problem}' if problem else ''}")
-    return 1 if failed else 0
+            found = await examined_at(client, target)
+            wrong = wrong or found.result == FAIL
+            remedy = f"; {found.remedy}" if found.remedy else ""
+            print(f"{found.result:<4} {target}: {found.says}{remedy}")
+    return 1 if wrong else 0
 
 
 def invite_link(application: int) -> str:
@@ -61,34 +64,39 @@ def invite_link(application: int) -> str:
     return discord.utils.oauth_url(application, permissions=NEEDED, scopes=_SCOPES)
 
 
-async def problem_at(client: discord.Client, target: str) -> str:
-    """Say what keeps cards from being posted at a target, and what to do; empty when nothing."""
+async def examined_at(client: discord.Client, target: str) -> Finding:
+    """Say what keeps cards from being posted at a target, and what to do."""
     place = read_target(target)
     if place is None:
-        return "this is no place in Discord; write discord:SERVER/CHANNEL or discord:@USER"
+        return failed(
+            "this is no place in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
+        )
     try:
         return await (_person(client, place) if place.user else _channel(client, place))
     except discord.NotFound:
-        return "it does not exist, or the bot is not in the server: `gateway invite discord`"
+        said = "it does not exist, or the bot is not in the server"
+        return failed(said, "invite it with the link of `gateway discord invite`")
     except discord.Forbidden:
-        return "the bot cannot see it: let its role view the channel"
+        return failed("the bot cannot see it", "let its role view the channel")
     except discord.HTTPException as error:
-        return f"Discord refuses to tell ({error.status}, {error.code})"
+        return failed(f"Discord refuses to tell ({error.status}, {error.code})", "try again later")
+    except (aiohttp.ClientError, OSError) as error:
+        return failed(f"no answer from Discord ({type(error).__name__})", "try again later")
 
 
-async def _person(client: discord.Client, place: Place) -> str:
-    # Whether somebody takes direct messages is known only once one was sent.
+async def _person(client: discord.Client, place: Place) -> Finding:
     await client.create_dm(discord.Object(int(place.user or 0)))
-    return ""
+    return fine("whether they take direct messages shows when one is sent")
 
 
-async def _channel(client: discord.Client, place: Place) -> str:
+async def _channel(client: discord.Client, place: Place) -> Finding:
     guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
     channel = await guild.fetch_channel(int(place.channel or 0))
     if isinstance(channel, discord.ForumChannel | discord.CategoryChannel):
-        return "cards cannot be posted in a channel of this kind; use a text channel or a thread"
+        said = "cards cannot be posted in a channel of this kind"
+        return failed(said, "use a text channel or a thread")
     if client.user is None:
-        return "not logged in"
+        return failed("not logged in", "see GATEWAY_DISCORD_TOKEN")
     member = await guild.fetch_member(client.user.id)
     parent: Any = channel
     skipped = _OF_THREADS
@@ -98,12 +106,12 @@ async def _channel(client: discord.Client, place: Place) -> str:
         skipped = {"send_messages"}
     held = dict(parent.permissions_for(member))
     missing = [name for name, value in NEEDED if value and name not in skipped and not held[name]]
+    if missing:
+        words = ", ".join(_NAMES.get(name, name.replace("_", " ")) for name in missing)
+        return failed(f"the bot lacks: {words}", "allow it in the channel's permissions")
     if isinstance(channel, discord.Thread) and channel.locked and not held["manage_threads"]:
-        return "the thread is locked"
-    if not missing:
-        return ""
-    words = ", ".join(_NAMES.get(name, name.replace("_", " ")) for name in missing)
-    return f"the bot lacks: {words}; allow it in the channel's permissions"
+        return failed("the thread is locked", "unlock it, or name another in the route")
+    return fine("the bot may post here")
 
 
 @asynccontextmanager

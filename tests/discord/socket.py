@@ -55,7 +55,7 @@ class Session:
 
 class Gateway:
     """All sessions. What a test sets: `refuse` closes new connections with this code, `mute` stops
-    acknowledging heartbeats, `held` keeps interactions back until it is released."""
+    acknowledging heartbeats, `fickle` ends every session as it begins."""
 
     def __init__(self, town: Town) -> None:
         self.town = town
@@ -66,6 +66,7 @@ class Gateway:
         self.connections = 0
         self.refuse: int | None = None
         self.mute = False
+        self.fickle = False
         self.heartbeat_ms = 41_250
         self.down = 0  # so many handshakes fail
         self.changed = asyncio.Event()
@@ -117,6 +118,9 @@ class Gateway:
             return None
         self.identified += 1
         session = Session(secrets.token_hex(16), app, data["intents"], wire=wire)
+        if self.fickle:
+            await wire.send({"op": 9, "d": False, "s": None})
+            return None
         self.sessions[session.id] = session
         await self._greet(session)
         return session

@@ -74,6 +74,28 @@ class Stage:
         found = (m for m in place.messages.values() if record.id[:8] in shown_text(m))
         return next(found, None)
 
+    async def spread(self, count: int, *, each: int = 2) -> list[tuple[Record, Channel, Json]]:
+        """Ask for many things, `each` of them in a channel of its own; return the cards."""
+        server = self.server
+        places = [
+            server.discord.town.channel(server.guild, f"room-{number}")
+            for number in range(-(-count // each))
+        ]
+        rooms = [
+            self.route(
+                name=place.name,
+                tools=(place.name,),
+                targets=(f"discord:{server.guild.id}/{place.id}",),
+            )
+            for place in places
+        ]
+        await self.policy(*rooms, self.route())
+        asked = [
+            (await self.ask(tool=places[one // each].name, timeout=86_400), places[one // each])
+            for one in range(count)
+        ]
+        return [(record, place, await self.card(record, place)) for record, place in asked]
+
     async def shows(self, message: Json, *words: str) -> str:
         """Return a message's text once it shows these words."""
         await self.seen(lambda: all(word in shown_text(message) for word in words))

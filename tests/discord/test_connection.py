@@ -161,6 +161,22 @@ async def test_40_refused_intents_are_told_and_not_tried_for_ever(stage: Stage) 
     assert gateway.connected == 0
 
 
+async def test_40_sessions_that_end_as_they_begin_do_not_use_up_the_day(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """discord.py would begin one every five seconds, and Discord reset the token after a thousand:
+    here they are counted, it is said, and a restart of the line waits for the next one."""
+    monkeypatch.setattr("adapters.discord.lease._SESSIONS_AT_ONCE", 1)
+    gateway = stage.server.discord.gateway
+    gateway.fickle = True
+    await gateway.command(9, False)
+    async with asyncio.timeout(20):
+        while (await ready(stage))[0] == 200:
+            pass
+    assert "ends the sessions" in (await ready(stage))[1]
+    assert gateway.identified == 1
+
+
 async def test_41_events_nobody_understands_do_not_end_us(stage: Stage) -> None:
     """Unknown events, broken ones, and component types of the future (T5)."""
     gateway = stage.server.discord.gateway

@@ -12,6 +12,7 @@ import pytest
 from adapters.discord.adapter import DiscordAdapter
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import GatewayError
+from gateway.findings import FAIL, OK, WARN
 from tests.discord.furnished import Server
 from tests.discord.town import FORUM
 
@@ -94,3 +95,53 @@ async def test_permissions_are_checked_per_channel(server: Server) -> None:
     assert "cannot see" in lines[1]
     assert "this kind" in lines[2]
     assert "no place" in lines[3]
+
+
+async def found(server: Server, *targets: str, live: bool = False) -> dict[str, tuple[str, str]]:
+    """Return result and words of every check that `gateway doctor` makes, by name and target."""
+    environment = pytest.MonkeyPatch()
+    environment.setenv("GATEWAY_DISCORD_TOKEN", server.app.token)
+    try:
+        checks = await DiscordAdapter().checks(targets, live=live)
+    finally:
+        environment.undo()
+    return {name: (one.result, f"{one.says} → {one.remedy}") for name, one in checks}
+
+
+async def test_doctor_says_what_is_well(server: Server) -> None:
+    """Settings, token, endpoint, channel, and a message that goes away again; each check stands on
+    the page."""
+    target = f"discord:{server.guild.id}/{server.channel.id}"
+    told = await found(server, target, live=True)
+    assert {result for result, _ in told.values()} == {OK}
+    assert not server.channel.messages
+    page = (Path(__file__).parents[2] / "docs" / "discord.md").read_text(encoding="utf-8")
+    documented = {
+        line.split("`")[1] for line in page.splitlines() if line.startswith("| `discord ")
+    }
+    assert set(told) == documented
+
+
+async def test_doctor_says_what_is_wrong_and_what_to_do(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A permission that a channel takes away, a wrong endpoint on either side, a bad token, no
+    token, and no route that leads here."""
+    mute = server.discord.town.channel(server.guild, "mute")
+    mute.overwrites[server.guild.id] = (0, 1 << 16)
+    result, said = (await found(server, f"discord:{server.guild.id}/{mute.id}"))["discord channel"]
+    assert result == FAIL and "read message history" in said and "allow it" in said
+    result, said = (await found(server))["discord channel"]
+    assert result == WARN and "route" in said
+    monkeypatch.setenv("GATEWAY_DISCORD_PUBLIC_KEY", server.app.verify_key)
+    result, said = (await found(server))["discord endpoint"]
+    assert result == FAIL and "/discord/interactions" in said
+    monkeypatch.delenv("GATEWAY_DISCORD_PUBLIC_KEY")
+    server.app.endpoint = "https://example.org/x"
+    result, said = (await found(server))["discord endpoint"]
+    assert result == FAIL and "remove the Interactions Endpoint URL" in said
+    server.discord.revoke(server.app)
+    result, said = (await found(server))["discord token"]
+    assert result == FAIL and server.app.token not in said
+    ((name, one),) = await DiscordAdapter().checks([], live=False)
+    assert (name, one.result) == ("discord settings", FAIL)

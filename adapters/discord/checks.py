@@ -1,0 +1,78 @@
+"""What `gateway doctor` finds about Discord, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import aiohttp
+import discord
+
+from adapters.discord.connection import login_of, point_at
+from adapters.discord.ids import read_target
+from adapters.discord.rights import examined_at
+from adapters.discord.settings import DiscordSettings, read_settings
+from gateway.errors import GatewayError
+from gateway.findings import Finding, doubtful, failed, fine
+
+Found = tuple[str, Finding]
+_PAGE = "see docs/discord.md"
+_WORDS = "This is `gateway doctor --live`; the message goes away again."
+
+
+async def examined(targets: Sequence[str], *, live: bool) -> list[Found]:
+    """Run every check; what depends on something that failed is left out."""
+    try:
+        settings = read_settings()
+    except GatewayError as error:
+        return [("discord settings", failed(str(error), _PAGE))]
+    over = "over HTTP" if settings.public_key else "over the gateway connection"
+    found: list[Found] = [("discord settings", fine(f"clicks come {over}"))]
+    point_at(settings)
+    try:
+        client = await login_of(settings)
+    except GatewayError as error:
+        remedy = "set GATEWAY_DISCORD_TOKEN to the token of the portal's page Bot"
+        return [*found, ("discord token", failed(str(error), remedy))]
+    try:
+        found.append(("discord token", fine(f"this is {client.user}")))
+        found.append(("discord endpoint", _endpoint(client, settings)))
+        for target in targets:
+            place = await examined_at(client, target)
+            found.append(("discord channel", replace(place, says=f"{target}: {place.says}")))
+        if not targets:
+            remedy = "name discord:SERVER/CHANNEL in the targets of a route"
+            found.append(("discord channel", doubtful("no route leads to Discord", remedy)))
+        if live:
+            found.append(("discord live", await _rehearsed(client, targets)))
+    finally:
+        await client.close()
+    return found
+
+
+def _endpoint(client: discord.Client, settings: DiscordSettings) -> Finding:
+    application = client.application
+    url = application.interactions_endpoint_url if application else None
+    if url is not None and settings.public_key is None:
+        says = f"Discord sends clicks to {url}, so that none comes over the gateway connection"
+        return failed(
+            says, "remove the Interactions Endpoint URL, or set GATEWAY_DISCORD_PUBLIC_KEY"
+        )
+    if url is None and settings.public_key is not None:
+        says = "no Interactions Endpoint URL is set in the portal, so that no click comes"
+        return failed(says, "set it to https://YOUR-HOST/discord/interactions, or unset the key")
+    return fine(f"clicks come to {url}" if url else "no Interactions Endpoint URL, as it must be")
+
+
+async def _rehearsed(client: discord.Client, targets: Sequence[str]) -> Finding:
+    """Post a line in the first channel of the routes, and delete it."""
+    places = [place for one in targets if (place := read_target(one)) and place.channel]
+    if not places:
+        return doubtful("no route names a channel to try it in", "name discord:SERVER/CHANNEL")
+    channel = client.get_partial_messageable(int(places[0].channel or 0))
+    try:
+        message = await channel.send(_WORDS)
+        await message.delete()
+    except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
+        return failed(f"posting failed: {error}", _PAGE)
+    return fine(f"a message was posted and deleted in {places[0].channel}")
