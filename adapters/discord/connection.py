@@ -24,14 +24,16 @@ from adapters.discord.lease import Lease, Sessions
 from adapters.discord.settings import DiscordSettings
 from gateway.delivery import Notes, TryLater
 from gateway.errors import GatewayError
+from gateway.tasks import ended
 
 log = logging.getLogger("adapters.discord")
 
 _START_SECONDS = 15.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _FATAL_PAUSE = 300.0
 _DRAIN_SECONDS = 3.0
 _CUT_SECONDS = 20.0  # shorter ones are everyday: Discord asks for a new connection now and then
+_GIVE_UP_SECONDS = 60.0  # discord.py's own pauses grow to a quarter of an hour
 _BAD_TOKEN = 4004
 _FATAL_CODES = {_BAD_TOKEN, 4010, 4011, 4012, 4013, 4014}
 
@@ -158,8 +160,7 @@ class Connection:
         """Let another listen first, then stop, answer what has come, and close."""
         if self.listening:
             await self._lease.hand_over()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await ended(task)
         if self._working:
             await asyncio.wait(set(self._working), timeout=_DRAIN_SECONDS)
         if self._client is not None:
@@ -228,22 +229,35 @@ class Connection:
             self.problem = ""
             listening = asyncio.create_task(client.connect(), name="discord gateway")
             keeping = asyncio.create_task(self._lease.keep(), name="discord lease")
+            watching = asyncio.create_task(_cut_for_long(client), name="discord line")
+            tasks = (listening, watching, keeping)
             self.listening = True
             try:
-                await asyncio.wait({listening, keeping}, return_when=asyncio.FIRST_COMPLETED)
-                if listening.done():
-                    listening.result()
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in (listening, watching):
+                    if task.done():
+                        task.result()
             finally:
                 self.listening = False
-                await self._hang_up(client, listening, keeping)
+                await self._hang_up(client, *tasks)
 
     async def _hang_up(self, client: Bot, *tasks: asyncio.Task[None]) -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(*tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)  # what they raised has been told
         if not client.is_closed() and client.ws is not None and client.ws.open:
             await client.ws.close(code=1000)
         await self._lease.give_up()
+
+
+async def _cut_for_long(client: Bot) -> None:
+    """Raise ConnectionError when the line has been cut for so long that we better begin anew."""
+    began = client.loop.time()
+    while True:
+        await asyncio.sleep(_GIVE_UP_SECONDS / 10)
+        if client.cut_at is not None:
+            since = max(client.cut_at, began)
+            if client.loop.time() - since > _GIVE_UP_SECONDS:
+                raise ConnectionError("the line to Discord stays cut")
 
 
 async def login_of(settings: DiscordSettings) -> discord.Client:

@@ -75,7 +75,7 @@ async def examined_at(client: discord.Client, target: str) -> Finding:
         return await (_person(client, place) if place.user else _channel(client, place))
     except discord.NotFound:
         said = "it does not exist, or the bot is not in the server"
-        return failed(said, "invite it with the link of `gateway discord invite`")
+        return failed(said, "invite it with the link of `gateway invite discord`")
     except discord.Forbidden:
         return failed("the bot cannot see it", "let its role view the channel")
     except discord.HTTPException as error:
