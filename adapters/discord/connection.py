@@ -34,8 +34,8 @@ _FATAL_PAUSE = 300.0
 _DRAIN_SECONDS = 3.0
 _CUT_SECONDS = 20.0  # shorter ones are everyday: Discord asks for a new connection now and then
 _GIVE_UP_SECONDS = 60.0  # discord.py's own pauses grow to a quarter of an hour
-_BAD_TOKEN = 4004
-_FATAL_CODES = {_BAD_TOKEN, 4010, 4011, 4012, 4013, 4014}
+_BAD_TOKEN, _NEEDS_SHARDS = 4004, 4011
+_FATAL_CODES = {_BAD_TOKEN, 4010, _NEEDS_SHARDS, 4012, 4013, 4014}
 
 Arrived = Callable[[discord.Interaction], Awaitable[None]]
 
@@ -293,6 +293,11 @@ def _said(error: Exception) -> str:
         return "Discord does not accept the bot's token; reset it in the developer portal"
     if isinstance(error, discord.PrivilegedIntentsRequired):
         return "Discord refuses the intents; the gateway asks for `guilds` only"
+    if isinstance(error, discord.ConnectionClosed) and error.code == _NEEDS_SHARDS:
+        return (
+            "the bot is in more than 2500 servers, more than one gateway connection may serve: "
+            "let clicks come over HTTP (GATEWAY_DISCORD_PUBLIC_KEY)"
+        )
     if isinstance(error, discord.ConnectionClosed):
         return f"Discord closed the connection ({error.code})"
     if isinstance(error, GatewayError):

@@ -7,6 +7,7 @@ power. Lengths are counted in UTF-16 units: whatever Discord counts, it is not m
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _LANGUAGES = {"shell": "bash", "diff": "diff", "json": "json"}
 # Discord drops a backslash before any punctuation, so that escaping too much costs nothing.
@@ -66,6 +67,17 @@ def fenced(text: str, kind: str, budget: int) -> tuple[str, bool]:
 def clipped(text: str, budget: int) -> str:
     """Return the start of a plain text, with an ellipsis when that is not all of it."""
     return text if units(text) <= budget else f"{_cut(text, budget - 1)}{_ELLIPSIS}"
+
+
+def whole_lines(lines: Sequence[str], budget: int) -> list[str]:
+    """Return as many of the first lines as fit, none of them cut."""
+    kept: list[str] = []
+    for line in lines:
+        budget -= units(line) + 1
+        if budget < 0:
+            break
+        kept.append(line)
+    return kept
 
 
 def _spelled(found: re.Match[str]) -> str:

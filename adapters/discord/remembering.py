@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import discord
@@ -10,12 +11,13 @@ from discord import ui
 from adapters.discord.answers import Answer, private
 from adapters.discord.forms import REASON, typed, written
 from adapters.discord.ids import Button
-from adapters.discord.markup import clipped, inert, named
+from adapters.discord.markup import clipped, inert, named, whole_lines
 from adapters.discord.people import identity_of, refuse_unfit
 from adapters.discord.reading import Reading
-from adapters.discord.views import Shown, outcome_view
+from adapters.discord.views import Shown, outcome_view, text_view
 from gateway.cards import Card
 from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.grants.grant import Grant
 from gateway.masking import shown
 from gateway.models import Action
 from gateway.ports import Desk
@@ -27,6 +29,7 @@ _SCOPE, _WHERE, _LIFE = "scope", "where", "life"
 _EVERYWHERE, _SESSION = "everywhere", "session"
 _OFFERED = 8  # each is measured against the history, and read by somebody on a phone
 _LISTED = 20
+_LIST_UNITS = 3800
 _VERBS = {
     Action.APPROVE: ("Approve and remember", discord.ButtonStyle.success),
     Action.DENY: ("Deny and remember", discord.ButtonStyle.danger),
@@ -103,23 +106,8 @@ class Remembering:
 
     async def listed(self, interaction: discord.Interaction) -> Answer:
         """List what is remembered, to people whom the gateway knows."""
-        grants = (await self._known(interaction))[:_LISTED]
-        if not grants:
-            return private("Nothing is remembered.")
-        lines = ["### 🧠 What is remembered"]
-        for grant in grants:
-            ends = (
-                f"until <t:{grant.expires_at // 1000}:f>" if grant.expires_at else "until revoked"
-            )
-            where = f"session {grant.session}" if grant.session else "all sessions"
-            used = f"used {grant.used}×"  # noqa: RUF001 (the sign is for people)
-            lines.append(
-                f"- `{grant.id[:8]}` **{grant.effect}** {_words(grant.words, 120)}\n"
-                f"-# {inert(f'{grant.agent}, {where}', 120)} · {ends} · {used} · "
-                f"by {named(grant.made_by, 80)}"
-            )
-        lines.append("Take one back with `/revoke`.")
-        return private("\n".join(lines))
+        grants = await self._known(interaction)
+        return Answer(grants_view(grants)) if grants else private("Nothing is remembered.")
 
     async def choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
         """Return (id, words) of what could be taken back."""
@@ -144,10 +132,28 @@ class Remembering:
             raise NotFound("no such grant")
         return str(matching[0])
 
-    async def _known(self, interaction: discord.Interaction) -> list[Any]:
+    async def _known(self, interaction: discord.Interaction) -> list[Grant]:
         if await self._desk.person(identity_of(interaction)) is None:
             raise Unauthorized("only people whom the gateway knows see what is remembered")
-        return list(await self._desk.grants())
+        return await self._desk.grants()
+
+
+def grants_view(grants: Sequence[Grant]) -> Shown:
+    """Return the list of what is remembered, as far as it fits, the newest first."""
+    lines = ["### 🧠 What is remembered"]
+    for grant in grants[:_LISTED]:
+        ends = f"until <t:{grant.expires_at // 1000}:f>" if grant.expires_at else "until revoked"
+        where = f"session {grant.session}" if grant.session else "all sessions"
+        used = f"used {grant.used}×"  # noqa: RUF001 (the sign is for people)
+        lines.append(
+            f"- `{grant.id[:8]}` **{grant.effect}** {_words(grant.words, 120)}\n"
+            f"-# {inert(f'{grant.agent}, {where}', 120)} · {ends} · {used} · "
+            f"by {named(grant.made_by, 80)}"
+        )
+    kept = whole_lines(lines, _LIST_UNITS)
+    more = len(grants) + 1 - len(kept)
+    rest = f" {more} older ones are in the inbox." if more else ""
+    return text_view("\n".join([*kept, f"Take one back with `/revoke`.{rest}"]))
 
 
 def remember_of(data: Any) -> Remember:

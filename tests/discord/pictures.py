@@ -1,6 +1,7 @@
 """Pictures of cards for the documents: real discord.py in the simulator, drawn by Chromium.
 
-`python -m tests.discord.pictures` writes docs/images/discord-*.png. Look at them afterwards.
+`python -m tests.discord.pictures` writes docs/images/discord-*.png: one for each page that shows
+it, and sheets of all of them, dark and light, wide and on a phone. Look at them afterwards.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,9 +19,11 @@ import discord
 import simcord
 
 from adapters.discord.ids import Button
+from adapters.discord.remembering import grants_view
 from adapters.discord.views import CARD_CHARS, CARD_LINES, PAGE_CHARS, Shown, card_view, full_view
 from gateway.cards import card_of
 from gateway.cards import full_view as pages_of
+from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -28,6 +32,10 @@ from gateway.models import (
     DeciderKind,
     Decision,
     Execution,
+    FieldKind,
+    Kind,
+    Option,
+    Question,
     Reason,
     Report,
     Risk,
@@ -36,12 +44,22 @@ from gateway.models import (
 )
 from gateway.records import Record, Vote
 from tests.web.chromium import Page, chromium
+from tests.web.sheets import cropped, only, sheet
 from tests.world import request
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 NOW = 1_795_000_000_000
 COPY = "0" * 22
-NARROW, WIDE = (390, 1400), (1100, 1400)
+NARROW, WIDE = (390, 1400), (800, 1400)
+SHAPES = {"": (WIDE, 2, 1200), "-phone": (NARROW, 4, 1300)}
+SHEETS = {
+    "cards": (
+        *("pending", "high-risk", "quorum", "question"),
+        *("approved", "edited", "denied", "expired"),
+    ),
+    "reading": ("long", "full-view", "hostile", "grants"),
+}
+PAGES = ("pending", "denied", "long", "full-view", "hostile")
 MARGIN = 8
 _ALONE = (
     "(() => { for (let one = document.querySelector('#focused-content'); one.parentElement;"
@@ -58,6 +76,26 @@ _SETTLED = (
     " && !document.body.innerText.includes('Updating viewport')"
     " && document.fonts.status === 'loaded'"
 )
+# The simulator scrolls long lines of code sideways, where Discord's own clients wrap them, and is
+# dark only: the light colours are Discord's, laid over its own.
+_WRAPPED = """
+.code-block, .code-block code { white-space: pre-wrap !important; min-width: 0 !important;
+  overflow-wrap: anywhere }
+"""
+_LIGHT = """
+:root { color-scheme: light; color: #2f3035; --discord-bg: #ffffff; --discord-surface: #f2f3f5;
+  --discord-elevated: #ffffff; --discord-control: #ebedef; --discord-hover: #e0e1e5;
+  --discord-text: #2f3035; --discord-muted: #6a6d75; --discord-subtle: #4e5058;
+  --discord-border: #d8d9dc; --component-surface: #f8f8f9; --component-border: #d8d9dc;
+  --subtle-surface: #e0e1e5; --subtle-surface-text: #2f3035; --button-alt: #e0e1e5;
+  --code-surface: #eeeef2; --code-border: #d5d6dc; --code-text: #2f3035; --link-text: #006ce7;
+  --entity-text: #2f3035; --entity-dim: #4e5058; --option-hover: #e0e1e5 }
+.message-content, .button-style-2 { color: #2f3035 !important }
+html, body { background: #ffffff }
+.hljs-comment, .hljs-quote { color: #6a737d }
+.hljs-built_in, .hljs-type, .hljs-attr, .hljs-attribute { color: #b05a00 }
+.hljs-string, .hljs-doctag, .hljs-regexp { color: #0a4a8f }
+"""
 HOSTILE = (
     "echo ok # ```\n@everyone <@&1> [click](https://evil.example) ||spoiler||\n# Approved\n"
     "-# small \u202egnp.exe\u202c a\u200bb \x1b[31mred\x07 <t:0:R>\np\u0430ypal.com"
@@ -144,7 +182,74 @@ def scenes() -> dict[str, Shown]:
         "long": _card(long_record),
         "full-view": _full(long_record),
         "hostile": _card(hostile),
+        "edited": _card(_edited(plain)),
+        "question": _card(_question()),
+        "grants": grants_view(_grants()),
     }
+
+
+def _edited(record: Record) -> Record:
+    """Return a request that was approved with other arguments."""
+    changed = {"command": "kubectl rollout restart deployment/api -n staging"}
+    ended = decided(record, Status.APPROVED, action=Action.EDIT, arguments=changed)
+    return replace(ended, edited=changed)
+
+
+def _question() -> Record:
+    """Return a question with a free text and a choice."""
+    asked = request(
+        agent="deploy-bot",
+        session="release-4.2",
+        tool="ask",
+        kind=Kind.QUESTION,
+        arguments={},
+        questions=(
+            Question(id="when", text="When may the migration lock the table?"),
+            Question(
+                id="where",
+                text="Which cluster goes first?",
+                kind=FieldKind.CHOICE,
+                options=(Option(value="eu-1"), Option(value="us-1")),
+            ),
+        ),
+        allowed=(Action.ANSWER, Action.DENY),
+    )
+    return stored(asked)
+
+
+def _grants() -> list[Grant]:
+    """Return three remembered decisions: narrow, wide, and a denial."""
+    day = 86_400_000
+    tool = Match(shape=Shape.TOOL, tool="shell")
+    values: dict[str, Any] = {"agent": "deploy-bot", "match": tool, "made_at": NOW}
+    return [
+        Grant(
+            id="5c" * 16,
+            effect=Effect.ALLOW,
+            made_by="ann",
+            session="release-4.2",
+            expires_at=NOW + day,
+            used=4,
+            words="exactly this command: make lint",
+            **values,
+        ),
+        Grant(
+            id="a1" * 16,
+            effect=Effect.ALLOW,
+            made_by="bob",
+            expires_at=NOW + 30 * day,
+            used=112,
+            words="git status with any paths, in /srv/release",
+            **values,
+        ),
+        Grant(
+            id="e9" * 16,
+            effect=Effect.DENY,
+            made_by="ann",
+            words="every use of @everyone **shell** [here](https://x)",
+            **values,
+        ),
+    ]
 
 
 def pending_with(**arguments: Any) -> Record:
@@ -188,6 +293,11 @@ async def photographed(
             await page.until(f"document.body.innerText.includes({json.dumps(word)})")
             await page.until(_SETTLED)
             await page.evaluate("document.fonts.ready.then(() => true)")
+            style = json.dumps(_WRAPPED + ("" if dark else _LIGHT))
+            await page.evaluate(
+                "(() => { const sheet = new CSSStyleSheet(); sheet.replaceSync(" + style + ");"
+                " document.adoptedStyleSheets = [sheet] })()"
+            )
             await framed(page, path)
             return str(await page.evaluate("document.body.innerText"))
 
@@ -202,10 +312,10 @@ async def framed(page: Page, path: Path) -> None:
         " return [box.x + scrollX, box.y + scrollY, box.width, box.height] })()"
     )
     clip = {
-        "x": box[0] - MARGIN,
-        "y": box[1] - MARGIN,
-        "width": box[2] + 2 * MARGIN,
-        "height": box[3] + 2 * MARGIN,
+        "x": box[0],
+        "y": box[1],
+        "width": box[2],
+        "height": box[3] + MARGIN,
         "scale": 1,
     }
     result = await page.send(
@@ -216,12 +326,25 @@ async def framed(page: Page, path: Path) -> None:
 
 async def main() -> None:
     """Draw all of them."""
-    async with chromium() as page:
-        for name in scenes():
-            sizes = {"": WIDE, "-phone": NARROW} if name in ("pending", "hostile") else {"": WIDE}
-            for suffix, size in sizes.items():
-                path = FOLDER / f"discord-{name}{suffix}.png"
-                await photographed(page, scenes()[name], path, size, word="shell")
+    words = dict.fromkeys(scenes(), "shell") | {"question": "ask", "grants": "remembered"}
+    taken: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "picture.png"
+        async with chromium() as page:
+            for shape, (size, columns, most) in SHAPES.items():
+                for dark in (True, False):
+                    for name, word in words.items():
+                        # Each anew: sending uses a view up.
+                        shown = scenes()[name]
+                        await photographed(page, shown, path, size, word=word, dark=dark)
+                        taken[name] = cropped(path.read_bytes(), most)
+                    for title, names in SHEETS.items():
+                        end = f"{title}{shape}{'' if dark else '-light'}"
+                        at = FOLDER / f"discord-{end}.png"
+                        sheet(only(taken, names), at, columns=columns, dark=dark)
+                    for name in PAGES if dark and not shape else ():
+                        one = {"": taken[name]}
+                        sheet(one, FOLDER / f"discord-{name}.png", columns=1, dark=dark)
 
 
 if __name__ == "__main__":

@@ -147,15 +147,19 @@ async def test_39_a_bad_token_is_refused_at_the_start(
     assert "wrong.token" not in str(refused.value)
 
 
-async def test_40_refused_intents_are_told_and_not_tried_for_ever(stage: Stage) -> None:
-    """4014: red with a sentence; no further IDENTIFY, of which a day has only a thousand."""
+@pytest.mark.parametrize(("code", "said"), [(4014, "intents"), (4011, "2500 servers")])
+async def test_40_refused_sessions_are_told_and_not_tried_for_ever(
+    stage: Stage, code: int, said: str
+) -> None:
+    """Wrong intents, and too many servers for one connection: red with a sentence that says what to
+    do; no further IDENTIFY, of which a day has only a thousand."""
     gateway = stage.server.discord.gateway
-    gateway.refuse = 4014
+    gateway.refuse = code
     await gateway.drop(forget=True)
     async with asyncio.timeout(20):
         while (await ready(stage))[0] == 200:
             pass
-    assert "intents" in (await ready(stage))[1]
+    assert said in (await ready(stage))[1]
     assert gateway.connected == 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from adapters.discord.ids import Button
 from adapters.discord.markup import clipped, fenced, inert, quoted, units
@@ -22,6 +23,7 @@ from tests.discord.limits import V2, check_message, walk
 from tests.discord.messages import shown_text
 from tests.discord.pictures import (
     HOSTILE,
+    NARROW,
     WIDE,
     pending,
     pending_with,
@@ -191,18 +193,31 @@ async def test_34_secrets_reach_neither_card_nor_file_nor_log(
     assert not any(stage.server.app.token in line or secret in line for line in ours)
 
 
+SEEN = (
+    ("pending", WIDE, True),
+    ("pending", NARROW, False),
+    ("denied", WIDE, False),
+    ("hostile", NARROW, True),
+    ("grants", NARROW, False),
+)
+
+
 @pytest.mark.browser
 async def test_35_cards_are_drawn_whole_and_legible(tmp_path: Path) -> None:
-    """In Chromium, dark and light: the state's word, and no control of a decided card."""
+    """In Chromium, dark and light, wide and on a phone: the state's word, no control of a decided
+    card, and nothing that reaches over the edge."""
     words = {"pending": "Approval needed", "denied": "Denied", "hostile": "U+202E"}
     async with chromium() as page:
-        for name, word in words.items():
-            for dark in (True, False):
-                path = tmp_path / f"{name}-{dark}.png"
-                shown = scenes()[name]
-                text = await photographed(page, shown, path, WIDE, word=word, dark=dark)
-                assert path.stat().st_size > 5000
-                assert ("Approve\n" in text) == (name != "denied")
+        for name, size, dark in SEEN:
+            path = tmp_path / "picture.png"
+            word = words.get(name, "remembered")
+            text = await photographed(page, scenes()[name], path, size, word=word, dark=dark)
+            assert ("Approve\n" in text) == (name in ("pending", "hostile"))
+            with Image.open(path) as picture:
+                corner = picture.convert("L").crop((2, picture.height - 4, 3, picture.height - 3))
+            assert (corner.tobytes()[0] < 100) == dark
+            over = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+            assert not await page.evaluate(over)
 
 
 async def test_36_a_decided_card_keeps_what_was_approved_and_calls_nobody(stage: Stage) -> None:

@@ -1,15 +1,113 @@
-"""The pinned simulator that behaviour and pictures rely on: it runs, and draws a channel."""
+"""A second Discord, made by others, for what people do: simcord. And it draws a channel.
+
+It has no sockets and refuses what a person could not do; what our own wire-level Discord believes
+about buttons, modals and time is so seen twice.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import discord
 import pytest
 import simcord
 
+from adapters.discord.clicks import Clicks
+from adapters.discord.connection import Bot
+from adapters.discord.lease import Lease, Sessions
+from adapters.discord.posting import Posting
+from adapters.discord.views import CARD_CHARS, CARD_LINES
+from gateway.clock import SystemClock
+from gateway.courier import Courier
+from gateway.desk import FrontDesk
+from gateway.models import Status
+from gateway.records import Person, Record
+from gateway.rulebook import Route
+from gateway.serving import desk_of
+from gateway.stores.outbox import RedisOutbox
+from tests.discord.messages import buttons, shown_text
 from tests.discord.test_wire import card
 from tests.web.chromium import DESK, chromium
+from tests.world import World
+
+DAY = 86_400
+
+
+class Posts(Posting):
+    """The posting half of the adapter, as the courier wants it."""
+
+    name = "discord"
+    card_lines, card_chars = CARD_LINES, CARD_CHARS
+    repeatable = True
+
+
+def bot(desk: FrontDesk) -> Bot:
+    """Return a client that answers clicks at this desk, as a gateway that has just started."""
+    return Bot(Clicks(desk).arrived, Lease(desk.notes), Sessions(desk.notes))
+
+
+def as_json(message: Any) -> dict[str, Any]:
+    """Return a message of the simulator as our own Discord keeps them."""
+    parts = [
+        part.to_dict() if isinstance(part, discord.Component) else part
+        for part in message.components
+    ]
+    return {"content": message.content, "components": parts}
+
+
+async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> None:
+    """A card; a stranger refused; everything read; a modal opened before a restart and submitted
+    after it; and a button that works after three days, when every token has long died."""
+    desk = desk_of("discord", world.approvals, world.store)
+    async with simcord.run(bot(desk)) as env:
+        guild = env.create_guild(name="Acme")
+        channel = guild.create_text_channel("approvals")
+        ann, bob, eve = (guild.add_member(env.create_user(one)) for one in ("ann", "bob", "eve"))
+        people = tuple(
+            Person(name=who.name, identities=(f"discord:{who.id}",)) for who in (ann, bob, eve)
+        )
+        target = f"discord:{guild.id}/{channel.id}"
+        route = Route(approvers=("ann", "bob"), targets=(target,))
+        policy = await world.store.policy()
+        policy = replace(policy, people=people, routes=(route,))
+        await world.store.apply(policy, by="test")
+        world.approvals.forget_policy()
+        posts = Posts(lambda: env.bot, desk.notes)
+        courier = Courier(posts, desk, RedisOutbox(world.store), SystemClock())
+
+        async def asked(command: str) -> tuple[Record, Any]:
+            record = await world.submit(arguments={"command": command}, timeout=4 * DAY)
+            await courier.look(record.id)
+            return record, channel.last_message
+
+        async def status(record: Record) -> Status:
+            return (await world.approvals.get(record.id)).status
+
+        record, card = await asked("make deploy")
+        assert "make deploy" in shown_text(as_json(card))
+        refused = await eve.click(card, label="Approve")
+        assert refused.response is not None and refused.response.ephemeral
+        assert "not an approver" in shown_text(as_json(refused.response))
+        view = await ann.click(card, label="Details")
+        assert view.response is not None and view.response.ephemeral
+        assert [one.filename for one in view.response.attachments] == ["request.txt"]
+
+        opened = await bob.click(card, label="Deny")
+        assert opened.modal is not None
+        await env.restart_bot(bot(desk))
+        await bob.submit_modal(opened, {"reason": "not on a Friday"})
+        assert await status(record) is Status.DENIED
+        shown = as_json(channel.last_message)
+        assert "not on a Friday" in shown_text(shown) and not buttons(shown)
+
+        record, card = await asked("make clean")
+        await env.advance_time(3 * DAY)
+        done = await ann.click(card, label="Approve")
+        assert done.acknowledged
+        assert await status(record) is Status.APPROVED
+        assert "Approved" in shown_text(as_json(channel.last_message))
 
 
 @pytest.mark.browser
