@@ -155,6 +155,7 @@ class SlackAdapter:
         """Add `gateway manifest slack`."""
         parser = verbs.add_parser("manifest", help="print the manifest to make the Slack app from")
         parser.add_argument("--http", metavar="URL", help="for mode http, with the public address")
+        parser.add_argument("--org", action="store_true", help="a whole organisation installs it")
         parser.set_defaults(run=_print_manifest)
 
     @property
@@ -198,7 +199,7 @@ class SlackAdapter:
 
 
 async def _print_manifest(options: argparse.Namespace) -> int:
-    made = manifest(options.http)
+    made = manifest(options.http, org=options.org)
     if wrong := problems(made):
         raise InvalidRequest(f"Slack would refuse this manifest: {'; '.join(wrong)}")
     sys.stdout.write(json.dumps(made, indent=2) + "\n")

@@ -86,6 +86,8 @@ class App:
         app.event("app_home_opened")(self._on_home)
         app.event("app_uninstalled")(self._on_uninstalled)
         app.event("tokens_revoked")(self._on_revoked)
+        app.event("team_access_granted")(self._on_access)
+        app.event("team_access_revoked")(self._on_access)
         app.event(_ANY)(self._on_other)
         app.shortcut(_ANY)(self._on_closed)
         app.options(_ANY)(self._on_closed)
@@ -132,6 +134,9 @@ class App:
     async def _on_revoked(self, body: Json) -> None:
         if body.get("event", {}).get("tokens", {}).get("bot"):
             self._hand_over(self._uninstall(body))
+
+    async def _on_access(self, body: Json) -> None:
+        self._hand_over(self._workspaces.look_again(str(body.get("enterprise_id") or "")))
 
     async def _on_closed(self, ack: Any) -> None:
         await ack()
@@ -225,7 +230,11 @@ class App:
             log.warning("no Home: %s", type(error).__name__, extra={"event": "slack_no_home"})
 
     async def _uninstall(self, body: Json) -> None:
-        await self._workspaces.uninstall(str(body.get("team_id") or ""))
+        team, org = str(body.get("team_id") or ""), str(body.get("enterprise_id") or "")
+        if org and team in ("", org):
+            await self._workspaces.uninstall_everywhere(org)
+        else:
+            await self._workspaces.uninstall(team)
 
     async def _workspace(self, did: Interaction) -> Workspace:
         """Return the workspace it happened in, if that is ours and so is the app."""

@@ -55,16 +55,17 @@ class Directory:
 
         Raises Stranger, Unknown.
         """
-        if actor.team != workspace.team or actor.user_team != workspace.team:
-            raise Stranger("people from other organisations may not decide here")
+        home = workspace.team if not workspace.org else actor.user_team
+        if actor.team != workspace.team or actor.user_team != home:
+            raise Stranger(_ELSEWHERE)
         user = (
             await self._ask(
                 f"user {actor.team} {actor.user}",
                 lambda: workspace.client.users_info(user=actor.user),
             )
         ).get("user", {})
-        if user.get("id") != actor.user or user.get("team_id", actor.team) != actor.team:
-            raise Stranger("people from other organisations may not decide here")
+        if user.get("id") != actor.user or not _belongs(user, workspace):
+            raise Stranger(_ELSEWHERE)
         for sign, who in _NEVER.items():
             if user.get(sign) is not False:
                 raise Stranger(f"{who} may not decide")
@@ -104,6 +105,18 @@ class Directory:
                 self._asking.pop(about, None)
 
 
+def _belongs(user: Json, workspace: Workspace) -> bool:
+    """Whether a user is of this workspace. Those of an organisation are at home in one of its
+    workspaces, and members of several."""
+    if not workspace.org:
+        return bool(user.get("team_id", workspace.team) == workspace.team)
+    member = user.get("enterprise_user") or {}
+    return member.get("enterprise_id") == workspace.org and workspace.team in member.get(
+        "teams", ()
+    )
+
+
+_ELSEWHERE = "people from other organisations may not decide here"
 _NEVER = {
     "deleted": "deactivated users",
     "is_bot": "bots",

@@ -18,6 +18,7 @@ BOT_SCOPES = (
     "users:read",
 )
 EVENTS = ("app_home_opened", "app_uninstalled", "tokens_revoked")
+_ORG_EVENTS = ("team_access_granted", "team_access_revoked")
 _NAME, _COMMAND, _DESCRIPTION, _LONG, _EVENTS = 35, 32, 140, 4000, 100
 _COMMAND_WORDS, _LEAST_LONG, _HINT = 2000, 175, 1000
 _LONG_DESCRIPTION = (
@@ -27,8 +28,11 @@ _LONG_DESCRIPTION = (
 )
 
 
-def manifest(public_url: str | None = None) -> Json:
-    """Return the manifest for Socket Mode; with a public URL, the one for HTTP."""
+def manifest(public_url: str | None = None, *, org: bool = False) -> Json:
+    """Return the manifest for Socket Mode; with a public URL, the one for HTTP.
+
+    With `org` a whole organisation may install the app.
+    """
     http = public_url is not None
     url = f"{public_url.rstrip('/')}/slack/events" if public_url else ""
     address = {"url": url} if http else {}
@@ -62,9 +66,12 @@ def manifest(public_url: str | None = None) -> Json:
         },
         "oauth_config": oauth,
         "settings": {
-            "event_subscriptions": {"bot_events": list(EVENTS), **request},
+            "event_subscriptions": {
+                "bot_events": [*EVENTS, *(_ORG_EVENTS if org else ())],
+                **request,
+            },
             "interactivity": {"is_enabled": True, **request},
-            "org_deploy_enabled": False,
+            "org_deploy_enabled": org,
             "socket_mode_enabled": not http,
             "token_rotation_enabled": False,
         },

@@ -94,7 +94,12 @@ class Installing:
                 redirect_uri=self._redirect_uri,
             )
         )
-        await self._workspaces.install(str(answer.get("access_token") or ""))
+        token = str(answer.get("access_token") or "")
+        if answer.get("is_enterprise_install") is True:
+            org = str((answer.get("enterprise") or {}).get("id") or "")
+            await self._workspaces.install_everywhere(org, token)
+        else:
+            await self._workspaces.install(token)
 
 
 def _note(state: str) -> str:

@@ -1,4 +1,8 @@
-"""The workspaces that the app is installed in: one by tokens, or many by OAuth, kept as notes."""
+"""The workspaces that the app is installed in: one by tokens, or many by OAuth, kept as notes.
+
+An organisation that installs the app has one token for all workspaces that it adds it to. It is
+kept for each of them, so that from there on they are workspaces like others.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 import json
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
@@ -17,7 +22,7 @@ from gateway.errors import GatewayError
 
 log = logging.getLogger("adapters.slack.workspaces")
 
-_INSTALL = "install {team}"
+_INSTALL, _ORG = "install {team}", "organisation {org}"
 NEEDED_SCOPES = ("chat:write", "commands", "users:read")
 
 
@@ -29,7 +34,10 @@ class NotInstalled(GatewayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """One workspace and the client that speaks for the app there."""
+    """One workspace and the client that speaks for the app there.
+
+    `org` is the organisation whose token that is, empty where the workspace has its own.
+    """
 
     team: str
     token: str
@@ -38,6 +46,7 @@ class Workspace:
     bot_user: str
     scopes: frozenset[str]
     client: AsyncWebClient
+    org: str = ""
 
 
 class Workspaces:
@@ -71,22 +80,49 @@ class Workspaces:
         if stored is None:
             self._known.pop(team, None)
             raise NotInstalled(f"the app is not installed in the Slack workspace {team}")
-        token = str(json.loads(stored)["token"])
+        kept = json.loads(stored)
+        token = str(kept["token"])
         if known is not None and known.token == token:
             return known
         async with self._lock:
-            found = await self._checked(token)
+            found = await self._checked(token, team, str(kept.get("org", "")))
         if found.team != team:
             raise NotInstalled(f"the stored token is not of the Slack workspace {team}")
         self._known[team] = found
         return found
 
-    async def install(self, token: str) -> Workspace:
-        """Keep the token that an installation gave."""
+    async def install(self, token: str) -> None:
+        """Keep the token that a workspace's installation gave."""
         found = await self._checked(token)
         await self._notes.put(_INSTALL.format(team=found.team), json.dumps({"token": token}))
         self._known[found.team] = found
-        return found
+
+    async def install_everywhere(self, org: str, token: str) -> None:
+        """Keep the token of an organisation for the workspaces that it added the app to."""
+        stored = await self._notes.get(_ORG.format(org=org))
+        before = set(json.loads(stored)["teams"]) if stored else set()
+        teams = await self._teams(token)
+        await self._notes.put(_ORG.format(org=org), json.dumps({"token": token, "teams": teams}))
+        for team in teams:
+            kept = json.dumps({"token": token, "org": org})
+            await self._notes.put(_INSTALL.format(team=team), kept)
+        for team in before - set(teams):
+            await self.uninstall(team)
+
+    async def _teams(self, token: str) -> list[str]:
+        client = client_of(token, self._settings.api_url, self._session)
+        teams: list[str] = []
+        cursor = None
+        while cursor != "":
+            page = await asked(partial(client.auth_teams_list, cursor=cursor))
+            teams += [team["id"] for team in page["teams"]]
+            cursor = page.get("response_metadata", {}).get("next_cursor", "")
+        return teams
+
+    async def look_again(self, org: str) -> None:
+        """Learn which workspaces an organisation added the app to, or took it out of."""
+        if stored := await self._notes.get(_ORG.format(org=org)):
+            await self.install_everywhere(org, json.loads(stored)["token"])
 
     async def uninstall(self, team: str) -> None:
         """Forget a workspace that took the app out or revoked its token."""
@@ -94,11 +130,20 @@ class Workspaces:
         await self._notes.delete(_INSTALL.format(team=team))
         log.warning("a workspace took the app out", extra={"event": "slack_uninstalled"})
 
-    async def _checked(self, token: str) -> Workspace:
+    async def uninstall_everywhere(self, org: str) -> None:
+        """Forget an organisation that took the app out."""
+        stored = await self._notes.get(_ORG.format(org=org))
+        for team in json.loads(stored)["teams"] if stored else ():
+            await self.uninstall(team)
+        await self._notes.delete(_ORG.format(org=org))
+
+    async def _checked(self, token: str, team: str = "", org: str = "") -> Workspace:
+        """Return the workspace of a token; that of an organisation belongs to no single one."""
         client = client_of(token, self._settings.api_url, self._session)
         try:
             who = await client.auth_test()
-            bot = await asked(lambda: client.bots_info(bot=who["bot_id"], team_id=who["team_id"]))
+            team = team if org else who["team_id"]
+            bot = await asked(lambda: client.bots_info(bot=who["bot_id"], team_id=team))
         except DeliveryFailed as error:
             raise GatewayError(f"{error}; see `gateway doctor`") from error
         except OSError as error:
@@ -113,7 +158,8 @@ class Workspaces:
                 "add them from `gateway manifest slack` and install it again"
             )
         return Workspace(
-            team=who["team_id"],
+            team=team,
+            org=org,
             token=token,
             app_id=bot["bot"]["app_id"],
             bot_id=who["bot_id"],

@@ -18,6 +18,7 @@ from gateway.records import Person
 from gateway.rulebook import Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
+from tests.slack.counterpart.state import User
 from tests.slack.office import (
     HIGH,
     PEOPLE,
@@ -157,6 +158,7 @@ def test_45_the_manifest_is_one_that_slack_takes(capsys: pytest.CaptureFixture[s
     assert "chat:write.public" not in BOT_SCOPES
     assert not any("history" in scope for scope in BOT_SCOPES)
     assert main(["manifest", "slack", "--http", "http://gateway.example"]) == 2
+    assert problems(manifest("https://gateway.example", org=True)) == []
     long = manifest()
     long["display_information"]["name"] = "x" * 36
     assert problems(long)
@@ -231,6 +233,40 @@ async def test_46_an_org_token_names_its_workspace(slack: Slack, world: World) -
         record, message = await office.asked()
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
+
+
+async def test_46_an_organisation_installs_for_its_workspaces(two: Office) -> None:
+    """One token for T1 and T2; ann, at home in T1, decides in T2; strangers and T3 stay out."""
+    slack = two.slack
+    one, other = slack.workspace("T1"), slack.workspace("T2")
+    for team in (one, other):
+        team.org, team.org_token, team.bot_token = "E1", True, "xoxb-E1-secret"
+        team.bot_id, team.bot_user = "BORG", "UBOTT1"
+    slack.channel("C2", "UANN", "UOUT", team="T2")
+    other.users = {"UANN": one.users["UANN"], "UOUT": User(id="UOUT", name="out", team="T9")}
+    assert await install(slack, "T1") == 200
+    route = Route(approvers=("ann", "slack:T2/UOUT"), targets=("slack:T2/C2",))
+    people = (Person(name="ann", identities=("slack:T2/UANN",)),)
+    await put_in_force(two.world, route, people=people)
+    record = await two.ask()
+    await slack.until(lambda: slack.messages("C2", "T2"))
+    (message,) = slack.messages("C2", "T2")
+    other.org = "E2"
+    await slack.person("UOUT", team="T2").click(message, "Approve")
+    await told(slack.person("UOUT", team="T2"), "other organisations")
+    other.org = "E1"
+    await slack.person("UANN", team="T2").click(message, "Approve")
+    assert (await two.ended(record)).status is Status.APPROVED
+    other.org = ""
+    await slack.deliveries.event(one, {"type": "team_access_revoked", "team_ids": ["T2"]})
+    await two.settled()
+    assert await two.desk.notes.get("install T2") is None
+    assert await two.desk.notes.get("install T1") is not None
+    body = {"type": "app_uninstalled"}
+    one.id = "E1"
+    await slack.deliveries.event(one, body)
+    await two.settled()
+    assert await two.desk.notes.get("install T1") is None
 
 
 @pytest.mark.parametrize("event", ["app_uninstalled", "tokens_revoked"])

@@ -50,6 +50,7 @@ class Deliveries:
         payload = {
             "token": "unused",
             "team_id": workspace.id,
+            "enterprise_id": workspace.org or None,
             "api_app_id": self._state.app_id,
             "event": event,
             "type": "event_callback",

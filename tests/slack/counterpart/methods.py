@@ -35,11 +35,19 @@ def auth_test(state: State, workspace: Workspace, arguments: Json) -> Json:
         "url": f"https://{workspace.id.lower()}.slack.test/",
         "team": f"Team {workspace.id}",
         "user": "gateway",
-        "team_id": workspace.id,
+        "team_id": workspace.org or workspace.id,
         "user_id": workspace.bot_user,
         "bot_id": workspace.bot_id,
         "is_enterprise_install": workspace.org_token,
     }
+
+
+def teams_list(state: State, workspace: Workspace, arguments: Json) -> Json:
+    """The workspaces that an organisation added the app to, one on a page."""
+    teams = [{"id": one.id} for one in state.workspaces.values() if one.org == workspace.org]
+    at = int(arguments.get("cursor") or 0)
+    after = str(at + 1) if at + 1 < len(teams) else ""
+    return {"teams": teams[at : at + 1], "response_metadata": {"next_cursor": after}}
 
 
 def bots_info(state: State, workspace: Workspace, arguments: Json) -> Json:
@@ -216,7 +224,12 @@ def conversations_members(state: State, workspace: Workspace, arguments: Json) -
 
 def users_info(state: State, workspace: Workspace, arguments: Json) -> Json:
     """A member, or a stranger from a shared channel."""
-    return {"user": workspace.user(arguments.get("user")).shown()}
+    user = workspace.user(arguments.get("user")).shown()
+    if workspace.org:
+        all_ = [one for one in state.workspaces.values() if one.org == workspace.org]
+        teams = [one.id for one in all_ if user["id"] in one.users]
+        user["enterprise_user"] = {"enterprise_id": workspace.org, "teams": teams}
+    return {"user": user}
 
 
 def _paid(workspace: Workspace, arguments: Json) -> None:
@@ -287,6 +300,7 @@ def blocks_validate(state: State, workspace: Workspace, arguments: Json) -> Json
 
 METHODS: dict[str, Method] = {
     "auth.test": auth_test,
+    "auth.teams.list": teams_list,
     "bots.info": bots_info,
     "chat.postMessage": post_message,
     "chat.update": update,

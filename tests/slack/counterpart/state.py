@@ -136,6 +136,7 @@ class Workspace:
     bot_id: str
     scopes: str = ALL_SCOPES
     org_token: bool = False
+    org: str = ""
     users: dict[str, User] = field(default_factory=dict)
     channels: dict[str, Channel] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
@@ -243,14 +244,19 @@ class State:
                 await self._bell.wait()
         return value
 
-    def by_token(self, token: str) -> Workspace:
-        """Return the workspace of a bot token, or refuse."""
-        for workspace in self.workspaces.values():
-            if workspace.bot_token == token:
-                if workspace.error:
-                    raise Refused(workspace.error)
-                return workspace
-        raise Refused("not_authed" if not token else "invalid_auth")
+    def by_token(self, token: str, arguments: Json) -> Workspace:
+        """Return the workspace of a bot token, or refuse. That of an organisation has many: what is
+        asked about tells which."""
+        found = [one for one in self.workspaces.values() if one.bot_token == token]
+        if not found:
+            raise Refused("not_authed" if not token else "invalid_auth")
+        team, channel, user = (arguments.get(name) for name in ("team_id", "channel", "user"))
+        meant = [one for one in found if one.id == team or channel in one.channels]
+        meant += [one for one in found if user in one.users]
+        workspace = (meant or found)[0]
+        if workspace.error:
+            raise Refused(workspace.error)
+        return workspace
 
     def called(self, method: str, team: str | None = None) -> list[Json]:
         """Return the arguments of every call of a method that was answered."""

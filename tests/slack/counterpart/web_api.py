@@ -70,7 +70,7 @@ class WebApi:
                 return self._oauth(arguments, request), 200, headers
             if token == self._state.app_token:
                 return self._app_call(method, arguments), 200, headers
-            workspace = self._state.by_token(token)
+            workspace = self._state.by_token(token, arguments)
             headers["x-oauth-scopes"] = workspace.scopes
             wait = self._rates.wait(method, workspace.id, str(arguments.get("channel") or ""))
             if wait:
@@ -115,6 +115,7 @@ class WebApi:
         if team is None:
             raise Refused("invalid_code")
         workspace = self._state.workspaces[team]
+        org = {"id": workspace.org, "name": "Org"} if workspace.org else None
         return {
             "ok": True,
             "app_id": self._state.app_id,
@@ -122,9 +123,9 @@ class WebApi:
             "token_type": "bot",
             "scope": workspace.scopes,
             "bot_user_id": workspace.bot_user,
-            "team": {"id": team, "name": f"Team {team}"},
-            "enterprise": None,
-            "is_enterprise_install": False,
+            "team": None if org else {"id": team, "name": f"Team {team}"},
+            "enterprise": org,
+            "is_enterprise_install": org is not None,
             "authed_user": {"id": next(iter(workspace.users), "U0")},
         }
 
