@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from gateway.api.pages import build_pages
-from gateway.app import Backend, follow_policy, listen, opened, signer_of, site_of
+from gateway.app import Backend, listen, opened, signer_of, site_of
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
 from gateway.embedded import engine_url
@@ -18,7 +18,7 @@ from gateway.policy import ModeDecider
 from gateway.ports import Adapter, HasProblems
 from gateway.production import refuse_unsafe
 from gateway.registry import adapter_class, deciders
-from gateway.serving import background, desk_of, served
+from gateway.serving import background, desk_of, policy_followed, served
 from gateway.settings import Settings
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
@@ -60,7 +60,7 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
             grants=RedisGrants(backend.store),
         )
         await stack.enter_async_context(feed.running())
-        await stack.enter_async_context(background("policy", partial(follow_policy, approvals)))
+        await stack.enter_async_context(background("policy", partial(policy_followed, approvals)))
         desk = desk_of(name, approvals, backend.store)
         adapter = adapter_class(name)()
         await stack.enter_async_context(served(adapter, desk, backend.store))

@@ -36,7 +36,14 @@ from gateway.production import refuse_unsafe
 from gateway.registry import adapter_class, deciders
 from gateway.retention import Retention
 from gateway.rulebook import PolicyDocument, Route
-from gateway.serving import HasStreams, background, desk_of, followed_up, served
+from gateway.serving import (
+    HasStreams,
+    background,
+    desk_of,
+    followed_up,
+    policy_followed,
+    served,
+)
 from gateway.settings import BadSettings, Settings
 from gateway.signatures import SEED_BYTES, Signer
 from gateway.stores.connect import connect, disconnect, line_to
@@ -176,7 +183,7 @@ async def _upkeep(
     async with AsyncExitStack() as stack:
         sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
         await stack.enter_async_context(background("sweeper", sweeper.run))
-        await stack.enter_async_context(background("policy", partial(follow_policy, approvals)))
+        await stack.enter_async_context(background("policy", partial(policy_followed, approvals)))
         await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
         retention = Retention(store, SystemClock(), days=settings.retention_days)
         await stack.enter_async_context(background("retention", retention.run))
@@ -350,16 +357,3 @@ async def listen(app: web.Application, settings: Settings, stack: AsyncExitStack
     if settings.public_url:
         return settings.public_url.rstrip("/")
     return settings.local_url(served.addresses[0][1])
-
-
-async def follow_policy(approvals: Approvals) -> None:
-    """Read the policy again when any replica replaced it."""
-    while True:
-        try:
-            async with approvals.changes() as events:
-                approvals.forget_policy()
-                async for event in events:
-                    if event.type in ("policy_applied", "grant_made", "grant_ended"):
-                        approvals.forget_policy()
-        except GatewayError as error:
-            log.warning("policy follower restarts: %s", error, extra={"event": "follower_restarts"})

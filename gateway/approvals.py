@@ -271,6 +271,8 @@ class Approvals:
             record = await self.get(request_id)
             if not record.final:
                 raise Conflict("the request still waits; cancel it first")
+            # First what was remembered of it: a call that is repeated after a crash does it again.
+            await self.remembering.erase(record, by=by)
             if record.erased:
                 return record
             after = erased(record)

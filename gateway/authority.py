@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gateway.errors import Unauthorized
+from gateway.grants.grant import PASSES, Effect, Grant
 from gateway.models import RiskLevel
 from gateway.records import Identity, Record
 from gateway.rulebook import PolicyDocument, Route, named
+from gateway.scopes import needed
+
+ADMIN = "admin"  # by what an admin's own grant is admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,29 @@ def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
     name = person.name if person else identity.written
     names = (name, identity.written, *identity.groups)
     return any(_admitted(one, names) for one in policy.routes if named(one.agents, agent))
+
+
+def stands(policy: PolicyDocument, grant: Grant) -> bool:
+    """Whether a grant still speaks for as many people who may approve there as it takes.
+
+    A denial always does: that somebody was removed allows nothing. An admin's own grant does as
+    long as they are an admin.
+    """
+    if grant.effect is Effect.DENY:
+        return True
+    admins = {person.name for person in policy.people if person.admin}
+    if any(ADMIN in one.via and one.person in admins for one in grant.backers):
+        return True
+    routes = [policy.route_for(grant.agent, grant.match.tool)]
+    if grant.match.shape in PASSES:
+        routes = [route for route in policy.routes if named(route.agents, grant.agent)]
+    return bool(routes) and all(_speaks(route, grant) for route in routes)
+
+
+def _speaks(route: Route, grant: Grant) -> bool:
+    everywhere = grant.session is None
+    needs = needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
+    return sum(_admitted(route, one.via) is not None for one in grant.backers) >= needs
 
 
 def _admitted(route: Route, names: tuple[str, ...]) -> str | None:

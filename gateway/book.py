@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from gateway.authority import stands
 from gateway.clock import Clock
 from gateway.grants.grant import PASSES, Cover, Effect, Grant
 from gateway.grants.matching import covers
@@ -17,8 +18,7 @@ from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy import ALLOW, ASK, DENY
 from gateway.ports import Decider, Verdict
 from gateway.records import Record
-from gateway.rulebook import Route
-from gateway.wire import JsonObject
+from gateway.rulebook import PolicyDocument, Route
 
 DENY_PRIORITY, ALLOW_PRIORITY = 900, 500
 _MOST_ENTRIES = 10_000
@@ -32,11 +32,33 @@ class GrantStore(Protocol):
     async def add(self, grant: Grant) -> str:
         """Write a grant and its event. Outcomes: OK, EXISTS (or ended before), FULL."""
 
-    async def end(self, grant: Grant, data: JsonObject, *, only_spent: bool = False) -> bool:
-        """Take a grant back, with `only_spent` one that expired or is used up; was it there?"""
+    async def end(
+        self,
+        grant: Grant,
+        *,
+        why: str,
+        by: str,
+        only_spent: bool = False,
+        announced: bool = False,
+    ) -> bool:
+        """Take a grant back, with `only_spent` one that expired or is used up; was it there?
+
+        With `announced` its end is told beside its cards.
+        """
+
+    async def say(
+        self, grant: Grant, field: str, *, before: str, after: str, event: str, announced: bool
+    ) -> bool:
+        """Note something about a live grant, if it stood as `before`; return whether it did."""
+
+    async def erase(self, grant: Grant) -> None:
+        """Put a grant that ended in the place of what it covered."""
 
     async def get(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, or None."""
+        """Return a grant with its uses, None when it is not there any more."""
+
+    async def find(self, grant_id: str) -> Grant | None:
+        """Return a grant with its uses, also one that ended and is not forgotten yet."""
 
     async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
         """Return the grants that may cover such a request, without their uses, and the generation
@@ -51,8 +73,9 @@ class GrantStore(Protocol):
     async def of_session(self, agent: str, session: str) -> list[Grant]:
         """Return the grants that end with a session."""
 
-    async def expired(self, limit: int) -> list[Grant]:
-        """Return grants whose time is over by the server's clock."""
+    async def due(self, limit: int) -> tuple[list[Grant], list[Grant]]:
+        """Return grants whose time is over by the server's clock, and those whose end is to be
+        announced."""
 
 
 class GrantBook:
@@ -64,6 +87,7 @@ class GrantBook:
         self._entries: dict[tuple[str, str, str], _Entry] = {}
         self._spent: set[str] = set()
         self._limited: set[str] = set()
+        self._policy = PolicyDocument()
         self._generation = -1
         self._counted = (-1, 0)
 
@@ -72,11 +96,12 @@ class GrantBook:
         """The two links of the chain."""
         return _Link(self, Effect.DENY, DENY_PRIORITY), _Link(self, Effect.ALLOW, ALLOW_PRIORITY)
 
-    def at(self, generation: int) -> None:
-        """Use only what is of this generation from now on."""
-        if generation != self._generation:
-            self._generation = generation
+    def at(self, policy: PolicyDocument) -> None:
+        """Use only what is of this policy's generation from now on."""
+        if policy.generation != self._generation:
+            self._generation = policy.generation
             self._entries.clear()
+        self._policy = policy
 
     def spend(self, grant_id: str) -> None:
         """Never use this grant again: the server says that it is over."""
@@ -95,7 +120,8 @@ class GrantBook:
         found = self._entries.get(key)
         if found is None or found[0] != self._generation:
             generation, grants = await self.store.about(*key)
-            found = generation, tuple(sorted(grants, key=_narrow_first))
+            speaking = (one for one in grants if stands(self._policy, one))
+            found = generation, tuple(sorted(speaking, key=_narrow_first))
             self._limited |= {one.id for one in grants if one.max_uses is not None}
             while len(self._entries) >= _MOST_ENTRIES:
                 self._entries.pop(next(iter(self._entries)))
@@ -130,14 +156,15 @@ class _Link:
         for cover, grant in covered:
             if cover is Cover.YES:
                 effect = DENY if self._effect is Effect.DENY else ALLOW
-                return _cited(effect, grant, grant.words)
+                return _cited(effect, grant, grant.match.scope.value)
         for cover, grant in covered:
             if cover is Cover.UNSURE:
-                return _cited(ASK, grant, f"may be what is denied: {grant.words}")
+                return _cited(ASK, grant, "may be what a remembered denial covers")
         return None
 
 
 def _cited(effect: str, grant: Grant, message: str) -> Verdict:
+    # Agents and the audit read the message: nothing of what the grant covers stands in it.
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)
 

@@ -15,7 +15,7 @@ from gateway.blocks import Block, Change, blocks_of, changes, cut, headline, pre
 from gateway.masking import holds_secrets, shown
 from gateway.models import Action, Execution, FieldKind, Kind, RiskLevel, Status
 from gateway.records import Record
-from gateway.scopes import Scope, scopes_of
+from gateway.scopes import Scope, scopes_of, wishes
 from gateway.visible import Visible, ascii_escaped
 
 HEADLINE_CHARS = 240
@@ -351,11 +351,12 @@ def _notices(record: Record, whole: Sequence[Block], tool: Visible) -> tuple[str
 
 
 def _progress(record: Record) -> str:
-    if record.quorum < 2:  # noqa: PLR2004 (one approval needs no count)
-        return ""
-    names = ", ".join(vote.person for vote in record.votes)
-    count = f"{len(record.votes)} of {record.quorum} approvals"
-    return f"{count}: {names}" if names else count
+    said = [] if record.final else wishes(record)
+    if record.quorum > 1:
+        names = ", ".join(vote.person for vote in record.votes)
+        count = f"{len(record.votes)} of {record.quorum} approvals"
+        said.insert(0, f"{count}: {names}" if names else count)
+    return "; ".join(said)
 
 
 def _result(record: Record) -> Visible | None:

@@ -98,7 +98,10 @@ class Clicks:
         policy = await self._writer.policy()
         nonce = nonce_of(click, who.name)
         if nonce in record.nonces:
-            return policy, None, self._remembering.planned(policy, record, click, who, nonce)
+            # Only what decided is remembered; a vote sent again waits for others as before.
+            decided = record.final and record.nonces[-1] == nonce
+            again = self._remembering.planned(record, click, who, nonce) if decided else None
+            return policy, None, again
         if record.final:
             raise Conflict(f"this was decided already: {said(record)}")
         effect = clicked(
@@ -108,10 +111,12 @@ class Clicks:
             now=self._writer.now(),
             sign=self._writer.sign,
             via=who.via,
+            wished=lambda shown: self._remembering.wished(policy, shown, click, who),
         )
         if click.action is Action.EDIT:
             effect = await self._reviewed(effect, click, policy)
-        grant = self._remembering.planned(policy, effect.after, click, who, nonce)
+        after = effect.after
+        grant = self._remembering.planned(after, click, who, nonce) if after.final else None
         return policy, effect, grant
 
     async def _approver(self, record: Record, click: Click) -> Approver:

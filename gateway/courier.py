@@ -116,12 +116,8 @@ class Courier:
         return None
 
     async def _noted(self, record: Record, event: str, copy: Copy, why: str) -> None:
-        data = {"target": copy.target}
-        if copy.ref is not None:
-            data["message"] = copy.ref.message
-        if why:
-            data["why"] = why[:500]
-        await self._desk.note(event, record, data)
+        about = {"request_id": record.id}
+        await self._desk.note(event, record.request.agent, about, copy, why)
 
     def _card(self, record: Record) -> Card:
         return card_of(record, lines=self._adapter.card_lines, chars=self._adapter.card_chars)

@@ -12,8 +12,17 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from gateway.cards import Card
 from gateway.errors import GatewayError
+from gateway.grantcards import GrantCard
 from gateway.records import MessageRef
 from gateway.wire import Wire
+
+# Queues and copies call a remembered decision by this and its id; a request by its id alone.
+GRANT = "grant:"
+
+
+def is_grant(subject_id: str) -> bool:
+    """Whether what queues and copies call so is a remembered decision."""
+    return subject_id.startswith(GRANT)
 
 
 class CopyState(StrEnum):
@@ -108,6 +117,20 @@ class Posts(Protocol):
         """Post a notice beside, or about, a card."""
 
 
+@runtime_checkable
+class PostsGrants(Posts, Protocol):
+    """An adapter that also posts the cards of remembered decisions. Failures as in `Posts`."""
+
+    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
+        """Post the card of a remembered decision; return where it stands."""
+
+    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
+        """Have a posted copy show this card."""
+
+    async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
+        """Announce beside a posted copy what its card says newly."""
+
+
 class DeliveryFailed(GatewayError):
     """The platform refuses this for good, for example because the channel is not there."""
 
@@ -138,7 +161,7 @@ class TryLater(DeliveryFailed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One request that an outbox must look at, and the lease on it."""
+    """One request, or remembered decision, that an outbox must look at, and the lease on it."""
 
     request_id: str
     lease: str

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from gateway.approvals import Approvals
 from gateway.clock import Clock
-from gateway.delivery import Copy, CopyState, Notes, Outbox
-from gateway.errors import Conflict, Unauthorized, Unreachable
+from gateway.delivery import GRANT, Copy, CopyState, Notes, Outbox
+from gateway.errors import Conflict, NotFound, Unauthorized, Unreachable
+from gateway.grantcards import GrantCard
+from gateway.granted import Shown
 from gateway.grants.grant import Grant, Shape
 from gateway.models import Reason, Status
 from gateway.records import (
@@ -110,9 +112,31 @@ class FrontDesk:
         """Return the newest remembered decisions with their uses, as many as people look at."""
         return (await self._approvals.remembering.page(after=None, limit=_MOST_SHOWN))[0]
 
-    async def revoke(self, grant_id: str, identity: Identity) -> Grant:
-        """Take a remembered decision back. Raises NotFound, Unauthorized."""
-        return await self._approvals.remembering.revoke(grant_id, identity)
+    async def granted(self, grant_id: str) -> Shown | None:
+        """Return what the copies of a remembered decision's card must show."""
+        return await self._approvals.remembering.shown(grant_id)
+
+    async def grant_card(self, grant_id: str) -> GrantCard:
+        """Return the card of a remembered decision, also of one that ended. Raises NotFound."""
+        shown = await self.granted(grant_id)
+        if shown is None:
+            raise NotFound("no such grant")
+        return shown.card
+
+    async def revoke(
+        self, grant_id: str, identity: Identity, *, copy: str = "", ref: MessageRef | None = None
+    ) -> Grant:
+        """Take a remembered decision back. See `gateway.ports.Desk` for what it raises."""
+        gone = await self._approvals.remembering.revoke(grant_id, identity)
+        if ref is not None:
+            await self._adopt(GRANT + grant_id, copy, ref)
+        return gone
+
+    async def revoke_all(
+        self, identity: Identity, *, agent: str | None = None, session: str | None = None
+    ) -> list[Grant]:
+        """Take back all that this person may, or an agent's, or a session's; return those."""
+        return await self._approvals.remembering.revoke_all(identity, agent=agent, session=session)
 
     async def let_through(
         self, agent: str, session: str, identity: Identity, *, edits: bool, hours: float
@@ -163,11 +187,14 @@ class FrontDesk:
         """Return the policy in force, as last read."""
         return await self._approvals.writer.policy()
 
-    async def note(self, event: str, record: Record, data: JsonObject) -> None:
-        """Write down something about a request that does not change it."""
-        await self._store.note(
-            event, agent=record.request.agent, data={"request_id": record.id, **data}
-        )
+    async def note(self, event: str, agent: str, about: JsonObject, copy: Copy, why: str) -> None:
+        """Write down what became of a copy; it changes nothing of what the copy is about."""
+        data = {**about, "target": copy.target}
+        if copy.ref is not None:
+            data["message"] = copy.ref.message
+        if why:
+            data["why"] = why[:500]
+        await self._store.note(event, agent=agent, data=data)
 
     async def progress(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
         """Take a step of a waiting request; False when it changed meanwhile."""
@@ -202,9 +229,15 @@ class FrontDesk:
         if copy is None or copy.ref is not None or click.ref is None:
             await self.refuse(click.request_id, click.identity, "not a card that we posted")
             raise Unauthorized("this is not a card that the gateway posted here")
-        posted = replace(copy, state=CopyState.POSTED, ref=click.ref, revision=0)
-        await self._outbox.keep(click.request_id, posted, before=copy)
-        await self._outbox.mark(click.ref.adapter, click.request_id)
+        await self._adopt(click.request_id, copy.nonce, click.ref)
+
+    async def _adopt(self, subject_id: str, nonce: str, ref: MessageRef) -> None:
+        """Write down where a copy stands that was posted just before a crash."""
+        for copy in (await self.copies(subject_id)).values():
+            if copy.nonce == nonce and not copy.outcome and copy.ref is None:
+                posted = replace(copy, state=CopyState.POSTED, ref=ref, revision=0)
+                await self._outbox.keep(subject_id, posted, before=copy)
+                await self._outbox.mark(ref.adapter, subject_id)
 
     async def _change(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
         moved = replace(after, revision=before.revision + 1)

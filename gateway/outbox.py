@@ -19,8 +19,8 @@ LOOK_SECONDS = 27.0
 IDLE_SECONDS = 2.0
 _GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way
 RETRY_SECONDS = 5.0
-# Notes about copies that change no request, and yet ask for the next step.
-_NEWS = frozenset({"undelivered", "delivery_uncertain", "copy_gone"})
+# What changes no request, and yet asks for the next step: notes about copies, and of grants.
+_NEWS = ("undelivered", "delivery_uncertain", "copy_gone", "grant_")
 _BATCH = 64
 _AT_ONCE = 16
 
@@ -108,7 +108,7 @@ class Worker:
                 async with self._changes() as events:
                     self._bell.set()
                     async for event in events:
-                        if event.request_id or event.type in _NEWS:
+                        if event.request_id or event.type.startswith(_NEWS):
                             self._bell.set()
             except Unreachable:
                 log.info("outbox fell behind the events", extra={"event": "outbox_behind"})

@@ -126,11 +126,7 @@ def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
     for name in route.approvers:
         if name not in people and ":" not in name:
             yield f"the approver {name!r} is no person of this file."
-    if route.quorum < 1:
-        yield "a quorum is at least 1."
-    groups = any(name not in people for name in route.approvers)
-    if route.approvers and not groups and route.quorum > len(set(route.approvers)):
-        yield f"{route.quorum} people must approve, and only {len(route.approvers)} may."
+    yield from _quorum_mistakes(route, people)
     if route.timeout < 0 or any(after <= 0 for after in route.remind_after):
         yield "times are positive seconds."
     if not route.targets:
@@ -141,6 +137,21 @@ def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
     for target in (*route.places(len(route.escalations)), *route.notify):
         if target != REQUESTER and not all(part for part in target.split(":", 1)):
             yield f"the target {target!r} is not written adapter:channel."
+
+
+def _quorum_mistakes(route: Route, people: set[str]) -> Iterator[str]:
+    wider = route.scope_quorum
+    scopes = (wider.pattern, wider.folder, wider.tool, wider.everywhere)
+    if route.quorum < 1 or min(scopes) < 1:
+        yield "a quorum is at least 1."
+    groups = any(name not in people for name in route.approvers)
+    if not route.approvers or groups:
+        return
+    there = len(set(route.approvers))
+    if route.quorum > there:
+        yield f"{route.quorum} people must approve, and only {there} may."
+    if max(scopes) > there:
+        yield f"{max(scopes)} people must vote to remember widely, and only {there} may."
 
 
 def _doubles(what: str, names: Sequence[str]) -> Iterator[str]:

@@ -11,9 +11,20 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from gateway.delivery import Notes
+from gateway.grantcards import GrantCard
 from gateway.grants.grant import Grant
 from gateway.models import DecidedBy, Reason
-from gateway.records import Click, Event, Identity, Page, Person, Query, Record, Session
+from gateway.records import (
+    Click,
+    Event,
+    Identity,
+    MessageRef,
+    Page,
+    Person,
+    Query,
+    Record,
+    Session,
+)
 from gateway.rulebook import Route
 from gateway.wire import JsonObject
 
@@ -115,11 +126,23 @@ class Desk(Protocol):
     async def grants(self) -> list[Grant]:
         """Return the newest remembered decisions with their uses, 500 at most."""
 
-    async def revoke(self, grant_id: str, identity: Identity) -> Grant:
+    async def grant_card(self, grant_id: str) -> GrantCard:
+        """Return the card of a remembered decision, also of one that ended. Raises NotFound."""
+
+    async def revoke(
+        self, grant_id: str, identity: Identity, *, copy: str = "", ref: MessageRef | None = None
+    ) -> Grant:
         """Take a remembered decision back: from then on it decides nothing.
 
-        Raises NotFound, and Unauthorized unless they are an admin, made it, or may approve there.
+        `copy` and `ref` say on which posted card it was pressed. Raises NotFound, Conflict, which
+        says how it ended before, and Unauthorized unless they are an admin, made it, or may approve
+        there.
         """
+
+    async def revoke_all(
+        self, identity: Identity, *, agent: str | None = None, session: str | None = None
+    ) -> list[Grant]:
+        """Take back all that this person may, or an agent's, or a session's; return those."""
 
     async def let_through(
         self, agent: str, session: str, identity: Identity, *, edits: bool, hours: float

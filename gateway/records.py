@@ -52,14 +52,43 @@ class Person(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remember(Wire):
+    """How a decision is to be remembered.
+
+    `offer` is the id of an offer made for the request, empty for the narrowest. `lifetime` is one
+    of 1h, 1d, 1w and revoked. Without `everywhere` it holds for the request's session.
+    """
+
+    offer: str = ""
+    everywhere: bool = False
+    lifetime: str = "1h"
+    max_uses: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeQuorum(Wire):
+    """How many people must vote for remembering an approval so widely: a pattern over its
+    arguments, a folder, the whole tool; and in all sessions, whatever the scope. Never fewer than
+    the request itself needs."""
+
+    pattern: int = 1
+    folder: int = 1
+    tool: int = 1
+    everywhere: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vote(Wire):
     """One person's approval while a quorum is open. `via` is the entry of the route's approvers
-    that admitted them: their name, an identity, or a group."""
+    that admitted them: their name, an identity, or a group. `remember` is what they want remembered
+    with it, `needs` how many votes that takes."""
 
     person: str
     action: Action
     at: int
     via: str = ""
+    remember: Remember | None = None
+    needs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +123,7 @@ class Record(Wire):
     deadline: int
     route: str
     quorum: int = 1
+    scope_quorum: ScopeQuorum = field(default_factory=ScopeQuorum)
     owner: str | None = None
     process: str | None = None
     attached: tuple[str, ...] = ()
@@ -165,20 +195,6 @@ class MessageRef(Wire):
     adapter: str
     channel: str
     message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remember(Wire):
-    """How a decision is to be remembered.
-
-    `offer` is the id of an offer made for the request, empty for the narrowest. `lifetime` is one
-    of 1h, 1d, 1w and revoked. Without `everywhere` it holds for the request's session.
-    """
-
-    offer: str = ""
-    everywhere: bool = False
-    lifetime: str = "1h"
-    max_uses: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

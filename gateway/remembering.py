@@ -1,35 +1,29 @@
-"""Makes, lists and ends remembered decisions, and lets a new one settle what already waits."""
+"""Makes remembered decisions, by a click or without a request, and settles what already waits."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-from contextlib import suppress
+import math
 from dataclasses import replace
 
-from gateway.authority import Approver, requesters
+from gateway.authority import ADMIN, Approver, requesters
 from gateway.book import GrantBook
-from gateway.canonical import sha256_hex
 from gateway.clock import Clock
-from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
-from gateway.grants.blast import Blast, blast
-from gateway.grants.grant import ANY_TOOL, PASSES, Cover, Effect, Grant, Match, Shape
+from gateway.errors import Conflict, InvalidRequest, Unauthorized
+from gateway.granted import PAGE, Granted, grant_id_of
+from gateway.grants.blast import Blast
+from gateway.grants.grant import ANY_TOOL, PASSES, Backer, Cover, Effect, Grant, Match, Shape
 from gateway.grants.matching import covers
 from gateway.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered
 from gateway.judging import judged
 from gateway.models import Action, DeciderKind, Status, new_id
-from gateway.names import REQUEST_ID
 from gateway.policy import Chain
-from gateway.records import Click, Identity, Query, Record
-from gateway.rulebook import PolicyDocument, named
+from gateway.records import Click, Identity, Record, Remember
+from gateway.rulebook import PolicyDocument, named, posted
+from gateway.scopes import needed
 from gateway.storage import Outcome, Store, Transition
-from gateway.writer import Writer
+from gateway.transitions import Wish, agreeing
+from gateway.writer import FOLLOWUPS, Writer
 
-RECENT = 500  # how far back a grant's reach is counted
-_PAGE = 200
-_DAY_SECONDS = 24 * 3600
-_UNUSED_MS = 30 * _DAY_SECONDS * 1000
-_ID_LENGTH = 32
 _REMEMBERED = {
     Action.APPROVE: Effect.ALLOW,
     Action.EDIT: Effect.ALLOW,
@@ -38,24 +32,21 @@ _REMEMBERED = {
 }
 
 
-class Remembering:
-    """What people remember. Agents have no way in here."""
+class Remembering(Granted):
+    """What people remember, while it is made; and what becomes of it."""
 
     def __init__(
         self, store: Store, book: GrantBook, chain: Chain, clock: Clock, writer: Writer
     ) -> None:
-        self._store = store
-        self._book = book
+        super().__init__(store, book, clock, writer)
         self._chain = chain
-        self._clock = clock
-        self._writer = writer
 
     # ---------------------------------------------------------------- made by a click
 
-    def planned(
-        self, policy: PolicyDocument, after: Record, click: Click, who: Approver, nonce: str
-    ) -> Grant | None:
-        """Return the grant that a click asks for, None when it asks for none.
+    def wished(
+        self, policy: PolicyDocument, shown: Record, click: Click, who: Approver
+    ) -> Wish | None:
+        """Return what an approval is to be remembered as, None when it is not to be.
 
         Raises InvalidRequest or Unauthorized when it may not be remembered so; nothing is decided
         then either.
@@ -63,27 +54,46 @@ class Remembering:
         wish = click.remember
         if wish is None:
             return None
+        offer = _chosen(shown, wish.offer, Effect.ALLOW)
+        if wish.everywhere and who.name in requesters(policy, shown):
+            raise Unauthorized("who asked may remember it for the session only")
+        _refuse_unlimited(wish)
+        route = policy.route_for(shown.request.agent, shown.request.tool)
+        needs = needed(shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere)
+        return Wish(remember=replace(wish, offer=offer.id), needs=needs)
+
+    def planned(self, after: Record, click: Click, who: Approver, nonce: str) -> Grant | None:
+        """Return the grant that a click which decided asks for, None when it asks for none.
+
+        Of all who voted for it, the shortest life and the fewest uses count. Raises InvalidRequest.
+        """
+        wish = click.remember
+        if wish is None:
+            return None
         effect = _REMEMBERED.get(click.action)
         if effect is None:
             raise InvalidRequest(f"{click.action} cannot be remembered")
-        if not after.final:
-            raise InvalidRequest("others must approve too: only the last of them can remember it")
+        _refuse_unlimited(wish)
         offer = _chosen(after, wish.offer, effect)
-        if wish.everywhere and effect is Effect.ALLOW and who.name in requesters(policy, after):
-            raise Unauthorized("who asked may remember it for the session only")
+        own = replace(wish, offer=offer.id)
+        voted = agreeing(after.votes, own) if effect is Effect.ALLOW else ()
+        wishes = [vote.remember for vote in voted if vote.remember is not None] or [own]
+        backers = [Backer(person=vote.person, via=(vote.via,)) for vote in voted]
         now = self._clock.now_ms()
         return Grant(
-            id=sha256_hex(f"{after.id} {nonce}".encode())[:_ID_LENGTH],
+            id=grant_id_of(after.id, nonce),
             effect=effect,
             agent=after.request.agent,
             session=None if wish.everywhere else after.request.session,
             match=offer.match,
             made_by=who.name,
             made_at=now,
-            expires_at=_expiry(wish.lifetime, now),
-            max_uses=wish.max_uses,
+            expires_at=min((_expiry(one.lifetime, now) for one in wishes), key=_end_of),
+            max_uses=min((one.max_uses for one in wishes), key=_end_of),
             from_request=after.id,
             words=offer.words,
+            backers=tuple(backers) or (Backer(person=who.name, via=(who.via,)),),
+            queues=tuple(name for name in after.queues if name != FOLLOWUPS),
         )
 
     async def keep(self, grant: Grant) -> Grant:
@@ -99,8 +109,8 @@ class Remembering:
     async def _settle(self, grant: Grant) -> None:
         """Decide the waiting requests that the whole policy, with this grant, now decides by it."""
         waiting = await self._store.pending_of(grant.agent)
-        for begin in range(0, len(waiting), _PAGE):
-            for record in await self._store.load_many(waiting[begin : begin + _PAGE]):
+        for begin in range(0, len(waiting), PAGE):
+            for record in await self._store.load_many(waiting[begin : begin + PAGE]):
                 # Most that waits has nothing to do with it, and need not be judged again.
                 if record and not record.final and covers(grant, record) is Cover.YES:
                     await self._settle_one(record, grant)
@@ -126,7 +136,7 @@ class Remembering:
             )
         )
 
-    # ---------------------------------------------------------------- seen and taken back
+    # ---------------------------------------------------------------- made without a request
 
     async def create(
         self,
@@ -141,7 +151,8 @@ class Remembering:
         max_uses: int | None = None,
     ) -> Grant:
         """Write a grant that no request asked for; raises Unauthorized unless an admin does it."""
-        person = (await self._fresh()).person_of(identity)
+        policy = await self._fresh()
+        person = policy.person_of(identity)
         if person is None or not person.admin:
             raise Unauthorized("only an admin may make a grant without a request")
         now = self._clock.now_ms()
@@ -156,6 +167,8 @@ class Remembering:
             expires_at=_expiry(lifetime, now),
             max_uses=max_uses,
             words=words,
+            backers=(Backer(person=person.name, via=(ADMIN,)),),
+            queues=_queues(policy, agent, match),
         )
         return await self.keep(grant)
 
@@ -174,9 +187,12 @@ class Remembering:
         Raises Unauthorized unless an admin does it, or someone who may approve on every route of
         the agent.
         """
-        by = _may_pass(await self._fresh(), agent, identity)
         if shape not in PASSES:
             raise InvalidRequest("a pass is for edits or for all")
+        policy, match = await self._fresh(), Match(shape=shape, tool=ANY_TOOL)
+        backer = _may_pass(policy, agent, match, identity)
+        if not any(one.name == session for one in await self._store.sessions(agent)):
+            raise InvalidRequest(f"{agent} has no open session of that name; see gateway sessions")
         known = await self._book.store.of_session(agent, session)
         earlier = [one for one in known if one.match.shape is shape]
         now = self._clock.now_ms()
@@ -185,111 +201,17 @@ class Remembering:
             effect=Effect.ALLOW,
             agent=agent,
             session=session,
-            match=Match(shape=shape, tool=ANY_TOOL),
-            made_by=by,
+            match=match,
+            made_by=backer.person,
             made_at=now,
             expires_at=now + int(hours * HOUR_MS),
             max_uses=max_uses,
             words=_PASS_WORDS[shape],
+            backers=(backer,),
+            queues=_queues(policy, agent, match),
         )
-        await self._end(earlier, "replaced", by)
+        await self._end(earlier, "replaced", backer.person)
         return await self.keep(grant)
-
-    async def get(self, grant_id: str) -> Grant:
-        """Return a grant with its uses; raises NotFound."""
-        found = await self._book.store.get(grant_id) if REQUEST_ID.fullmatch(grant_id) else None
-        if found is None:
-            raise NotFound("no such grant")
-        return found
-
-    async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
-        """Return one page of grants, the newest first, and the cursor of the next."""
-        return await self._book.store.page(after=after, limit=limit)
-
-    async def all(self, agent: str | None = None, session: str | None = None) -> list[Grant]:
-        """Return all grants, or an agent's, or those of one session, the newest first."""
-        found: list[Grant] = []
-        cursor: str | None = None
-        while True:
-            grants, cursor = await self.page(after=cursor, limit=_PAGE)
-            found += grants
-            if cursor is None:
-                break
-        return [
-            one for one in found if agent in (None, one.agent) and session in (None, one.session)
-        ]
-
-    async def revoke(self, grant_id: str, identity: Identity) -> Grant:
-        """Take a grant back: from then on it decides nothing. Raises NotFound, Unauthorized."""
-        grant = await self.get(grant_id)
-        by = may_end(await self._fresh(), grant, identity)
-        await self._end([grant], "revoked", by)
-        return grant
-
-    async def revoke_all(
-        self, identity: Identity, *, agent: str | None = None, session: str | None = None
-    ) -> list[Grant]:
-        """Take back all grants, or those of an agent or a session, that this person may end."""
-        policy, mine = await self._fresh(), []
-        for grant in await self.all(agent, session):
-            with suppress(Unauthorized):
-                may_end(policy, grant, identity)
-                mine.append(grant)
-        return await self._end(mine, "revoked", identity.written)
-
-    async def _end(self, grants: Iterable[Grant], why: str, by: str) -> list[Grant]:
-        end = self._book.store.end
-        gone = [grant for grant in grants if await end(grant, _ended(grant, why, by))]
-        self._writer.forget_policy()
-        return gone
-
-    async def _fresh(self) -> PolicyDocument:
-        self._writer.forget_policy()
-        return await self._writer.policy()
-
-    async def end_session(self, agent: str, session: str) -> None:
-        """Drop the grants of a session that ended."""
-        grants = await self._book.store.of_session(agent, session)
-        if grants:
-            await self._end(grants, "session ended", "gateway")
-
-    async def dismiss(self, agent: str) -> None:
-        """Drop what an agent was let do, now that it was revoked. What it is denied stays so."""
-        allowed = [one for one in await self.all(agent) if one.effect is Effect.ALLOW]
-        await self._end(allowed, "agent revoked", "gateway")
-
-    async def forget_all(self, why: str) -> None:
-        """Drop every grant there is."""
-        await self._end(await self.all(), why, "gateway")
-
-    async def drop_unused(self) -> None:
-        """Announce and drop the grants without an end that nobody used for 30 days."""
-        since = self._clock.now_ms() - _UNUSED_MS
-        idle = [
-            grant
-            for grant in await self.all()
-            if grant.expires_at is None and (grant.last_used or grant.made_at) < since
-        ]
-        await self._end(idle, "unused for 30 days", "gateway")
-
-    async def run(self) -> None:
-        """Look once a day for grants that nobody uses, until cancelled. Replicas may all do so."""
-        while True:
-            await self.drop_unused()
-            await asyncio.sleep(_DAY_SECONDS)
-
-    async def sweep(self, limit: int) -> None:
-        """Announce and drop the grants whose time is over."""
-        for grant in await self._book.store.expired(limit):
-            data = _ended(grant, "expired", "gateway")
-            await self._book.store.end(grant, data, only_spent=True)
-
-    async def retire(self, grant_id: str) -> None:
-        """Announce and drop a grant, if its last use was just made."""
-        grant = await self._book.store.get(grant_id)
-        if grant is not None and grant.uses_left == 0:
-            data = _ended(grant, "used up", "gateway")
-            await self._book.store.end(grant, data, only_spent=True)
 
     async def reach(self, record: Record, offer_id: str) -> Blast:
         """Return what remembering an approval so would have covered among the recent requests.
@@ -297,30 +219,7 @@ class Remembering:
         Raises InvalidRequest when there is no such offer.
         """
         offer = _chosen(record, offer_id, Effect.ALLOW)
-        agent = record.request.agent
-        recent: list[Record] = []
-        query = Query(final=True, agent=agent, limit=100)
-        while len(recent) < RECENT:
-            page = await self._store.page(query)
-            recent += page.items
-            if page.next is None:
-                break
-            query = replace(query, after=page.next)
-        return blast(offer.match, agent, recent[:RECENT])
-
-
-def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
-    """Return the name of someone who may end a grant: an admin, its maker, an approver there.
-
-    Raises Unauthorized.
-    """
-    person = policy.person_of(identity)
-    name = person.name if person else identity.written
-    route = policy.route_for(grant.agent, grant.match.tool)
-    admitted = {name, identity.written, *identity.groups} & set(route.approvers)
-    if not admitted and not (person is not None and person.admin) and name != grant.made_by:
-        raise Unauthorized("only an admin or an approver of this agent may end its grants")
-    return name
+        return await self.reached(offer.match, record.request.agent)
 
 
 _PASS_WORDS = {
@@ -329,15 +228,40 @@ _PASS_WORDS = {
 }
 
 
-def _may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> str:
+def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identity) -> Backer:
+    """Return whose voice a pass is. Raises Unauthorized."""
     person = policy.person_of(identity)
     name = person.name if person else identity.written
+    if person is not None and person.admin:
+        return Backer(person=name, via=(ADMIN,))
     routes = [route for route in policy.routes if named(route.agents, agent)]
-    known = {name, identity.written, *identity.groups}
-    everywhere = bool(routes) and all(known & set(route.approvers) for route in routes)
-    if not everywhere and not (person is not None and person.admin):
-        raise Unauthorized("only an admin, or who may approve all of this agent's requests, may")
-    return name
+    names = (name, identity.written, *identity.groups)
+    admitted = [next((one for one in names if one in route.approvers), None) for route in routes]
+    via = tuple(dict.fromkeys(one for one in admitted if one is not None))
+    alone = all(
+        needed(one.quorum, one.scope_quorum, match, everywhere=False) <= 1 for one in routes
+    )
+    if not routes or None in admitted or not alone:
+        raise Unauthorized(
+            "only an admin, or who may approve all of this agent's requests alone, may"
+        )
+    return Backer(person=name, via=via)
+
+
+def _queues(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
+    """Return the outboxes of the places where a grant that nobody asked for is shown."""
+    route = policy.route_for(agent, match.tool)
+    return posted(route.places(len(route.escalations)))
+
+
+def _refuse_unlimited(wish: Remember) -> None:
+    _expiry(wish.lifetime, 0)
+    if wish.max_uses is not None and wish.max_uses < 1:
+        raise InvalidRequest("a grant with a limit may be used at least once")
+
+
+def _end_of(limit: int | None) -> float:
+    return math.inf if limit is None else limit
 
 
 def _expiry(lifetime: str, now: int) -> int | None:
@@ -353,7 +277,3 @@ def _chosen(record: Record, offer_id: str, effect: Effect) -> Offer:
     if made is None:
         raise InvalidRequest("this cannot be remembered so")
     return made
-
-
-def _ended(grant: Grant, why: str, by: str) -> dict[str, object]:
-    return {"why": why, "by": by, "words": grant.words, "used": grant.used}

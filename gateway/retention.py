@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from gateway.clock import Clock
+from gateway.delivery import GRANT
 from gateway.errors import GatewayError
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.seals import seals_of
@@ -55,7 +56,18 @@ class Retention:
             )
             await store.redis.zrem(store.keys.done, *ids)
             forgotten += len(ids)
+        await self._forget_grants(before_ms)
         return forgotten
+
+    async def _forget_grants(self, before_ms: int) -> None:
+        """Drop the grants that ended before then, with where their cards stood."""
+        redis, keys = self._store.redis, self._store.keys
+        while ids := await redis.zrange(
+            keys.grants_ended, "-inf", f"({before_ms}", byscore=True, offset=0, num=_BATCH
+        ):
+            of = (keys.grant(one) for one in ids)
+            await redis.delete(*of, *(keys.copies(GRANT + one) for one in ids))
+            await redis.zrem(keys.grants_ended, *ids)
 
     async def _limit(self) -> int:
         """Return the time before which nothing is needed any more, in ms since the epoch."""

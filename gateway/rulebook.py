@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
 from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
-from gateway.records import Identity, Person
+from gateway.records import Identity, Person, ScopeQuorum
 from gateway.wire import JsonObject, Wire
 
 DEFAULT_TIMEOUT_SECONDS = 900.0
@@ -82,7 +82,8 @@ class Route(Wire):
     """Which requests go where and who may decide them.
 
     `approvers` name people, identities, or groups of a platform; empty means nobody. `quorum`
-    counts distinct people; one deny ends it. Times are in seconds; a `timeout` of 0 is none but the
+    counts distinct people; one deny ends it. `scope_quorum` is how many must vote before an
+    approval is remembered widely. Times are in seconds; a `timeout` of 0 is none but the
     30-day cap, `remind_after` lists when to remind, counted from the request. `agents` and `tools`
     are names in which `*` stands for anything; empty for all. `targets` are places:
     `adapter:channel`
@@ -97,6 +98,7 @@ class Route(Wire):
     tools: tuple[str, ...] = ()
     approvers: tuple[str, ...] = ()
     quorum: int = 1
+    scope_quorum: ScopeQuorum = field(default_factory=ScopeQuorum)
     timeout: float = DEFAULT_TIMEOUT_SECONDS
     self_approval: bool = True
     mode: Mode = Mode.ASK

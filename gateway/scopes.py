@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.grants.grant import Effect
-from gateway.grants.offers import LIFETIMES, offers
+from gateway.grants.grant import Effect, Match
+from gateway.grants.grant import Scope as GrantScope
+from gateway.grants.offers import LIFETIMES, offered, offers
 from gateway.masking import shown
 from gateway.models import Action
-from gateway.records import Record
+from gateway.records import Record, ScopeQuorum, Vote
 from gateway.visible import Visible
 
 # What is shown for each lifetime that `Remember` knows.
@@ -28,4 +29,51 @@ def scopes_of(record: Record, action: Action) -> tuple[Scope, ...]:
     if record.final or action not in (Action.APPROVE, Action.DENY):
         return ()
     effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
-    return tuple(Scope(offer.id, shown(offer.words)) for offer in offers(record, effect))
+    return tuple(
+        Scope(offer.id, shown(offer.words + _votes(record, offer.match, effect)))
+        for offer in offers(record, effect)
+    )
+
+
+def wishes(record: Record) -> list[str]:
+    """Say what people want remembered with it, and how many voted for that."""
+    wanted: dict[tuple[str, bool], list[Vote]] = {}
+    for vote in record.votes:
+        if vote.remember is not None:
+            wanted.setdefault((vote.remember.offer, vote.remember.everywhere), []).append(vote)
+    return [
+        f"{len(votes)} of {votes[-1].needs} votes to remember “{_words(record, offer)}” "
+        f"{'in all sessions' if everywhere else 'for this session'}: "
+        f"{', '.join(vote.person for vote in votes)}"
+        for (offer, everywhere), votes in wanted.items()
+    ]
+
+
+def needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: bool) -> int:
+    """Return how many people must vote for remembering an approval so."""
+    own = {
+        GrantScope.PATTERN: wider.pattern,
+        GrantScope.FOLDER: wider.folder,
+        GrantScope.TOOL: wider.tool,
+        GrantScope.PASS: wider.tool,
+    }
+    return max(quorum, own.get(match.scope, 1), wider.everywhere if everywhere else 1)
+
+
+def _votes(record: Record, match: Match, effect: Effect) -> str:
+    """Say how many votes a scope takes, where one is not enough."""
+    if effect is Effect.DENY:
+        return ""
+    here, everywhere = (
+        needed(record.quorum, record.scope_quorum, match, everywhere=every)
+        for every in (False, True)
+    )
+    if here == everywhere:
+        return f" ({here} must vote for it)" if here > 1 else ""
+    session = f"{here} must vote for it, " if here > 1 else ""
+    return f" ({session}{everywhere} in all sessions)"
+
+
+def _words(record: Record, offer_id: str) -> str:
+    offer = offered(record, offer_id)
+    return shown(offer.words).text if offer is not None else "what is not offered any more"

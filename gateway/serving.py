@@ -11,9 +11,11 @@ from typing import Protocol, runtime_checkable
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
 from gateway.courier import Courier
-from gateway.delivery import Posts
+from gateway.delivery import Posts, PostsGrants
 from gateway.desk import FrontDesk
+from gateway.errors import GatewayError
 from gateway.followups import Followups
+from gateway.grantcourier import GrantCourier, either
 from gateway.outbox import Look, Worker
 from gateway.ports import Adapter
 from gateway.stores.outbox import RedisNotes, RedisOutbox
@@ -47,10 +49,17 @@ async def served(adapter: Adapter, desk: FrontDesk, store: RedisStore) -> AsyncI
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(adapter.run(desk))
         if isinstance(adapter, Posts):
-            outbox = RedisOutbox(store)
-            courier = Courier(adapter, desk, outbox, SystemClock())
-            await stack.enter_async_context(_working(adapter.name, courier.look, desk, store))
+            look = _look(adapter, desk, RedisOutbox(store))
+            await stack.enter_async_context(_working(adapter.name, look, desk, store))
         yield
+
+
+def _look(adapter: Posts, desk: FrontDesk, outbox: RedisOutbox) -> Look:
+    clock = SystemClock()
+    requests, grants = Courier(adapter, desk, outbox, clock).look, None
+    if isinstance(adapter, PostsGrants):
+        grants = GrantCourier(adapter, desk, outbox, clock).look
+    return either(requests, grants)
 
 
 @asynccontextmanager
@@ -59,6 +68,21 @@ async def followed_up(approvals: Approvals, store: RedisStore) -> AsyncIterator[
     desk = desk_of(FOLLOWUPS, approvals, store)
     async with _working(FOLLOWUPS, Followups(desk, SystemClock()).look, desk, store):
         yield
+
+
+async def policy_followed(approvals: Approvals) -> None:
+    """Read the policy again when any replica replaced it, until cancelled."""
+    while True:
+        try:
+            async with approvals.changes() as events:
+                approvals.forget_policy()
+                async for event in events:
+                    if event.type in ("policy_applied", "grant_made", "grant_ended"):
+                        approvals.forget_policy()
+                    if event.type == "policy_applied":
+                        approvals.remembering.policy_changed()
+        except GatewayError as error:
+            log.warning("policy follower restarts: %s", error, extra={"event": "follower_restarts"})
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@ here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.records import Click, Record, Vote
+from gateway.records import Click, Record, Remember, Vote
 from gateway.schemas import check_schema
 from gateway.wire import JsonObject
 
@@ -147,13 +147,29 @@ class Effect:
     secrets: JsonObject | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What an approval is to be remembered as, and how many must vote for that."""
+
+    remember: Remember
+    needs: int
+
+
 def clicked(
-    record: Record, click: Click, person: str, *, now: int, sign: Sign, via: str = ""
+    record: Record,
+    click: Click,
+    person: str,
+    *,
+    now: int,
+    sign: Sign,
+    via: str = "",
+    wished: Callable[[Record], Wish | None] = lambda record: None,
 ) -> Effect:
     """Return what an authorized click does to a pending record.
 
-    Raises Conflict when it saw an older revision or repeats a vote, InvalidRequest when the action
-    is not allowed or its content does not fit the request.
+    `wished` says what an approval of the record, as the click leaves it, is to be remembered as; it
+    may refuse. Raises Conflict when it saw an older revision or repeats a vote, InvalidRequest when
+    the action is not allowed or its content does not fit the request.
     """
     _check_action(record, click)
     if click.action is Action.EDIT:
@@ -163,17 +179,40 @@ def clicked(
     if click.action in (Action.RESPOND, Action.ANSWER):
         _refuse_quorum(record)
         return _end(record, click, person, now=now, sign=sign)
-    if person in {vote.person for vote in record.votes}:
-        raise Conflict("you have approved this already; it needs someone else")
-    if record.quorum <= 1:
+    wish = wished(record)
+    alone = record.quorum <= 1 and (wish is None or wish.needs <= 1)
+    if alone and not record.votes:
         return _end(record, click, person, now=now, sign=sign)
-    votes = (*record.votes, Vote(person=person, action=click.action, at=now, via=via))
-    if len(votes) >= record.quorum:
+    vote = Vote(
+        person=person,
+        action=click.action,
+        at=now,
+        via=via,
+        remember=wish.remember if wish else None,
+        needs=wish.needs if wish else 0,
+    )
+    if any((one.person, one.remember) == (person, vote.remember) for one in record.votes):
+        raise Conflict("you have approved this already; it needs someone else")
+    # Whoever voted before may think again, and votes for one thing only.
+    votes = (*(one for one in record.votes if one.person != person), vote)
+    if len(votes) >= record.quorum and len(agreeing(votes, vote.remember)) >= vote.needs:
         return _end(record, click, person, now=now, sign=sign, votes=votes)
     after = replace(
         record, votes=votes, nonces=_nonces(record, click, person), revision=record.revision + 1
     )
     return Effect(after=after, event="edited" if click.action is Action.EDIT else "voted")
+
+
+def agreeing(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
+    """Return the votes for remembering the same in the same place; how long is another matter."""
+    if wish is None:
+        return ()
+    return tuple(
+        vote
+        for vote in votes
+        if vote.remember is not None
+        and (vote.remember.offer, vote.remember.everywhere) == (wish.offer, wish.everywhere)
+    )
 
 
 def nonce_of(click: Click, person: str) -> str:

@@ -41,7 +41,7 @@ class Writer:
         """Return the policy as last read. Scripts refuse what was decided under an older one."""
         if self._policy is None:
             self._policy = await self._store.policy()
-            self.book.at(self._policy.generation)
+            self.book.at(self._policy)
         return self._policy
 
     def forget_policy(self) -> None:
@@ -66,6 +66,7 @@ class Writer:
             deadline=min(now, origin.arrived_ms or now) + life,
             route=route.name,
             quorum=route.quorum,
+            scope_quorum=route.scope_quorum,
             owner=origin.owner,
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from gateway.cards import Card
 from gateway.delivery import CopyGone, Notice
+from gateway.grantcards import GrantCard
 from gateway.ports import Desk
 from gateway.records import MessageRef
 
@@ -24,9 +25,22 @@ class Message:
 
 
 @dataclass
+class Plate:
+    """One posted card of a remembered decision as people see it now."""
+
+    target: str
+    nonce: str
+    card: GrantCard
+    edits: int = 0
+
+
+@dataclass
 class RecordingAdapter:
-    """Posts into `messages`. `failures` are raised in turn, one for each call, before it acts;
-    those of `after` when it has acted, as an answer that got lost."""
+    """Posts requests into `messages`, remembered decisions into `plates`.
+
+    `failures` are raised in turn, one for each call, before it acts; those of `after` when it has
+    acted, as an answer that got lost.
+    """
 
     name: str = "rec"
     repeatable: bool = False
@@ -34,6 +48,8 @@ class RecordingAdapter:
     card_chars: int = 4000
     messages: dict[str, Message] = field(default_factory=dict)
     notices: list[tuple[Notice, Card]] = field(default_factory=list)
+    plates: dict[str, Plate] = field(default_factory=dict)
+    announced: list[tuple[Notice, GrantCard]] = field(default_factory=list)
     failures: list[Exception | None] = field(default_factory=list)
     after: list[Exception | None] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -64,6 +80,24 @@ class RecordingAdapter:
     async def tell(self, notice: Notice, card: Card) -> None:
         self._fail(self.failures)
         self.notices.append((notice, card))
+        self._fail(self.after)
+
+    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
+        self._fail(self.failures)
+        number = f"g{len(self.plates) + 1}"
+        self.plates[number] = Plate(target, nonce, card)
+        self._fail(self.after)
+        return MessageRef(adapter=self.name, channel=target, message=number)
+
+    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
+        self._fail(self.failures)
+        plate = self.plates[ref.message]
+        plate.card, plate.edits = card, plate.edits + 1
+        self._fail(self.after)
+
+    async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
+        self._fail(self.failures)
+        self.announced.append((notice, card))
         self._fail(self.after)
 
     def shown(self, target: str) -> Card:

@@ -43,6 +43,26 @@ class Shape(StrEnum):
 PASSES = (Shape.EDITS, Shape.ALL)
 ANY_TOOL = "*"
 LONGEST_PASS_MS = 8 * 3_600_000
+_DAY_MS = 24 * 3_600_000
+
+
+class Scope(StrEnum):
+    """What people call how wide a match is; the words name nothing of what it covers."""
+
+    EXACT = "exactly this"
+    PATTERN = "a pattern over its arguments"
+    FOLDER = "a folder"
+    TOOL = "the whole tool"
+    PASS = "a pass for the session"
+
+
+_SCOPES = {
+    Shape.EXACT: Scope.EXACT,
+    Shape.PATTERN: Scope.PATTERN,
+    Shape.TOOL: Scope.TOOL,
+    Shape.EDITS: Scope.PASS,
+    Shape.ALL: Scope.PASS,
+}
 
 
 class Cover(StrEnum):
@@ -161,14 +181,42 @@ class Match(Wire):
         if self.kind is Kind.QUESTION:
             raise InvalidRequest("an answer to a question is never remembered")
 
+    @property
+    def scope(self) -> Scope:
+        """How wide it is, as people are told."""
+        if any(rule.kind is RuleKind.FOLDER for rule in self.rules):
+            return Scope.FOLDER
+        return _SCOPES[self.shape]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backer(Wire):
+    """Someone whose voice a grant is. `via` are the entries of the routes' approvers that admitted
+    them, `admin` for an admin."""
+
+    person: str
+    via: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Wire):
+    """How and when a grant ended, in ms since the epoch, and by whom."""
+
+    why: str
+    by: str
+    at: int
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant(Wire):
     """A remembered decision. `session` None means everywhere: all sessions of this one agent.
 
     `expires_at` None means until revoked; `max_uses` None means without limit. `generation` counts
-    its changes. `from_request` is the request that somebody remembered, None when an admin wrote
-    the grant. `words` say what it covers, as they were shown to whoever made it.
+    its visible changes. `from_request` is the request that somebody remembered, None when nobody
+    asked. `words` say what it covers, as they were shown to whoever made it. `backers` are all who
+    voted for it. `queues` name the outboxes that keep its cards; `notices` counts what was
+    announced beside them. `suspended` says that its backers may no longer approve there. With
+    `end` it decides nothing any more; `erased` ones have lost what they covered.
     """
 
     id: str
@@ -185,6 +233,12 @@ class Grant(Wire):
     generation: int = 1
     from_request: str | None = None
     words: str = ""
+    backers: tuple[Backer, ...] = ()
+    queues: tuple[str, ...] = ()
+    notices: int = 0
+    suspended: bool = False
+    end: End | None = None
+    erased: bool = False
 
     def __post_init__(self) -> None:
         if not REQUEST_ID.fullmatch(self.id) or not AGENT_NAME.fullmatch(self.agent):
@@ -207,7 +261,15 @@ class Grant(Wire):
 
     def live(self, now: int) -> bool:
         """Whether it has neither expired nor been used up."""
-        return (self.expires_at is None or now < self.expires_at) and self.uses_left != 0
+        in_time = self.expires_at is None or now < self.expires_at
+        return self.end is None and in_time and self.uses_left != 0
+
+    @property
+    def announced_at(self) -> int | None:
+        """When its end is announced: a tenth of its life before, a day at most; None without."""
+        if self.expires_at is None:
+            return None
+        return self.expires_at - min((self.expires_at - self.made_at) // 10, _DAY_MS)
 
 
 def is_number(value: object) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from gateway.models import ApprovalRequest, Decision, Report, Risk, Status
-from gateway.records import Claim, Event, Record, Vote
+from gateway.records import Claim, Event, Record, ScopeQuorum, Vote
 from gateway.transitions import summary
 from gateway.wire import JsonObject, build, plain
 
@@ -48,10 +48,14 @@ def _count(number: int) -> str:
     return str(number or "")
 
 
-def _about(values: tuple[str, int, Risk, str | None]) -> str:
-    route, quorum, risk, owner = values
+def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum]) -> str:
+    route, quorum, risk, owner, scopes = values
     about = {"route": route, "quorum": quorum, "risk": plain(risk)}
-    return dumps(about if owner is None else {**about, "owner": owner})
+    if owner is not None:
+        about["owner"] = owner
+    if wider := plain(scopes):
+        about["scopes"] = wider
+    return dumps(about)
 
 
 # The fields that may change over a record's life, apart from its decision: how each is read off a
@@ -61,7 +65,7 @@ _FIELDS: tuple[tuple[str, Callable[[Record], Any], Callable[[Any], str]], ...] =
     ("since", attrgetter("shown_since"), str),
     ("status", attrgetter("status"), str),
     ("digest", attrgetter("digest"), str),
-    ("about", attrgetter("route", "quorum", "risk", "owner"), _about),
+    ("about", attrgetter("route", "quorum", "risk", "owner", "scope_quorum"), _about),
     ("process", attrgetter("process"), _text),
     ("attached", attrgetter("attached"), " ".join),
     ("consumer", attrgetter("consumers"), " ".join),
@@ -124,6 +128,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         quorum=about["quorum"],
         risk=build(Risk, about["risk"]),
         owner=about.get("owner"),
+        scope_quorum=build(ScopeQuorum, about.get("scopes", {})),
         process=fields.get("process"),
         attached=tuple(fields.get("attached", "").split()),
         consumers=tuple(fields.get("consumer", "").split()),

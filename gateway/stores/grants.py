@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
-from gateway.grants.grant import ANY_TOOL, Grant, Shape
+from gateway.delivery import GRANT
+from gateway.grants.grant import ANY_TOOL, End, Grant, Shape
 from gateway.masking import masked
 from gateway.stores.codec import dumps
 from gateway.stores.scripts import Script
 from gateway.stores.store import RedisStore
-from gateway.wire import build, plain
+from gateway.wire import JsonObject, build, plain
 
 # Patterns of one agent for one tool are tried one after the other; exact grants are looked up.
 MOST_PATTERNS = 200
-_GONE_MS = 24 * 3_600_000  # so long a retried click finds that its grant was taken back
+_FIELDS = ("body", "was", "used", "last", "gen", "notices", "suspended", "why", "by", "ended")
 
 
 class RedisGrants:
@@ -25,13 +27,14 @@ class RedisGrants:
         self._redis, self._keys = store.redis, store.keys
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
+        self._say = Script("grant_say", store.at)
 
     async def add(self, grant: Grant) -> str:
         """Write a grant and its event, durably, before it decides anything."""
         exact = grant.match.shape is Shape.EXACT
         outcome = await self._add.run(
             self._redis,
-            self._touched(grant),
+            [*self._touched(grant), *self._outboxes(grant)],
             [
                 grant.id,
                 grant.agent,
@@ -40,29 +43,80 @@ class RedisGrants:
                 "" if grant.max_uses is None else grant.max_uses,
                 "" if grant.session is None else "1",
                 "" if exact else MOST_PATTERNS,
-                dumps(masked({"grant": plain(grant)})),
+                dumps(masked({"grant": _told(grant)})),
+                "" if grant.announced_at is None else grant.announced_at,
+                GRANT + grant.id,
             ],
         )
         return str(outcome)
 
-    async def end(self, grant: Grant, data: dict[str, object], *, only_spent: bool = False) -> bool:
+    async def end(
+        self,
+        grant: Grant,
+        *,
+        why: str,
+        by: str,
+        only_spent: bool = False,
+        announced: bool = False,
+    ) -> bool:
         """Take a grant back; return whether it was there."""
         return bool(
             await self._drop.run(
                 self._redis,
-                self._touched(grant),
+                [*self._touched(grant), self._keys.grants_ended, *self._outboxes(grant)],
                 [
                     grant.id,
                     grant.agent,
-                    dumps(masked({"grant": grant.id, **data})),
+                    dumps({"grant": grant.id, "why": why, "by": by, "used": grant.used}),
                     "1" if only_spent else "",
-                    _GONE_MS,
+                    why,
+                    by,
+                    "1" if announced else "",
+                    GRANT + grant.id,
                 ],
             )
         )
 
+    async def say(
+        self, grant: Grant, field: str, *, before: str, after: str, event: str, announced: bool
+    ) -> bool:
+        """Note something about a live grant, if it stood as `before`; return whether it did."""
+        keys = self._keys
+        return bool(
+            await self._say.run(
+                self._redis,
+                [keys.grant(grant.id), keys.events, keys.grants_ending, *self._outboxes(grant)],
+                [
+                    grant.id,
+                    grant.agent,
+                    field,
+                    before,
+                    after,
+                    event,
+                    dumps({"grant": grant.id}),
+                    "1" if announced else "",
+                    GRANT + grant.id,
+                ],
+            )
+        )
+
+    async def erase(self, grant: Grant) -> None:
+        """Put a grant that ended in the place of what it covered, and have its cards follow."""
+        key = self._keys.grant(grant.id)
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hset(key, "was", dumps(plain(replace(grant, **_OVERLAID))))
+        pipeline.hincrby(key, "gen", 1)
+        for outbox in self._outboxes(grant):
+            pipeline.zadd(outbox, {GRANT + grant.id: 0})
+        await pipeline.execute()
+
     async def get(self, grant_id: str) -> Grant | None:
-        """Return a grant with its uses, or None."""
+        """Return a grant with its uses, None when it is not there any more."""
+        found = await self.find(grant_id)
+        return found if found is not None and found.end is None else None
+
+    async def find(self, grant_id: str) -> Grant | None:
+        """Return a grant with its uses, also one that ended and is not forgotten yet."""
         return next(iter(await self._load([grant_id])), None)
 
     async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
@@ -96,27 +150,24 @@ class RedisGrants:
         """Return the grants that end with a session."""
         return await self._load(await self._redis.smembers(self._keys.grants_in(agent, session)))
 
-    async def expired(self, limit: int) -> list[Grant]:
-        """Return grants whose time is over by the server's clock."""
+    async def due(self, limit: int) -> tuple[list[Grant], list[Grant]]:
+        """Return grants whose time is over by the server's clock, and those whose end is to be
+        announced."""
         seconds, micros = await self._redis.time()
         now = int(seconds) * 1000 + int(micros) // 1000
-        return await self._load(
-            await self._redis.zrange(
-                self._keys.grants_due, "-inf", now, byscore=True, offset=0, num=limit
-            )
-        )
+        pipeline = self._redis.pipeline(transaction=False)
+        for key in (self._keys.grants_due, self._keys.grants_ending):
+            pipeline.zrange(key, "-inf", now, byscore=True, offset=0, num=limit)
+        over, ending = await pipeline.execute()
+        return await self._load(over), await self._load(one for one in ending if one not in over)
 
     async def _load(self, ids: Iterable[str]) -> list[Grant]:
         pipeline = self._redis.pipeline(transaction=False)
         wanted = list(ids)
         for grant_id in wanted:
-            pipeline.hmget(self._keys.grant(grant_id), "body", "used", "last")
+            pipeline.hmget(self._keys.grant(grant_id), *_FIELDS)
         rows = await pipeline.execute() if wanted else []
-        return [
-            replace(_grant(body), used=int(used), last_used=int(last) if last else None)
-            for body, used, last in rows
-            if body is not None
-        ]
+        return [_found(dict(zip(_FIELDS, row, strict=True))) for row in rows if row[0] or row[1]]
 
     def _touched(self, grant: Grant) -> list[str]:
         keys, match = self._keys, grant.match
@@ -130,8 +181,45 @@ class RedisGrants:
             keys.grants_due,
             keys.events,
             keys.meta,
+            keys.grants_ending,
         ]
+
+    def _outboxes(self, grant: Grant) -> list[str]:
+        return [self._keys.dirty(name) for name in grant.queues]
+
+
+# What lies in fields of its own, beside the body that never changes.
+_OVERLAID: dict[str, Any] = {
+    "used": 0,
+    "last_used": None,
+    "generation": 1,
+    "notices": 0,
+    "suspended": False,
+    "end": None,
+}
 
 
 def _grant(body: str) -> Grant:
     return build(Grant, json.loads(body))
+
+
+def _found(fields: dict[str, str | None]) -> Grant:
+    """Return the grant of a hash."""
+    last, ended = fields["last"], fields["ended"]
+    by, why = fields["by"] or "", fields["why"] or ""
+    return replace(
+        _grant(fields["body"] or fields["was"] or ""),
+        used=int(fields["used"] or 0),
+        last_used=int(last) if last else None,
+        generation=int(fields["gen"] or 1),
+        notices=int(fields["notices"] or 0),
+        suspended=bool(fields["suspended"]),
+        end=End(why=why, by=by, at=int(ended)) if ended else None,
+    )
+
+
+def _told(grant: Grant) -> JsonObject:
+    """Return what the audit says of a new grant: nothing of the arguments that it covers."""
+    values = plain(grant)
+    kept = {name: value for name, value in values.items() if name not in ("match", "words")}
+    return {**kept, "tool": grant.match.tool, "scope": grant.match.scope.value}

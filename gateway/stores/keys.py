@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.delivery import GRANT, is_grant
+
 
 class Keys:
     """Key names under the hash tag of `namespace`."""
@@ -13,6 +15,10 @@ class Keys:
         """All remembered decisions by when they were made (sorted set)."""
         self.grants_due = self.of("grants", "due")
         """Remembered decisions by when they expire (sorted set)."""
+        self.grants_ending = self.of("grants", "ending")
+        """Remembered decisions by when their end is to be announced (sorted set)."""
+        self.grants_ended = self.of("grants", "ended")
+        """Remembered decisions that ended, by when (sorted set)."""
         self.pending = self.of("pending")
         """All pending requests by creation time (sorted set)."""
         self.deadlines = self.of("deadlines")
@@ -78,9 +84,15 @@ class Keys:
         """Requests that an outbox must look at again, by when (sorted set)."""
         return self.of("dirty", queue)
 
-    def copies(self, request_id: str) -> str:
-        """The posted copies of a request's card, by target (hash)."""
-        return self.of("copies", request_id)
+    def copies(self, subject_id: str) -> str:
+        """The posted copies of a card, by target (hash)."""
+        return self.of("copies", subject_id)
+
+    def subject(self, subject_id: str) -> str:
+        """What a card is about: a request, or a remembered decision."""
+        if is_grant(subject_id):
+            return self.grant(subject_id.removeprefix(GRANT))
+        return self.record(subject_id)
 
     def note(self, adapter: str, name: str) -> str:
         """Something an adapter keeps (string)."""

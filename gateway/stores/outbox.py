@@ -54,7 +54,7 @@ class RedisOutbox:
         """Store a copy if it is still as it was before."""
         done = await self._keep.run(
             self._redis,
-            [self._keys.copies(request_id), self._keys.record(request_id)],
+            [self._keys.copies(request_id), self._keys.subject(request_id)],
             [copy.key, "" if before is None else _text(before), _text(copy)],
         )
         return bool(done)

@@ -70,7 +70,11 @@ async def test_a_grant_is_revoked_at_once_and_only_by_those_concerned(gate: Repl
     revoked = await gate.call("POST", f"{path}/revoke", {}, token=ANN_TOKEN)
     assert revoked.json["id"] == grant
     assert (await gate.submitted(made(**LOG))).json["status"] == "pending"
-    for gone in (grant, new_id(), "x", "0" * 31):
+    again = await gate.call("POST", f"{path}/revoke", {}, token=ANN_TOKEN)
+    assert again.problem == (409, "conflict")
+    assert "ended already: revoked, by" in again.json["detail"]
+    assert (await gate.call("GET", path, token=ANN_TOKEN)).json["end"]["why"] == "revoked"
+    for gone in (new_id(), "x", "0" * 31):
         call = gate.call("POST", f"/v1/grants/{gone}/revoke", {}, token=ANN_TOKEN)
         assert (await call).problem == (404, "not_found")
 
@@ -110,6 +114,12 @@ async def test_a_session_gets_a_pass(gate: Replica) -> None:
     assert (await gate.call("POST", path, {**body, "hours": 9}, token=ANN_TOKEN)).status == 422
     bare = "/v1/sessions/default/pass"
     assert (await gate.call("POST", bare, body, token=ANN_TOKEN)).status == 422
+    unknown = await gate.call("POST", path, body, token=ANN_TOKEN)
+    assert unknown.status == 422
+    assert "no open session" in unknown.json["detail"]
+    begun = made(tool="begin")
+    await gate.submitted(begun)
+    await gate.decided(begun.id, "deny", nonce=new_id())
     made_pass = await gate.call("POST", path, body, token=ANN_TOKEN)
     assert made_pass.status == 201
     assert made_pass.json["words"].startswith("everything but high risk")

@@ -134,7 +134,7 @@ async def test_what_nobody_uses_is_dropped_and_memory_forgets_all(world: World) 
             signer=None,
             grants=RedisGrants(world.store),
         )
-        await later.remembering.drop_unused()
+        await later.remembering.look_over()
         assert len(await world.approvals.remembering.all()) == left
     await world.approvals.remembering.forget_all("test")
     assert await world.approvals.remembering.all() == []

@@ -18,6 +18,7 @@ from gateway.delivery import (
 from gateway.desk import FrontDesk
 from gateway.errors import Unauthorized
 from gateway.followups import GRACE_SECONDS, Followups
+from gateway.grantcourier import GrantCourier, either
 from gateway.models import Action, Reason, Status
 from gateway.outbox import LEASE_SECONDS, Worker
 from gateway.records import MessageRef, Record
@@ -51,7 +52,9 @@ class Office:
         self.desk: FrontDesk = desk_of("rec", world.approvals, world.store)
         courier = Courier(self.adapter, self.desk, self.outbox, self.clock)
         followups = Followups(self.desk, self.clock)
-        self.cards = Worker("rec", self.outbox, courier.look, self.desk.changes)
+        grants = GrantCourier(self.adapter, self.desk, self.outbox, self.clock)
+        look = either(courier.look, grants.look)
+        self.cards = Worker("rec", self.outbox, look, self.desk.changes)
         self.steps = Worker(FOLLOWUPS, self.outbox, followups.look, self.desk.changes)
 
     async def settle(self) -> None:

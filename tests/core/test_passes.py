@@ -9,11 +9,11 @@ import pytest
 
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.grants.grant import Effect, Grant, Match, Shape
-from gateway.models import Context, Kind, RiskLevel, Status, new_id
+from gateway.models import Action, Context, Kind, RiskLevel, Status, new_id
 from gateway.records import Record
 from gateway.rulebook import RiskRule, Route
 from gateway.storage import Origin
-from tests.world import World, identity, policy
+from tests.world import World, click, identity, policy
 
 HOUR = 3_600_000
 EDIT: dict[str, Any] = {
@@ -25,6 +25,8 @@ EDIT: dict[str, Any] = {
 
 async def passed(world: World, shape: Shape = Shape.ALL, **more: Any) -> Grant:
     """Let the session `default` of bot through, as ann."""
+    if not await world.approvals.sessions("bot"):
+        await world.approvals.decide(click(await world.submit(tool="begin"), Action.DENY))
     wish: dict[str, Any] = {"agent": "bot", "session": "default", "hours": 1, **more}
     return await world.approvals.remembering.let_through(identity("ann"), shape=shape, **wish)
 

@@ -1,0 +1,244 @@
+"""What is remembered, after it was made: seen, announced, and taken back by people and by time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from gateway.authority import stands
+from gateway.book import GrantBook
+from gateway.canonical import sha256_hex
+from gateway.clock import Clock
+from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.grantcards import GrantCard, grant_card_of
+from gateway.grants.blast import Blast, blast
+from gateway.grants.grant import Effect, Grant, Match, Rule, RuleKind
+from gateway.names import REQUEST_ID
+from gateway.records import Identity, Query, Record
+from gateway.rulebook import PolicyDocument
+from gateway.storage import Store
+from gateway.writer import Writer
+
+RECENT = 500  # how far back a grant's reach is counted
+PAGE = 200
+_GATEWAY = "gateway"
+_DAY_SECONDS = 24 * 3600
+_UNUSED_MS = 30 * _DAY_SECONDS * 1000
+_ID_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A grant as its copies must show it now, and the places where they stand."""
+
+    grant: Grant
+    card: GrantCard
+    places: tuple[str, ...]
+
+
+class Granted:
+    """Remembered decisions as they stand. Agents have no way in here."""
+
+    def __init__(self, store: Store, book: GrantBook, clock: Clock, writer: Writer) -> None:
+        self._store = store
+        self._book = book
+        self._clock = clock
+        self._writer = writer
+        self._policy_changed = asyncio.Event()
+
+    # ---------------------------------------------------------------- seen
+
+    async def get(self, grant_id: str) -> Grant:
+        """Return a grant with its uses, also one that ended not long ago. Raises NotFound."""
+        known = await self._book.store.find(grant_id) if REQUEST_ID.fullmatch(grant_id) else None
+        if known is None:
+            raise NotFound("no such grant")
+        return known
+
+    async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
+        """Return one page of grants, the newest first, and the cursor of the next."""
+        return await self._book.store.page(after=after, limit=limit)
+
+    async def all(self, agent: str | None = None, session: str | None = None) -> list[Grant]:
+        """Return all grants, or an agent's, or those of one session, the newest first."""
+        found: list[Grant] = []
+        cursor: str | None = None
+        while True:
+            grants, cursor = await self.page(after=cursor, limit=PAGE)
+            found += grants
+            if cursor is None:
+                break
+        return [
+            one for one in found if agent in (None, one.agent) and session in (None, one.session)
+        ]
+
+    async def shown(self, grant_id: str) -> Shown | None:
+        """Return what the copies of a grant's card must show; None once it is forgotten."""
+        grant = await self._book.store.find(grant_id)
+        if grant is None:
+            return None
+        record = await self._store.load(grant.from_request) if grant.from_request else None
+        reach = ""
+        if grant.end is None and record is not None:
+            reach = (await self.reached(grant.match, grant.agent)).words()
+        route = (await self._writer.policy()).route_for(grant.agent, grant.match.tool)
+        return Shown(
+            grant=grant,
+            card=grant_card_of(grant, record, reach=reach),
+            places=route.places(record.tier if record else 0),
+        )
+
+    async def reached(self, match: Match, agent: str) -> Blast:
+        """Return what an approval remembered so would have covered among the recent requests."""
+        recent: list[Record] = []
+        query = Query(final=True, agent=agent, limit=100)
+        while len(recent) < RECENT:
+            page = await self._store.page(query)
+            recent += page.items
+            if page.next is None:
+                break
+            query = replace(query, after=page.next)
+        return blast(match, agent, recent[:RECENT])
+
+    # ---------------------------------------------------------------- taken back by people
+
+    async def revoke(self, grant_id: str, identity: Identity) -> Grant:
+        """Take a grant back: from then on it decides nothing.
+
+        Raises NotFound, Unauthorized, and Conflict, which says how it ended before.
+        """
+        grant = await self.get(grant_id)
+        by = may_end(await self._fresh(), grant, identity)
+        if grant.end is None and await self._end([grant], "revoked", by):
+            return grant
+        end = (await self.get(grant_id)).end
+        said = f": {end.why}, by {end.by}" if end is not None else ""
+        raise Conflict(f"this has ended already{said}")
+
+    async def revoke_all(
+        self, identity: Identity, *, agent: str | None = None, session: str | None = None
+    ) -> list[Grant]:
+        """Take back all grants, or those of an agent or a session, that this person may end."""
+        policy, mine = await self._fresh(), []
+        for grant in await self.all(agent, session):
+            with suppress(Unauthorized):
+                may_end(policy, grant, identity)
+                mine.append(grant)
+        person = policy.person_of(identity)
+        return await self._end(mine, "revoked", person.name if person else identity.written)
+
+    async def erase(self, record: Record, *, by: str) -> None:
+        """Take back what was remembered of a request, and forget what that covered.
+
+        Raises nothing when it was done before; grants are found by the clicks that made them.
+        """
+        for nonce in record.nonces:
+            grant = await self._book.store.find(grant_id_of(record.id, nonce))
+            if grant is not None and not grant.erased:
+                await self._end([grant], "its request was erased", by)
+                await self._book.store.erase(_erased(grant))
+
+    # ---------------------------------------------------------------- announced and taken back
+
+    async def end_session(self, agent: str, session: str) -> None:
+        """Drop the grants of a session that ended."""
+        grants = await self._book.store.of_session(agent, session)
+        if grants:
+            await self._end(grants, "session ended", _GATEWAY)
+
+    async def dismiss(self, agent: str) -> None:
+        """Drop what an agent was let do, now that it was revoked. What it is denied stays so."""
+        allowed = [one for one in await self.all(agent) if one.effect is Effect.ALLOW]
+        await self._end(allowed, "agent revoked", _GATEWAY)
+
+    async def forget_all(self, why: str) -> None:
+        """Drop every grant there is."""
+        await self._end(await self.all(), why, _GATEWAY)
+
+    async def look_over(self) -> None:
+        """Drop what has no end and was not used for 30 days, and say which grants are suspended
+        because those who made them may no longer approve there."""
+        policy, since = await self._fresh(), self._clock.now_ms() - _UNUSED_MS
+        for grant in await self.all():
+            if grant.expires_at is None and (grant.last_used or grant.made_at) < since:
+                await self._end([grant], "unused for 30 days", _GATEWAY, announced=True)
+            elif grant.suspended == stands(policy, grant):
+                await self._suspend(grant, on=not grant.suspended)
+            await asyncio.sleep(0)
+
+    def policy_changed(self) -> None:
+        """Have `run` look over all grants now."""
+        self._policy_changed.set()
+
+    async def run(self) -> None:
+        """Look over all grants once a day, and after each change of the policy, until cancelled.
+        Replicas may all do so."""
+        while True:
+            self._policy_changed.clear()
+            await self.look_over()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DAY_SECONDS):
+                    await self._policy_changed.wait()
+
+    async def sweep(self, limit: int) -> None:
+        """Announce the grants that end soon, and drop those whose time is over."""
+        over, ending = await self._book.store.due(limit)
+        for grant in over:
+            await self._book.store.end(grant, why="expired", by=_GATEWAY, only_spent=True)
+        for grant in ending:
+            await self._book.store.say(
+                grant, "warned", before="", after="1", event="grant_ending", announced=True
+            )
+
+    async def retire(self, grant_id: str) -> None:
+        """Drop a grant, if its last use was just made."""
+        grant = await self._book.store.get(grant_id)
+        if grant is not None and grant.uses_left == 0:
+            await self._book.store.end(grant, why="used up", by=_GATEWAY, only_spent=True)
+
+    # ---------------------------------------------------------------- inside
+
+    async def _end(
+        self, grants: Iterable[Grant], why: str, by: str, *, announced: bool = False
+    ) -> list[Grant]:
+        end = self._book.store.end
+        gone = [one for one in grants if await end(one, why=why, by=by, announced=announced)]
+        self._writer.forget_policy()
+        return gone
+
+    async def _suspend(self, grant: Grant, *, on: bool) -> None:
+        event, before, after = ("grant_suspended", "", "1") if on else ("grant_resumed", "1", "")
+        say = self._book.store.say
+        await say(grant, "suspended", before=before, after=after, event=event, announced=False)
+
+    async def _fresh(self) -> PolicyDocument:
+        self._writer.forget_policy()
+        return await self._writer.policy()
+
+
+def grant_id_of(request_id: str, nonce: str) -> str:
+    """Return the id of the grant that a click on a request makes, however often it is sent."""
+    return sha256_hex(f"{request_id} {nonce}".encode())[:_ID_LENGTH]
+
+
+def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
+    """Return the name of someone who may end a grant: an admin, its maker, an approver there.
+
+    Raises Unauthorized.
+    """
+    person = policy.person_of(identity)
+    name = person.name if person else identity.written
+    route = policy.route_for(grant.agent, grant.match.tool)
+    admitted = {name, identity.written, *identity.groups} & set(route.approvers)
+    if not admitted and not (person is not None and person.admin) and name != grant.made_by:
+        raise Unauthorized("only an admin or an approver of this agent may end its grants")
+    return name
+
+
+def _erased(grant: Grant) -> Grant:
+    """Return a grant with the names of the arguments that it covered, and no value of them."""
+    rules = tuple(Rule(name=rule.name, kind=RuleKind.ANY) for rule in grant.match.rules)
+    match = replace(grant.match, rules=rules, cwd=None, host=None)
+    return replace(grant, match=match, words="", erased=True)

@@ -1,0 +1,149 @@
+"""Remembering widely takes more people than approving once: votes are for one scope, and fresh."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.cards import card_of
+from gateway.errors import Conflict, InvalidRequest, Unauthorized
+from gateway.grants.grant import Shape
+from gateway.models import Action, Status
+from gateway.records import Record, Remember, ScopeQuorum
+from gateway.rulebook import Route
+from tests.core.test_remembering import widest
+from tests.world import World, click, identity, policy
+
+WIDE = ScopeQuorum(tool=2, everywhere=3)
+
+
+@pytest.fixture
+async def asked(world: World) -> Record:
+    """Return a request on a route where one approves, and two must vote for the whole tool."""
+    await route(world)
+    return await world.submit(tool="deploy", arguments={"to": "staging"})
+
+
+async def route(world: World, *approvers: str, quorum: int = 1, wide: ScopeQuorum = WIDE) -> None:
+    """Put one route in force."""
+    names = approvers or ("ann", "bob", "eve")
+    await policy(world.store, Route(approvers=names, quorum=quorum, scope_quorum=wide))
+    world.approvals.forget_policy()
+
+
+async def vote(world: World, record: Record, who: str, **how: object) -> Record:
+    """Vote as somebody for remembering an approval."""
+    wish = Remember(**{"offer": widest(record), **how})  # type: ignore[arg-type]
+    return await world.approvals.decide(click(record, identity=identity(who), remember=wish))
+
+
+async def test_the_request_waits_until_enough_vote_for_the_scope(
+    world: World, asked: Record
+) -> None:
+    """One vote is shown and decides nothing; the second approves, and makes the grant of both."""
+    voted = await vote(world, asked, "ann", lifetime="1w")
+    assert voted.status is Status.PENDING
+    assert await world.approvals.remembering.all() == []
+    card = card_of(voted, lines=9, chars=999)
+    assert "1 of 2 votes to remember “everything that deploy can do” for this session" in (
+        card.progress
+    )
+    assert "(2 must vote for it, 3 in all sessions)" in card.approve_scopes[-1].words.text
+    ended = await vote(world, voted, "bob", lifetime="1d", max_uses=5)
+    assert ended.status is Status.APPROVED
+    (grant,) = await world.approvals.remembering.all()
+    assert [one.person for one in grant.backers] == ["ann", "bob"]
+    assert grant.match.shape is Shape.TOOL
+    assert grant.max_uses == 5
+    assert grant.expires_at == grant.made_at + 86_400_000, "the shortest life counts"
+    again = await world.submit(tool="deploy", arguments={"to": "production"})
+    assert again.status is Status.APPROVED
+
+
+async def test_everywhere_takes_its_own_number(world: World, asked: Record) -> None:
+    """Two are enough for the session's tool, not for all sessions."""
+    for who in ("ann", "bob"):
+        asked = await vote(world, asked, who, everywhere=True)
+        assert asked.status is Status.PENDING
+    assert (await vote(world, asked, "eve", everywhere=True)).status is Status.APPROVED
+    assert len((await world.approvals.remembering.all())[0].backers) == 3
+
+
+async def test_approving_once_stays_possible_and_remembers_nothing(
+    world: World, asked: Record
+) -> None:
+    """Whoever asked for more may think again; so may the next one."""
+    voted = await vote(world, asked, "ann")
+    with pytest.raises(Conflict, match="already"):
+        await vote(world, voted, "ann")
+    assert (await world.approvals.decide(click(voted))).status is Status.APPROVED
+    assert await world.approvals.remembering.all() == []
+
+
+async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: Record) -> None:
+    """Neither a vote for once, nor one for another place, is a vote for the whole tool."""
+    await route(world, quorum=2)
+    asked = await world.submit(tool="deploy", arguments={"to": "x"})
+    asked = await vote(world, asked, "ann", everywhere=True)
+    asked = await vote(world, asked, "bob")
+    assert asked.status is Status.PENDING
+    assert (await vote(world, asked, "ann")).status is Status.APPROVED
+    (grant,) = await world.approvals.remembering.all()
+    assert [one.person for one in grant.backers] == ["bob", "ann"]
+    assert grant.session is not None
+
+
+async def test_a_removed_voters_voice_is_void(world: World, asked: Record) -> None:
+    """It is counted when the next one votes, by the policy of that moment."""
+    voted = await vote(world, asked, "ann")
+    await route(world, "bob", "eve")
+    again = await vote(world, voted, "bob")
+    assert again.status is Status.PENDING
+    assert [one.person for one in again.votes] == ["bob"]
+    with pytest.raises(Unauthorized):
+        await vote(world, again, "ann")
+
+
+async def test_a_vote_sent_again_makes_no_grant_of_what_another_decided(
+    world: World, asked: Record
+) -> None:
+    """Ann voted for more, Bob approved once; her press arrives a second time."""
+    wish = Remember(offer=widest(asked))
+    tap = click(asked, remember=wish)
+    voted = await world.approvals.decide(tap)
+    await world.approvals.decide(click(voted, identity=identity("bob")))
+    assert (await world.approvals.decide(tap)).status is Status.APPROVED
+    assert await world.approvals.remembering.all() == []
+
+
+async def test_a_vote_for_what_is_not_offered_does_not_count(world: World, asked: Record) -> None:
+    """It is refused when it is made, not when the last one votes."""
+    for how in ({"offer": "0" * 16}, {"lifetime": "forever"}, {"max_uses": 0}):
+        with pytest.raises(InvalidRequest):
+            await vote(world, asked, "ann", **how)
+    assert (await world.approvals.get(asked.id)).votes == ()
+
+
+async def test_a_denial_is_remembered_by_one(world: World, asked: Record) -> None:
+    """It allows nothing, so it takes no votes."""
+    done = await world.approvals.decide(click(asked, Action.DENY, remember=Remember()))
+    assert done.status is Status.DENIED
+    assert len(await world.approvals.remembering.all()) == 1
+
+
+async def test_a_grant_counts_while_enough_of_its_voters_may_approve(
+    world: World, asked: Record
+) -> None:
+    """One of two was removed: it asks again, says so, and comes back with them."""
+    voted = await vote(world, asked, "ann")
+    await vote(world, voted, "bob")
+    same = {"tool": "deploy", "arguments": {"to": "staging"}}
+    for approvers, status in ((("bob", "eve"), Status.PENDING), (("ann", "bob"), Status.APPROVED)):
+        await route(world, *approvers)
+        await world.approvals.remembering.look_over()
+        assert (await world.submit(**same)).status is status
+        (grant,) = await world.approvals.remembering.all()
+        assert grant.suspended is (status is Status.PENDING)
+    await route(world, wide=ScopeQuorum(tool=3))
+    assert (await world.submit(**same)).status is Status.PENDING, "the policy asks for more by now"
+    types = [event.type for event in await world.events() if event.type.startswith("grant_")]
+    assert types == ["grant_made", "grant_suspended", "grant_resumed"]
