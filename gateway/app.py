@@ -31,13 +31,12 @@ from gateway.hooks.link import HookEvents, links
 from gateway.intake import Intake
 from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
-from gateway.ports import Adapter, HasProblems, HasRoutes
+from gateway.ports import Adapter, HasProblems, HasRoutes, HasStreams
 from gateway.production import refuse_unsafe
 from gateway.registry import adapter_class, deciders
 from gateway.retention import Retention
 from gateway.rulebook import PolicyDocument, Route
 from gateway.serving import (
-    HasStreams,
     background,
     desk_of,
     followed_up,

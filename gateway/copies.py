@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
 
 from gateway.clock import Clock
 from gateway.delivery import (
@@ -29,8 +31,16 @@ from gateway.writer import FOLLOWUPS
 log = logging.getLogger("gateway.courier")
 
 AT_ONCE = 0.001
-_EDIT_SECONDS = 12.0  # one edit that hangs must leave time for the other copies
+_CALL_SECONDS = 12.0  # a call to an adapter that takes longer is given up
+_PATIENCE_SECONDS = 1.0  # so long the next copy waits for the one before
 _NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25
+# Edits that were refused are made again after 5, 10, 20 … seconds, for three hours. Those that got
+# no answer are made again until there is one.
+LONGEST_DOUBT_SECONDS = 30.0
+_LONGEST_PAUSE_SECONDS = 600.0
+MOST_REFUSALS = 24
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +76,16 @@ class Copies:
         self, subject: Subject, places: Collection[str], copies: dict[str, Copy]
     ) -> list[float]:
         """Post what is missing and edit what is old; return in how many seconds to look again."""
-        later = [
-            await apart(self._post(subject, copy, known=copies.get(copy.key)))
+        posting = (
+            self._post(subject, copy, known=copies.get(copy.key))
             for copy in self._missing(subject, places, copies)
-        ]
-        for copy in copies.values():
-            if self.is_ours(copy.target) and not copy.outcome:
-                refreshing = self._refresh(subject, copy)
-                later.append(await apart(refreshing, seconds=_EDIT_SECONDS))
-        return [seconds for seconds in later if seconds is not None]
+        )
+        refreshing = (
+            self._refresh(subject, copy)
+            for copy in copies.values()
+            if self.is_ours(copy.target) and not copy.outcome
+        )
+        return await taken(chain(posting, refreshing))
 
     def is_ours(self, target: str) -> bool:
         """Whether a target is a place of this adapter."""
@@ -131,7 +142,7 @@ class Copies:
         if not await self._outbox.keep(subject.id, intent, before=known):
             return RETRY_SECONDS
         try:
-            ref = await subject.deliver(due.target, due.nonce)
+            ref = await asked(subject.deliver(due.target, due.nonce))
         except TryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.
             later = intent if repeated else replace(intent, state=CopyState.DUE)
@@ -157,12 +168,16 @@ class Copies:
         return AT_ONCE if repeated else None
 
     async def _refresh(self, subject: Subject, copy: Copy) -> float | None:
-        if copy.state is not CopyState.POSTED or copy.ref is None:
+        if copy.ref is None or (left := self._pause(subject, copy)) is None:
             return None
+        if left > 0:
+            return left
         try:
             if copy.revision < subject.revision:
-                await subject.update(copy.ref, copy.nonce)
-                shown = replace(copy, revision=subject.revision)
+                await asked(subject.update(copy.ref, copy.nonce))
+                shown = replace(
+                    copy, state=CopyState.POSTED, revision=subject.revision, tries=0, why=""
+                )
                 await self.keep(subject.id, shown, copy)
                 copy = shown
             if copy.reminders < subject.reminders:
@@ -175,25 +190,94 @@ class Copies:
             await subject.noted("copy_gone", copy, str(gone))
             await self._outbox.mark(FOLLOWUPS, subject.id)
         except DeliveryFailed as failure:
-            log.warning("card not updated: %s", failure, extra={"event": "update_failed"})
-            return RETRY_SECONDS
+            return await self._refused(subject, copy, failure)
         return None
+
+    def _pause(self, subject: Subject, copy: Copy) -> float | None:
+        """Return for how many seconds to let a copy be, None when nothing can be done for it."""
+        if copy.state not in (CopyState.POSTED, CopyState.STUCK):
+            return None
+        if not copy.tries or copy.tried != subject.revision:
+            return 0.0
+        if copy.state is CopyState.STUCK:
+            return None
+        return (copy.at - self._clock.now_ms()) / 1000
+
+    async def _refused(self, subject: Subject, copy: Copy, failure: DeliveryFailed) -> float | None:
+        """Put off an edit that failed, or give it up; that of the next revision begins anew."""
+        log.warning("card not updated: %s", failure, extra={"event": "update_failed"})
+        doubtful = isinstance(failure, DeliveryUncertain)
+        tries = copy.tries + 1 if copy.tried == subject.revision else 1
+        longest = LONGEST_DOUBT_SECONDS if doubtful else _LONGEST_PAUSE_SECONDS
+        seconds = pause_after(tries, longest)
+        given_up = tries >= MOST_REFUSALS and not doubtful
+        after = replace(
+            copy,
+            state=CopyState.STUCK if given_up else CopyState.POSTED,
+            why=str(failure),
+            at=self._clock.now_ms() + int(seconds * 1000),
+            tries=tries,
+            tried=subject.revision,
+        )
+        await self.keep(subject.id, after, copy)
+        if given_up:
+            await subject.noted("copy_stuck", after, str(failure))
+        return None if given_up else seconds
 
     async def _remind(self, subject: Subject, copy: Copy) -> None:
         try:
-            await subject.remind(copy)
+            await asked(subject.remind(copy))
         except DeliveryUncertain as doubt:
             if self._repeatable:
                 raise
             # It may be there. One that is missing is better than one every few seconds.
             log.warning("reminder uncertain: %s", doubt, extra={"event": "reminder_uncertain"})
+        except (TryLater, CopyGone):
+            raise
+        except DeliveryFailed as failure:
+            # The card stands, and the next reminder may be taken.
+            log.warning("reminder refused: %s", failure, extra={"event": "reminder_refused"})
 
 
-async def apart(step: Awaitable[float | None], *, seconds: float | None = None) -> float | None:
-    """Take a step for one copy; whatever it raises, the other copies go on."""
+async def taken(steps: Iterable[Awaitable[float | None]]) -> list[float]:
+    """Take steps, each for one copy; return in how many seconds to look again.
+
+    One begins after the other, so that a crash leaves one copy in doubt and not all of them; but
+    one that hangs keeps no other from beginning, and whatever one raises, the others go on.
+    """
+    going: list[asyncio.Task[float | None]] = []
+    async with asyncio.TaskGroup() as group:
+        for step in steps:
+            going.append(group.create_task(_apart(step)))
+            await asyncio.wait(going[-1:], timeout=_PATIENCE_SECONDS)
+    return [seconds for one in going if (seconds := one.result()) is not None]
+
+
+async def _apart(step: Awaitable[float | None]) -> float | None:
     try:
-        async with asyncio.timeout(seconds):
-            return await step
+        return await step
     except Exception:
         log.exception("a copy is not settled", extra={"event": "copy_failed"})
         return RETRY_SECONDS
+
+
+async def asked(call: Awaitable[T]) -> T:
+    """Have an adapter do something. When it hangs, or has a bug, nobody knows what it did.
+
+    Raises the failures of `gateway.delivery`, and no others.
+    """
+    try:
+        async with asyncio.timeout(_CALL_SECONDS):
+            return await call
+    except DeliveryFailed:
+        raise
+    except TimeoutError as late:
+        raise DeliveryUncertain("no answer in time") from late
+    except Exception as bug:
+        log.exception("an adapter failed", extra={"event": "adapter_failed"})
+        raise DeliveryUncertain(f"{type(bug).__name__}: {bug}"[:500]) from bug
+
+
+def pause_after(tries: int, longest: float) -> float:
+    """Return the pause after so many vain tries: twice as long each time, up to the longest."""
+    return min(RETRY_SECONDS * 2.0 ** min(tries - 1, 10), longest)

@@ -11,11 +11,12 @@ from functools import partial
 
 from gateway.cards import Card, card_of
 from gateway.clock import Clock
-from gateway.copies import Copies, Subject, apart
+from gateway.copies import LONGEST_DOUBT_SECONDS, Copies, Subject, asked, pause_after, taken
 from gateway.delivery import (
     Copy,
     CopyState,
     DeliveryFailed,
+    DeliveryUncertain,
     Notice,
     NoticeKind,
     Outbox,
@@ -28,6 +29,9 @@ from gateway.outbox import RETRY_SECONDS
 from gateway.records import Record
 from gateway.rulebook import REQUESTER, PolicyDocument, Route
 
+_TELLING_SECONDS = 15.0  # by then a telling has ended, or whoever did it
+_MOST_TELLINGS = 2
+
 
 class Courier:
     """Looks at one request at a time for one adapter that posts."""
@@ -36,6 +40,7 @@ class Courier:
         self._adapter = adapter
         self._desk = desk
         self._outbox = outbox
+        self._clock = clock
         self._copies = Copies(adapter.name, outbox, clock, repeatable=adapter.repeatable)
 
     async def look(self, request_id: str) -> float | None:
@@ -50,9 +55,8 @@ class Courier:
         subject = self._subject(record, policy, route)
         waits = await self._copies.look(subject, route.places(record.tier), copies)
         if record.final:
-            for target in self._informed(record, policy, route):
-                wait = await apart(self._inform(record, target, copies))
-                waits += [] if wait is None else [wait]
+            informed = self._informed(record, policy, route)
+            waits += await taken(self._inform(record, target, copies) for target in informed)
         return min(waits) if waits else None
 
     def _subject(self, record: Record, policy: PolicyDocument, route: Route) -> Subject:
@@ -96,24 +100,45 @@ class Courier:
     async def _inform(self, record: Record, target: str, copies: dict[str, Copy]) -> float | None:
         new = self._copies.new(target, outcome=True)
         known = copies.get(new.key)
-        if known is not None and known.state is not CopyState.DUE:
+        if known is None or known.state is CopyState.DUE:
+            return await self._tell(record, known or new, known=known)
+        if known.state is not CopyState.INTENDED:
             return None
-        intent = replace(known or new, state=CopyState.INTENDED)
+        # Somebody tells it now, or died over it, or got no answer: nobody knows.
+        left = _TELLING_SECONDS - (self._clock.now_ms() - known.at) / 1000
+        if left > 0 and not self._adapter.repeatable:
+            return left
+        if known.tries < _MOST_TELLINGS or self._adapter.repeatable:
+            return await self._tell(record, known, known=known)
+        await self._untold(record, known, known.why or "nobody knows whether it was told")
+        return None
+
+    async def _tell(self, record: Record, due: Copy, *, known: Copy | None) -> float | None:
+        intent = replace(
+            due, state=CopyState.INTENDED, at=self._clock.now_ms(), tries=due.tries + 1
+        )
         if not await self._outbox.keep(record.id, intent, before=known):
             return RETRY_SECONDS
-        notice = Notice(kind=NoticeKind.OUTCOME, target=target, nonce=intent.nonce)
+        notice = Notice(kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce)
         try:
-            await self._adapter.tell(notice, self._card(record))
+            await asked(self._adapter.tell(notice, self._card(record)))
         except TryLater as wait:
-            await self._copies.keep(record.id, replace(intent, state=CopyState.DUE), intent)
+            # Nothing was sent now; what was sent before may be there all the same.
+            await self._copies.keep(record.id, replace(due, at=intent.at), intent)
             return wait.seconds
+        except DeliveryUncertain as doubt:
+            await self._copies.keep(record.id, replace(intent, why=str(doubt)), intent)
+            return pause_after(intent.tries, LONGEST_DOUBT_SECONDS)
         except DeliveryFailed as failure:
-            failed = replace(intent, state=CopyState.FAILED, why=str(failure))
-            await self._copies.keep(record.id, failed, intent)
-            await self._noted(record, "undelivered", failed, str(failure))
-            return None
-        await self._copies.keep(record.id, replace(intent, state=CopyState.POSTED), intent)
+            await self._untold(record, intent, str(failure))
+        else:
+            await self._copies.keep(record.id, replace(intent, state=CopyState.POSTED), intent)
         return None
+
+    async def _untold(self, record: Record, copy: Copy, why: str) -> None:
+        failed = replace(copy, state=CopyState.FAILED, why=why)
+        await self._copies.keep(record.id, failed, copy)
+        await self._noted(record, "undelivered", failed, why)
 
     async def _noted(self, record: Record, event: str, copy: Copy, why: str) -> None:
         about = {"request_id": record.id}

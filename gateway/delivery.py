@@ -16,6 +16,9 @@ from gateway.grantcards import GrantCard
 from gateway.records import MessageRef
 from gateway.wire import Wire
 
+UNTRUE = frozenset({"undelivered", "delivery_uncertain", "copy_gone", "copy_stuck"})
+"""The events of a copy that is not there, or perhaps not, or does not show how things are."""
+
 # Queues and copies call a remembered decision by this and its id; a request by its id alone.
 GRANT = "grant:"
 
@@ -33,6 +36,7 @@ class CopyState(StrEnum):
     POSTED = "posted"
     FAILED = "failed"  # the platform refused it; nobody sees it there
     GONE = "gone"  # it was there once and cannot be changed any more
+    STUCK = "stuck"  # it stands there, out of date: the platform refused the edit too often
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +46,9 @@ class Copy(Wire):
     `nonce` is kept before posting, and stands in the copy's buttons, so that a copy posted just
     before a crash is recognised by its first click. `revision` is the one it shows; `reminders` how
     many it was given. With `outcome` it is no card, but the notice of how the request ended. `why`
-    is
-    the platform's answer to a failure.
+    is the platform's answer to a failure. `tries` counts the edits to revision `tried` that were
+    refused, and how often an outcome was told. `at` is when this was written down, or when it may
+    be tried again.
     """
 
     target: str
@@ -55,6 +60,8 @@ class Copy(Wire):
     reminders: int = 0
     outcome: bool = False
     why: str = ""
+    tries: int = 0
+    tried: int = 0
 
     @property
     def key(self) -> str:

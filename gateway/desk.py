@@ -187,6 +187,12 @@ class FrontDesk:
         """Return the policy in force, as last read."""
         return await self._approvals.writer.policy()
 
+    async def current_policy(self) -> PolicyDocument:
+        """Return the policy in force now, even if the word of it is still on its way here."""
+        if (await self.policy()).generation != await self._store.generation():
+            self._approvals.forget_policy()
+        return await self.policy()
+
     async def note(self, event: str, agent: str, about: JsonObject, copy: Copy, why: str) -> None:
         """Write down what became of a copy; it changes nothing of what the copy is about."""
         data = {**about, "target": copy.target}

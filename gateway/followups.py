@@ -16,7 +16,7 @@ from gateway.rulebook import Route, posted
 GRACE_SECONDS = 30.0  # an adapter that has not begun to post by then is taken to be down
 _SOON = 0.05
 # A copy in these states is before somebody's eyes, or is on its way there.
-_REACHES = (CopyState.DUE, CopyState.POSTED)
+_REACHES = (CopyState.DUE, CopyState.POSTED, CopyState.STUCK)
 
 
 class Followups:

@@ -19,10 +19,11 @@ LOOK_SECONDS = 27.0
 IDLE_SECONDS = 2.0
 _GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way
 RETRY_SECONDS = 5.0
+FINISH_SECONDS = 3.0  # whoever leaves waits so long for what is on its way to a platform
+_BUSY_SECONDS = 0.2
 # What changes no request, and yet asks for the next step: notes about copies, and of grants.
-_NEWS = ("undelivered", "delivery_uncertain", "copy_gone", "grant_")
-_BATCH = 64
-_AT_ONCE = 16
+_NEWS = ("undelivered", "delivery_uncertain", "copy_gone", "policy_applied", "grant_")
+_AT_ONCE = 64
 
 Look = Callable[[str], Awaitable[float | None]]
 """Looks at a request; returns in how many seconds to look again, or None."""
@@ -32,7 +33,8 @@ Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[Event]]]
 class Worker:
     """Takes what is due off one queue and looks at it, until nothing is doubtful any more.
 
-    What fails, times out or is overtaken stays on the queue and is looked at again, by any replica.
+    Many looks go on at once, each request in one of them: those that hang hold up no others. What
+    fails, times out or is overtaken stays on the queue and is looked at again, by any replica.
     """
 
     def __init__(self, queue: str, outbox: Outbox, look: Look, changes: Changes) -> None:
@@ -41,34 +43,53 @@ class Worker:
         self._look = look
         self._changes = changes
         self._bell = asyncio.Event()
-        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._held: dict[str, Task] = {}
+        self._looks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()  # a lease is renewed or settled, not both
 
     async def run(self) -> None:
         """Work until cancelled. Begins with what was left by whoever worked before."""
         listening = asyncio.create_task(self._listen(), name=f"{self._queue} outbox bell")
+        renewing = asyncio.create_task(self._renew(), name=f"{self._queue} leases")
         try:
             while True:
                 self._bell.clear()
-                if not await self.sweep():
+                if not await self.begin():
                     await self._rest()
                     await asyncio.sleep(_GATHER_SECONDS)
         finally:
-            await ended(listening)
+            await ended(listening, renewing)
 
-    async def sweep(self) -> int:
-        """Look at what is due now; return how much it was."""
-        tasks = await self._outbox.take(self._queue, limit=_BATCH, lease_ms=_lease_ms())
-        if tasks:
-            held, turn = {task.request_id: task for task in tasks}, asyncio.Lock()
-            renewing = asyncio.create_task(self._renew(held, turn), name=f"{self._queue} leases")
-            try:
-                await asyncio.gather(*(self._settle(one, held, turn) for one in list(held)))
-            finally:
-                await ended(renewing)
+    async def begin(self) -> int:
+        """Begin to look at what is due now, as far as there is room; return how much it was."""
+        free = _AT_ONCE - len(self._looks)
+        if not free:
+            return 0
+        tasks = await self._outbox.take(self._queue, limit=free, lease_ms=_ms(LEASE_SECONDS))
+        for task in tasks:
+            if task.request_id in self._held:
+                # It changed while it is looked at: the look after that one sees it.
+                await self._outbox.settle(self._queue, task, again_ms=_ms(_BUSY_SECONDS))
+                continue
+            self._held[task.request_id] = task
+            look = asyncio.create_task(self._settle(task.request_id), name=f"{self._queue} look")
+            self._looks.add(look)
+            look.add_done_callback(self._looked)
         return len(tasks)
 
-    async def _settle(self, request_id: str, held: dict[str, Task], turn: asyncio.Lock) -> None:
-        async with self._at_once:
+    async def finish(self) -> None:
+        """Wait for the looks that were begun. One that hangs is given up, and its lease ends."""
+        if self._looks:
+            _, hanging = await asyncio.wait(self._looks, timeout=FINISH_SECONDS)
+            await ended(*hanging)
+
+    def _looked(self, look: asyncio.Task[None]) -> None:
+        if len(self._looks) == _AT_ONCE:
+            self._bell.set()
+        self._looks.discard(look)
+
+    async def _settle(self, request_id: str) -> None:
+        try:
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     again = await self._look(request_id)
@@ -78,19 +99,25 @@ class Worker:
                     "not settled", extra={"event": "outbox_failed", "request_id": request_id}
                 )
                 again = RETRY_SECONDS
-            again_ms = None if again is None else max(1, int(again * 1000))
-            async with turn:
-                await self._outbox.settle(self._queue, held.pop(request_id), again_ms=again_ms)
+            again_ms = None if again is None else max(1, _ms(again))
+            async with self._turn:
+                await self._outbox.settle(self._queue, self._held[request_id], again_ms=again_ms)
+        except Exception:
+            # Then it is looked at again when its lease ends.
+            log.exception("lease not settled", extra={"event": "outbox_lease_failed"})
+        finally:
+            del self._held[request_id]
 
-    async def _renew(self, held: dict[str, Task], turn: asyncio.Lock) -> None:
+    async def _renew(self) -> None:
         """Keep the leases of what is being looked at, however long that takes."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
             try:
-                async with turn:
-                    for task in list(held.values()):
-                        renewed = await self._outbox.renew(self._queue, task, lease_ms=_lease_ms())
-                        held[task.request_id] = renewed or task
+                async with self._turn:
+                    for task in list(self._held.values()):
+                        lease_ms = _ms(LEASE_SECONDS)
+                        renewed = await self._outbox.renew(self._queue, task, lease_ms=lease_ms)
+                        self._held[task.request_id] = renewed or task
             except Exception:
                 # Then somebody else may look at them too, which does no harm.
                 log.exception("leases not renewed", extra={"event": "outbox_lease_failed"})
@@ -114,5 +141,5 @@ class Worker:
                 log.info("outbox fell behind the events", extra={"event": "outbox_behind"})
 
 
-def _lease_ms() -> int:
-    return int(LEASE_SECONDS * 1000)
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)

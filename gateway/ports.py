@@ -228,6 +228,14 @@ class HasRoutes(Protocol):
 
 
 @runtime_checkable
+class HasStreams(Protocol):
+    """An adapter whose pages keep answers open, which the web server would wait for."""
+
+    def end_streams(self) -> None:
+        """End them: the web server stops."""
+
+
+@runtime_checkable
 class HasCommands(Protocol):
     """An adapter with commands of its own, called as `gateway COMMAND NAME`."""
 

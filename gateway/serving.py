@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Protocol, runtime_checkable
 
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
@@ -18,6 +17,8 @@ from gateway.followups import Followups
 from gateway.grantcourier import GrantCourier, either
 from gateway.outbox import Look, Worker
 from gateway.ports import Adapter
+from gateway.rerouting import Rerouting
+from gateway.storage import REROUTING
 from gateway.stores.outbox import RedisNotes, RedisOutbox
 from gateway.stores.store import RedisStore
 from gateway.tasks import ended
@@ -26,14 +27,6 @@ from gateway.writer import FOLLOWUPS
 log = logging.getLogger("gateway.serving")
 
 _RESTART_SECONDS = 1.0
-
-
-@runtime_checkable
-class HasStreams(Protocol):
-    """An adapter whose pages keep answers open, which the web server would wait for."""
-
-    def end_streams(self) -> None:
-        """End them: the web server stops."""
 
 
 def desk_of(name: str, approvals: Approvals, store: RedisStore) -> FrontDesk:
@@ -64,9 +57,13 @@ def _look(adapter: Posts, desk: FrontDesk, outbox: RedisOutbox) -> Look:
 
 @asynccontextmanager
 async def followed_up(approvals: Approvals, store: RedisStore) -> AsyncIterator[None]:
-    """Remind, escalate and fail over until left."""
+    """Remind, escalate, fail over, and follow the policy until left."""
     desk = desk_of(FOLLOWUPS, approvals, store)
-    async with _working(FOLLOWUPS, Followups(desk, SystemClock()).look, desk, store):
+    followups, rerouting = Followups(desk, SystemClock()), Rerouting(desk, RedisOutbox(store))
+    async with (
+        _working(FOLLOWUPS, followups.look, desk, store),
+        _working(REROUTING, rerouting.look, desk, store),
+    ):
         yield
 
 
@@ -91,8 +88,12 @@ async def _working(
 ) -> AsyncIterator[None]:
     """Work through an outbox until left."""
     worker = Worker(queue, RedisOutbox(store), look, desk.changes)
-    async with background(f"{queue} outbox", worker.run):
-        yield
+    try:
+        async with background(f"{queue} outbox", worker.run):
+            yield
+    finally:
+        # What was begun is finished, so that no card is posted whose place nobody writes down.
+        await worker.finish()
 
 
 @asynccontextmanager

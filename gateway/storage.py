@@ -10,6 +10,9 @@ from gateway.records import Event, Page, Query, Record, Session
 from gateway.rulebook import PolicyDocument
 from gateway.wire import JsonObject
 
+REROUTING = "rerouting"
+"""The outbox on which every waiting request is put when the policy is replaced."""
+
 
 class Outcome:
     """What a script did: one of these words."""
@@ -158,10 +161,14 @@ class Store(Protocol):
     async def policy(self) -> PolicyDocument:
         """Return the policy in force."""
 
+    async def generation(self) -> int:
+        """Return the generation of the policy in force."""
+
     async def apply(self, policy: PolicyDocument, *, by: str) -> int:
         """Replace the policy whose generation this one carries; return the new generation.
 
-        Raises Conflict when another one was applied meanwhile.
+        Every waiting request comes upon the outbox REROUTING with it. Raises Conflict when another
+        one was applied meanwhile.
         """
 
     async def note(self, event: str, *, agent: str = "", data: JsonObject) -> str:

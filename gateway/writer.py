@@ -18,7 +18,6 @@ from gateway.wire import JsonObject, plain
 # A cancel that overtakes its submit leaves a record with this digest, which no action can have.
 TOMBSTONE_DIGEST = "0" * 64
 
-
 FOLLOWUPS = "followups"
 
 
@@ -71,7 +70,7 @@ class Writer:
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
             risk=policy.risk_of(request, request.arguments),
-            queues=_queues(route, origin.owner, policy),
+            queues=queues_of(route, origin.owner, policy),
         )
         return record, life
 
@@ -161,7 +160,7 @@ def _told(after: Record) -> JsonObject:
     return {} if after.final else {"digest": after.digest, "votes": plain(after.votes)}
 
 
-def _queues(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:
+def queues_of(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:
     """Return the outboxes that a request on this route concerns."""
     informed = [target for target in route.notify if target != REQUESTER]
     if REQUESTER in route.notify:

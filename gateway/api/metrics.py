@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
 from gateway.approvals import Approvals
+from gateway.delivery import UNTRUE
 from gateway.errors import Unreachable
 from gateway.models import Reason, Status
 from gateway.records import Event
@@ -20,6 +21,7 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 
 _ENDINGS = frozenset(Status) - {Status.PENDING}
 _REASONS = frozenset(Reason)
+_CARDS = UNTRUE | {"delivered"}
 _DECIDE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
@@ -49,6 +51,12 @@ class Metrics:
             "Messages that could not be handled, on all replicas.",
             registry=registry,
         )
+        self._cards = Counter(
+            "gateway_cards",
+            "What became of cards that were posted or edited, on all replicas.",
+            ["outcome"],
+            registry=registry,
+        )
         self._pending = Gauge(
             "gateway_pending_requests", "Requests that wait for an answer.", registry=registry
         )
@@ -75,6 +83,8 @@ class Metrics:
             self._refused.inc()
         elif event.type == "dead_letter":
             self._dead.inc()
+        elif event.type in _CARDS:
+            self._cards.labels(event.type).inc()
         elif event.type in _ENDINGS:
             reason = event.data.get("reason")
             # A label's values must be few, whatever stands in the stream.

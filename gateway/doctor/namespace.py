@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from gateway.app import Backend
 from gateway.clock import SystemClock
+from gateway.delivery import UNTRUE
 from gateway.findings import Finding, doubtful, failed, fine
 from gateway.records import SCHEMA_VERSION
-from gateway.rulebook import Mode
+from gateway.rulebook import Mode, posted
 from gateway.stores.credentials import AGENT, APPROVER
+from gateway.writer import FOLLOWUPS
 
 _LARGEST_CLOCK_GAP_MS = 1000
+_LATE_MS = 60_000
+_RECENT_MS = 3_600_000
+_MOST_EVENTS = 10_000
 
 
 async def _clock(backend: Backend) -> Finding:
@@ -87,6 +93,32 @@ async def _dead(backend: Backend) -> Finding:
     return fine("none")
 
 
+async def _queues(backend: Backend) -> Finding:
+    """Posted cards are work of the adapters: what is long due, nobody works on."""
+    store, policy = backend.store, await backend.store.policy()
+    late = SystemClock().now_ms() - _LATE_MS
+    idle = [
+        queue
+        for queue in (*posted(policy.places()), FOLLOWUPS)
+        if await store.redis.zcount(store.keys.dirty(queue), 1, late)
+    ]
+    if idle:
+        says = f"requests have waited for {', '.join(idle)} for over a minute"
+        return doubtful(says, "is that adapter in GATEWAY_ADAPTERS, or running by itself?")
+    return fine("nothing waits to be posted")
+
+
+async def _cards(backend: Backend) -> Finding:
+    since = SystemClock().now_ms() - _RECENT_MS
+    events = await backend.store.history(f"{since}-0", _MOST_EVENTS)
+    found = Counter(event.type for event in events if event.type in UNTRUE)
+    if found:
+        said = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
+        remedy = "gateway audit export names the places and what the platform said"
+        return doubtful(f"in the last hour: {said}", remedy)
+    return fine("every card of the last hour was posted and kept true")
+
+
 NAMESPACE_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...] = (
     ("clock", _clock),
     ("schema", _schema),
@@ -96,4 +128,6 @@ NAMESPACE_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...
     ("kill switch", _stopped),
     ("intake", _unread),
     ("dead letters", _dead),
+    ("outboxes", _queues),
+    ("cards", _cards),
 )

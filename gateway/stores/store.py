@@ -13,7 +13,7 @@ from gateway.masking import masked
 from gateway.names import AGENT_NAME
 from gateway.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
 from gateway.rulebook import PolicyDocument
-from gateway.storage import Due, Origin, Outcome, Transition
+from gateway.storage import REROUTING, Due, Origin, Outcome, Transition
 from gateway.stores import arguments
 from gateway.stores.codec import dumps, event_from, record_from
 from gateway.stores.keys import Keys
@@ -276,12 +276,23 @@ class RedisStore:
         document = build(PolicyDocument, _object(raw)) if raw else PolicyDocument()
         return replace(document, generation=int(generation or 0))
 
+    async def generation(self) -> int:
+        """Return the generation of the policy in force."""
+        return int(await self.redis.hget(self.keys.meta, "generation") or 0)
+
     async def apply(self, policy: PolicyDocument, *, by: str) -> int:
         """Replace the policy whose generation this one carries; raises Conflict."""
-        body = plain(replace(policy, generation=0))
+        keys, body = self.keys, plain(replace(policy, generation=0))
         new = await self._apply.run(
             self.line,
-            [self.keys.policy, self.keys.meta, self.keys.events, self.keys.departed],
+            [
+                keys.policy,
+                keys.meta,
+                keys.events,
+                keys.departed,
+                keys.pending,
+                keys.dirty(REROUTING),
+            ],
             [policy.generation, dumps(body), dumps({"by": by, "policy": body})],
         )
         if new < 0:

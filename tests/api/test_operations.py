@@ -69,6 +69,7 @@ async def test_metrics_follow_the_event_stream(server_url: str, gate: Replica) -
             await gate.submitted(request)
             await gate.decided(request.id)
             await gate.store.note("dead_letter", data={})
+            await gate.store.note("copy_stuck", data={})
             await gate.store.note("refused", data={})
             while (await anext(events)).type != "refused":
                 pass
@@ -77,6 +78,7 @@ async def test_metrics_follow_the_event_stream(server_url: str, gate: Replica) -
     assert found["gateway_requests_total[('reason', 'person'), ('status', 'approved')]"] == 1
     assert found["gateway_dead_letters_total"] == 1
     assert found["gateway_refused_total"] == 1
+    assert found["gateway_cards_total[('outcome', 'copy_stuck')]"] == 1
     assert found["gateway_pending_requests"] == 1
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.app import Backend, Gateway, opened, running
+from gateway.clock import SystemClock
 from gateway.discovery import FILE_NAME, write_private
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
 from gateway.errors import InvalidRequest, NotFound
@@ -167,6 +168,22 @@ async def test_an_ingress_key_that_is_no_stream(site: Site) -> None:
     found = (await site.checks())["intake"]
     assert found.result == FAIL
     assert site.keys.ingress("ci") in found.remedy
+
+
+async def test_cards_that_nobody_posts_or_keeps_true(site: Site) -> None:
+    """An adapter that does not run, and a copy that the platform let nobody edit, are named."""
+    store = site.gateway.backend.store
+    await site.gateway.backend.credentials.add_approver("ann")
+    policy = await store.policy()
+    routes = tuple(replace(one, targets=("pager:x",)) for one in policy.routes)
+    await store.apply(replace(policy, routes=routes), by="test")
+    long_ago = SystemClock().now_ms() - 61_000
+    await site.redis.zadd(site.keys.dirty("pager"), {"a request": long_ago})
+    await store.note("copy_stuck", data={"target": "pager:x"})
+    found = await site.checks()
+    assert [found[name].result for name in ("outboxes", "cards")] == [WARN, WARN]
+    assert "pager" in found["outboxes"].says
+    assert "1 copy_stuck" in found["cards"].says
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660])

@@ -40,7 +40,7 @@ async def test_an_edit_that_hangs_stops_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is given up in time for the other copies, and made later."""
-    monkeypatch.setattr(copies, "_EDIT_SECONDS", 0.2)
+    monkeypatch.setattr(copies, "_CALL_SECONDS", 0.2)
     await route(world, targets=BOTH)
     office = Office(world)
     record = await world.submit()

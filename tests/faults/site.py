@@ -153,14 +153,17 @@ class Site:
     # ---------------------------------------------------------------- what may come in
 
     async def add_approver(
-        self, identity: Identity = ANN, targets: tuple[str, ...] = (CHANNEL,)
+        self,
+        identity: Identity = ANN,
+        targets: tuple[str, ...] = (CHANNEL,),
+        notify: tuple[str, ...] = (),
     ) -> None:
         """Let ann decide, over HTTP and on the wall, or wherever else her cards are posted."""
         new = await RedisCredentials(self.store, SystemClock()).add_approver("ann", admin=True)
         self._token = new.token
         policy = await self.store.policy()
         ann = replace(policy.people[0], identities=("token:ann", identity.written))
-        route = replace(policy.routes[0], targets=targets)
+        route = replace(policy.routes[0], targets=targets, notify=notify)
         await self.store.apply(replace(policy, people=(ann,), routes=(route,)), by="test")
 
     async def leave_poison(self) -> None:

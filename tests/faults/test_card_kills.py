@@ -34,6 +34,10 @@ STEPS = (
 )
 """Every step of a card with two copies, in order. One is before two: in the midst of both."""
 
+TELLING = ("tell 1", "told 1")
+"""The steps of telling the outcome at a place that wants to know it."""
+LOG = "board:log"
+
 
 @asynccontextmanager
 async def site_of(url: str, folder: Path, *, repeatable: bool) -> AsyncIterator[Site]:
@@ -46,10 +50,10 @@ async def site_of(url: str, folder: Path, *, repeatable: bool) -> AsyncIterator[
         yield site
 
 
-async def asked(site: Site) -> None:
+async def asked(site: Site, notify: tuple[str, ...] = ()) -> None:
     """Have an agent ask ann."""
     await RedisCredentials(site.store, SystemClock()).add_agent(site.agent)
-    await site.add_approver(ANN, PLACES)
+    await site.add_approver(ANN, PLACES, notify)
     async with asyncio.timeout(10):
         await site.submit("deploy")
 
@@ -70,24 +74,36 @@ async def judged(site: Site) -> list[str]:
     ]
 
 
-async def killed(url: str, folder: Path, step: str, *, repeatable: bool) -> list[str]:
+async def killed(
+    url: str, folder: Path, step: str, *, repeatable: bool, notify: tuple[str, ...] = ()
+) -> list[str]:
     """Return what is wrong after a gateway died at a step and another took over."""
     async with site_of(url, folder, repeatable=repeatable) as site:
         site.env[DIES] = step
         gateway = await site.gateway()
-        await asked(site)
+        await asked(site, notify)
         async with asyncio.timeout(10):
             assert await gateway.ended() == -signal.SIGKILL
         site.env[DIES] = "never 1"
         await site.release_cards()
         await site.gateway()
-        return await judged(site)
+        wrong = await judged(site)
+        told = Board(site.folder).told()
+        return wrong if len(told) == len(notify) else [*wrong, f"told {len(told)} times"]
 
 
 @pytest.mark.parametrize("step", STEPS)
 async def test_killed_at_each_step(server_url: str, tmp_path: Path, step: str) -> None:
     """Where a post may be repeated and where not. A step that nobody passes is a failure."""
     stories = [killed(server_url, tmp_path, step, repeatable=again) for again in (True, False)]
+    assert await asyncio.gather(*stories) == [[], []]
+
+
+async def test_killed_while_the_outcome_is_told(server_url: str, tmp_path: Path) -> None:
+    """Whoever wants to know is told, once, where a repeated notice is known as such."""
+    stories = [
+        killed(server_url, tmp_path, step, repeatable=True, notify=(LOG,)) for step in TELLING
+    ]
     assert await asyncio.gather(*stories) == [[], []]
 
 

@@ -1,6 +1,8 @@
 -- Replaces the policy, if nobody else did since it was read.
 -- Counts how often each person was taken out, so that their logins end and stay ended.
--- KEYS 1 policy, 2 meta, 3 events, 4 departed people. ARGV 1 generation read, 2 policy JSON, 3 event data.
+-- Every waiting request is then looked at anew: it may belong to other places now.
+-- KEYS 1 policy, 2 meta, 3 events, 4 departed people, 5 pending, 6 dirty requests.
+-- ARGV 1 generation read, 2 policy JSON, 3 event data.
 -- Returns the new generation, or -1.
 
 local generation = redis.call('HGET', KEYS[2], 'generation') or '0'
@@ -13,4 +15,5 @@ end
 redis.call('SET', KEYS[1], ARGV[2])
 local new = redis.call('HINCRBY', KEYS[2], 'generation', 1)
 event(KEYS[3], 'policy_applied', now_ms(), '', '', '0', ARGV[3])
+redis.call('ZUNIONSTORE', KEYS[6], 2, KEYS[6], KEYS[5], 'WEIGHTS', 1, 0, 'AGGREGATE', 'MIN')
 return new

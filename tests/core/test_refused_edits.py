@@ -1,0 +1,114 @@
+"""Edits that a platform refuses: made again after longer and longer, and given up with a record."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from gateway import copies
+from gateway.delivery import CopyState, DeliveryFailed, DeliveryUncertain
+from gateway.models import Action
+from gateway.records import Record
+from tests.core.test_outbox import Office, route
+from tests.world import World, click, identity
+
+_DAY = 24 * 3600
+
+
+@pytest.fixture
+async def office(world: World) -> Office:
+    """Return an office with one card, by a clock that the test turns."""
+    await route(world)
+    return Office(world)
+
+
+async def claimed(office: Office) -> Record:
+    """Return a request whose card is up, and which has changed since."""
+    record = await office.world.submit()
+    await office.settle()
+    await office.desk.claim(record.id, identity("ann"))
+    return record
+
+
+async def tries_of(office: Office, seconds: int) -> list[int]:
+    """Turn the clock for so long; return in which second each edit was tried."""
+    tried, begun = list[int](), int(office.clock.seconds)
+    for second in range(begun, begun + seconds):
+        office.clock.seconds = second
+        left = len(office.adapter.failures)
+        await office.soon()
+        await office.settle()
+        tried += [second] * (left - len(office.adapter.failures))
+    return tried
+
+
+async def test_they_are_made_after_longer_and_longer(office: Office) -> None:
+    """After 5, 10, 20 seconds; whoever looks in between does not ask the platform."""
+    await claimed(office)
+    office.adapter.failures = [DeliveryFailed("not allowed")] * 10
+    tried = await tries_of(office, 45)
+    pauses = [later - earlier for earlier, later in pairwise(tried)]
+    assert [round(pause / 5) for pause in pauses] == [1, 2, 4]
+    office.adapter.failures = []
+    office.clock.seconds = _DAY
+    await office.soon()
+    await office.settle()
+    assert office.adapter.shown("rec:a").claimed
+    assert await office.due() == 0
+
+
+async def test_the_end_is_written_down_and_the_next_change_begins_anew(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is stuck, the audit says why; a decision afterwards is shown all the same."""
+    monkeypatch.setattr(copies, "MOST_REFUSALS", 3)
+    record = await claimed(office)
+    office.adapter.failures = [DeliveryFailed("not allowed")] * 3
+    for turn in range(3):
+        office.clock.seconds = turn * _DAY
+        await office.soon()
+        await office.settle()
+    assert await office.state(record) is CopyState.STUCK
+    assert await office.due() == 0
+    (stuck,) = [one for one in await office.world.events() if one.type == "copy_stuck"]
+    assert (stuck.data["target"], stuck.data["why"]) == ("rec:a", "not allowed")
+    assert office.adapter.messages["1"].edits == 0
+    message = office.adapter.messages["1"]
+    known = (await office.outbox.copies(record.id))["rec:a"]
+    pressed = click(record, Action.DENY, copy=message.nonce, ref=known.ref)
+    await office.desk.decide(pressed)
+    await office.settle()
+    assert office.adapter.shown("rec:a").word == "Denied"
+    assert await office.state(record) is CopyState.POSTED
+
+
+async def test_a_platform_that_does_not_answer_is_asked_until_it_does(office: Office) -> None:
+    """However long it is gone, within half a minute of its return the card is true."""
+    record = await claimed(office)
+    office.adapter.failures = [DeliveryUncertain("503")] * (copies.MOST_REFUSALS + 5)
+    while office.adapter.failures:
+        office.clock.seconds += 30
+        await office.soon()
+        await office.settle()
+    assert await office.state(record) is CopyState.POSTED
+    office.clock.seconds += 30
+    await office.soon()
+    await office.settle()
+    assert office.adapter.shown("rec:a").claimed
+
+
+async def test_a_reminder_that_is_refused_does_not_make_the_card_untrue(world: World) -> None:
+    """The card is as it should be, and the reminder is not made every few seconds."""
+    await route(world, remind_after=(60.0,))
+    office = Office(world)
+    record = await world.submit()
+    await office.settle()
+    office.clock.seconds = 61
+    office.adapter.failures = [None, DeliveryFailed("thread is locked")]
+    for _ in range(2):
+        await office.soon("followups")
+        await office.settle()
+    assert (await office.outbox.copies(record.id))["rec:a"].reminders == 1
+    assert office.adapter.notices == []
+    assert await office.due() == 0

@@ -1,0 +1,175 @@
+"""The pool behind posted cards: what hangs holds up nobody, and whoever leaves finishes first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway import copies, outbox
+from gateway.cards import Card
+from gateway.delivery import CopyState
+from gateway.records import MessageRef
+from gateway.rulebook import Route
+from gateway.tasks import ended
+from tests.core.test_outbox import Office, route
+from tests.world import World, click, policy
+
+
+class Gate:
+    """Holds calls about one target until it is opened. `waiting` is set while one waits."""
+
+    def __init__(self, office: Office, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open, self.held = asyncio.Event(), 0
+        self.waiting = asyncio.Event()
+        self._target = target
+        deliver, update = office.adapter.deliver, office.adapter.update
+
+        async def delivering(target: str, card: Card, nonce: str) -> MessageRef:
+            await self._pass(target)
+            return await deliver(target, card, nonce)
+
+        async def updating(ref: MessageRef, card: Card, nonce: str) -> None:
+            await self._pass(ref.channel)
+            await update(ref, card, nonce)
+
+        monkeypatch.setattr(office.adapter, "deliver", delivering)
+        monkeypatch.setattr(office.adapter, "update", updating)
+
+    async def _pass(self, target: str) -> None:
+        if target == self._target:
+            self.held += 1
+            self.waiting.set()
+            await self.open.wait()
+
+
+@asynccontextmanager
+async def working(office: Office) -> AsyncIterator[None]:
+    """Run the worker of the cards."""
+    task = asyncio.create_task(office.cards.run())
+    try:
+        yield
+    finally:
+        await ended(task)
+        await office.cards.finish()
+
+
+async def shown(office: Office, target: str, count: int) -> None:
+    """Wait until so many cards stand at a target."""
+    async with asyncio.timeout(5):
+        while sum(one.target == target for one in office.adapter.messages.values()) < count:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_place_that_hangs_holds_up_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty cards hang at one place; those for another appear meanwhile, and later these too."""
+    await policy(
+        world.store,
+        Route(name="slow", tools=("slow",), approvers=("ann",), targets=("rec:a",)),
+        Route(name="quick", approvers=("ann",), targets=("rec:b",)),
+    )
+    world.approvals.forget_policy()
+    office = Office(world)
+    gate = Gate(office, "rec:a", monkeypatch)
+    async with working(office):
+        for _ in range(30):
+            await world.submit(tool="slow")
+        async with asyncio.timeout(5):
+            while gate.held < 30:
+                await asyncio.sleep(0.01)
+        for _ in range(3):
+            await world.submit()
+        await shown(office, "rec:b", 3)
+        assert gate.held == 30
+        gate.open.set()
+        await shown(office, "rec:a", 30)
+
+
+async def test_one_copy_that_hangs_keeps_no_other_copy_of_its_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second place gets its card while the first one does not answer."""
+    monkeypatch.setattr(copies, "_PATIENCE_SECONDS", 0.05)
+    await route(world, targets=("rec:a", "rec:b"))
+    office = Office(world)
+    gate = Gate(office, "rec:a", monkeypatch)
+    async with working(office):
+        await world.submit()
+        await shown(office, "rec:b", 1)
+        assert not gate.open.is_set()
+        gate.open.set()
+        await shown(office, "rec:a", 1)
+
+
+async def test_no_more_hang_than_there_is_room_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full pool takes nothing more, and goes on when one of it is done."""
+    monkeypatch.setattr(outbox, "_AT_ONCE", 2)
+    await route(world)
+    office = Office(world)
+    gate = Gate(office, "rec:a", monkeypatch)
+    async with working(office):
+        for _ in range(5):
+            await world.submit()
+        await gate.waiting.wait()
+        assert await office.cards.begin() == 0
+        assert gate.held <= 2
+        gate.open.set()
+        await shown(office, "rec:a", 5)
+
+
+async def test_a_change_while_its_card_is_posted_is_shown_after(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look at a request at a time; the next one follows it."""
+    monkeypatch.setattr(outbox, "_BUSY_SECONDS", 0.01)
+    await route(world)
+    office = Office(world)
+    gate = Gate(office, "rec:a", monkeypatch)
+    async with working(office):
+        record = await world.submit()
+        await gate.waiting.wait()
+        await world.approvals.decide(click(record))
+        assert await office.cards.begin() <= 1
+        assert gate.held == 1
+        gate.open.set()
+        async with asyncio.timeout(5):
+            while await office.due():
+                await asyncio.sleep(0.01)
+    assert office.adapter.shown("rec:a").word == "Approved"
+    assert len(office.adapter.messages) == 1
+
+
+async def test_whoever_leaves_writes_down_what_was_posted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway that is stopped in the midst of a post leaves no card that nobody knows."""
+    await route(world)
+    office = Office(world)
+    gate = Gate(office, "rec:a", monkeypatch)
+    async with working(office):
+        record = await world.submit()
+        await gate.waiting.wait()
+        asyncio.get_running_loop().call_later(0.2, gate.open.set)
+    assert await office.state(record) is CopyState.POSTED
+    assert await office.due() == 0
+
+
+async def test_whoever_leaves_does_not_wait_for_what_hangs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays on the queue, for whoever comes next."""
+    monkeypatch.setattr(outbox, "FINISH_SECONDS", 0.05)
+    await route(world)
+    office = Office(world)
+    gate = Gate(office, "rec:a", monkeypatch)
+    async with working(office):
+        await world.submit()
+        await gate.waiting.wait()
+    assert await office.due() == 1
+    assert office.adapter.messages == {}
