@@ -31,6 +31,7 @@ async def test_a_bug_at_one_copy_stops_no_other(world: World) -> None:
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Approval needed"
     assert office.adapter.shown("rec:b").word == "Approved"
+    office.clock.seconds = 6
     await office.soon()
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Approved"
