@@ -173,7 +173,6 @@ async def test_an_ingress_key_that_is_no_stream(site: Site) -> None:
 async def test_cards_that_nobody_posts_or_keeps_true(site: Site) -> None:
     """An adapter that does not run, and a copy that the platform let nobody edit, are named."""
     store = site.gateway.backend.store
-    await site.gateway.backend.credentials.add_approver("ann")
     policy = await store.policy()
     routes = tuple(replace(one, targets=("pager:x",)) for one in policy.routes)
     await store.apply(replace(policy, routes=routes), by="test")
