@@ -31,7 +31,7 @@ from gateway.writer import FOLLOWUPS
 log = logging.getLogger("gateway.courier")
 
 AT_ONCE = 0.001
-_CALL_SECONDS = 20.0  # a call to an adapter that takes longer is given up
+_CALL_SECONDS = 25.0  # a call to an adapter that takes longer is given up
 _PATIENCE_SECONDS = 1.0  # so long the next copy waits for the one before
 _NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25
 # Edits that were refused are made again after 5, 10, 20 … seconds, for three hours. Those that got

@@ -29,7 +29,7 @@ from gateway.outbox import RETRY_SECONDS
 from gateway.records import Record
 from gateway.rulebook import REQUESTER, PolicyDocument, Route
 
-_TELLING_SECONDS = 25.0  # by then a telling has ended, or whoever did it
+_TELLING_SECONDS = 30.0  # by then a telling has ended, or whoever did it
 _MOST_TELLINGS = 2
 
 

@@ -47,7 +47,7 @@ async def test_a_crash_while_it_is_told_loses_nothing(world: World, repeatable: 
     office = await office_of(world, repeatable=repeatable)
     record = await ended_in_a_crash(office)
     assert len(office.adapter.notices) == int(repeatable)
-    office.clock.seconds = 26
+    office.clock.seconds = 31
     await office.soon()
     await office.settle()
     ((notice, card),) = office.adapter.notices
@@ -62,7 +62,7 @@ async def test_it_is_not_told_for_ever(world: World) -> None:
     office = await office_of(world, repeatable=False)
     record = await ended_in_a_crash(office)
     office.adapter.after = [DeliveryUncertain("no answer")]
-    for seconds in (26, 52, 78):
+    for seconds in (31, 62, 93):
         office.clock.seconds = seconds
         await office.soon()
         await office.settle()
