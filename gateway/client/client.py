@@ -13,6 +13,7 @@ from typing import Any
 from gateway.client import config
 from gateway.client.approval import Approval, Event, refusal, unanswered
 from gateway.client.context import session_name
+from gateway.client.files import bound, check_bound
 from gateway.client.transport import Transport
 from gateway.errors import (
     AlreadyUsed,
@@ -106,6 +107,7 @@ class AsyncClient:
         preview: Preview | None = None,
         payload: JsonObject | None = None,
         context: Context | None = None,
+        files: Sequence[str] = (),
         origin: Origin | None = None,
         questions: Sequence[Question] = (),
         schema: JsonObject | None = None,
@@ -118,8 +120,12 @@ class AsyncClient:
     ) -> ApprovalRequest:
         """Return a request with its digest and a new id, or that of one asked before.
 
-        Raises InvalidRequest.
+        `files` are bound to it with their content: when one of them, or a link on the way to it,
+        is another at the end, the approval is refused. Raises InvalidRequest.
         """
+        where = context or _here()
+        if files:
+            where = replace(where, files={**where.files, **bound(files)})
         draft = ApprovalRequest(
             id=id or new_id(),
             agent=self.agent,
@@ -132,7 +138,7 @@ class AsyncClient:
             hint=hint,
             preview=preview,
             payload=payload,
-            context=context or _here(),
+            context=where,
             origin=origin or Origin(),
             questions=tuple(questions),
             schema=schema,
@@ -271,7 +277,11 @@ class AsyncClient:
         self._tell("decided", request, decision)
         if decision.status is not Status.APPROVED:
             raise refusal(decision)
-        self._verify(request, decision)
+        try:
+            self._verify(request, decision)
+        except Unverified as error:
+            await self.report(request, Execution.SKIPPED, detail=str(error))
+            raise
         if asyncio.get_running_loop().time() > until:
             await self.report(request, Execution.REFUSED_LATE)
             raise Expired(unanswered(request))
@@ -295,6 +305,7 @@ class AsyncClient:
         expected = request.digest if edited is None else digest_of(request, edited)
         if decision.digest != expected:
             raise Unverified("the decision is about other arguments than those that would run")
+        check_bound(request.context.files)
 
     async def _abandon(self, request: ApprovalRequest) -> None:
         """Nobody waits any more: say so, shortly, before the cancellation goes on."""

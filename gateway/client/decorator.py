@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gateway.client.approval import Approval
@@ -33,6 +33,7 @@ def requires_approval(
     timeout: float = DEFAULT_TIMEOUT,
     allowed: tuple[Action, ...] = ALLOWED,
     serialize: Serialize | None = None,
+    files: Sequence[str] = (),
     replan: Replan | None = None,
     max_rounds: int = 3,
     client: Client | None = None,
@@ -46,9 +47,11 @@ def requires_approval(function: Callable[P, R] | None = None, /, **options: Any)
     docstring's first line. `timeout` is in seconds. An edit changes the arguments that run, as far
     as the function's signature takes them; `respond` returns the given result instead of running.
     `serialize` turns arguments that are not JSON into what is shown; nobody can edit that, and the
-    values run only if they would still be shown the same. When a person denies with words for the
-    agent, `replan(arguments, words)` may return other arguments to ask with: `max_rounds` requests
-    at most. The client is `client`, else the context's, else the one the environment describes.
+    values run only if they would still be shown the same. `files` are the names of arguments that
+    are paths: nothing runs when what stands there, or a link on the way, was changed meanwhile.
+    When a person denies with words for the agent, `replan(arguments, words)` may return other
+    arguments to ask with: `max_rounds` requests at most. The client is `client`, else the
+    context's, else the one the environment describes.
 
     Raises what `AsyncClient.ask` raises, and InvalidRequest for arguments or an edit that do not
     fit; the function has not run then.

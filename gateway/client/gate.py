@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +39,7 @@ class Gate:
     allowed: tuple[Action, ...] = ALLOWED
     serialize: Serialize | None = None
     schema: JsonObject | None = None
+    files: tuple[str, ...] = ()
     replan: Replan | None = None
     max_rounds: int = 3
     client: Client | None = None
@@ -80,6 +82,7 @@ class Gate:
                 timeout=self.timeout,
                 allowed=self.allowed,
                 schema=self.schema,
+                files=[os.fspath(arguments[name]) for name in self.files],
             )
         except InvalidRequest as error:
             raise InvalidRequest(
@@ -100,6 +103,9 @@ class Gate:
         Raises InvalidRequest for an edit that does not fit the function, and Unverified when the
         values would no longer be shown as they were.
         """
+        asked = approval.request.arguments
+        if any(approval.arguments.get(name) != asked.get(name) for name in self.files):
+            raise Unverified(f"{self.tool}: an edit names another file than was asked about")
         if self.serialize is None:
             if approval.decision.arguments is not None and self.schema is not None:
                 shape.check(self.schema, approval.arguments)
@@ -117,6 +123,9 @@ class Gate:
 def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
     """Return the gate of a function. Raises InvalidRequest for what cannot be gated."""
     given = {name: value for name, value in options.items() if value is not None}
+    given["files"] = tuple(given.get("files", ()))
+    if unknown := set(given["files"]) - set(inspect.signature(function).parameters):
+        raise InvalidRequest(f"there is no argument {min(unknown)!r} that could name a file")
     tool = given.pop("tool", None) or getattr(function, "__qualname__", "tool")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidRequest(f"{tool} is a generator; gate the function that uses it")

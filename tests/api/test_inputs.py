@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gateway.grants.grant import Grant
 from gateway.models import Context, Kind
+from gateway.rulebook import Mode, PolicyRule, Route, RuleEffect
 from gateway.wire import plain
 from tests.api.replica import ANN_TOKEN, Replica, made
 from tests.grants.test_everyday import EVERYDAY
@@ -39,6 +40,37 @@ async def test_rows_1_to_24_38_and_39_ask(gate: Replica) -> None:
         found = await outcome(gate, tool="shell", kind=Kind.COMMAND.value, arguments=arguments)
         assert found in ("pending", "refused"), name
         assert (found == "refused") == ("\x00" in text), name
+
+
+async def test_rows_11_to_13_a_denial_is_not_escaped_where_a_route_approves(gate: Replica) -> None:
+    """What may be the denied command is for people; what it plainly is not goes through."""
+    policy = await gate.store.policy()
+    rule = PolicyRule(name="no", effect=RuleEffect.DENY, commands=("touch", "rm -rf"))
+    routes = (Route(approvers=("ann",), mode=Mode.AUTO_APPROVE),)
+    await gate.store.apply(replace(policy, rules=(rule,), routes=routes), by="test")
+    for text, wanted in (
+        ("touch${IFS}M", "pending"),
+        ("{touch,M}", "pending"),
+        ("rm '-rf' x", "pending"),
+        ("touch M", "denied"),
+        ("rm -r -f x", "denied"),
+        ("cat touch", "approved"),
+    ):
+        arguments = {"command": text}
+        found = await outcome(gate, tool="shell", kind=Kind.COMMAND.value, arguments=arguments)
+        assert found == wanted, text
+
+
+async def test_row_60_there_is_no_websocket_to_misuse(gate: Replica) -> None:
+    """Whatever page asks for one gets no upgrade."""
+    for origin in ("null", "https://evil.example"):
+        headers = {
+            "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Origin": origin,
+        }  # fmt: skip
+        for path in ("/v1/events", "/", "/events", "/ws"):
+            answer = await gate.call("GET", path, token=None, headers=headers)
+            assert answer.status in (401, 403, 404), path
 
 
 async def test_row_25_and_everyday_commands_go_through(gate: Replica) -> None:

@@ -77,6 +77,34 @@ async def test_a_pattern_covers_its_siblings_everywhere(world: World) -> None:
     assert (await world.submit(session="s2", **hostile)).status is Status.PENDING
 
 
+async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: World) -> None:
+    """Whatever its arguments are; for the session only in it."""
+    first = await world.submit(tool="get_weather", arguments={"city": "Oslo"})
+    grant = await remember(world, first, offer=widest(first))
+    other: dict[str, Any] = {"tool": "get_weather", "arguments": {"city": "Bergen", "days": 3}}
+    assert (await world.submit(**other)).status is Status.APPROVED
+    elsewhere = await world.submit(**other, session="s2")
+    assert elsewhere.status is Status.PENDING
+    everywhere = await remember(world, elsewhere, offer=widest(elsewhere), everywhere=True)
+    assert (await world.submit(**other, session="s3")).status is Status.APPROVED
+    # Where both cover a request, that of the session is used.
+    for session, by in (("default", grant), ("s3", everywhere)):
+        decision = (await world.submit(**other, session=session)).decision
+        assert decision is not None
+        assert decision.decided_by.name == by.id
+
+
+async def test_what_is_remembered_outlives_the_gateway(server_url: str, namespace: str) -> None:
+    """A gateway that starts later knows it, and so does one after a person took it back."""
+    async with assembled(server_url, namespace) as world:
+        grant = await remember(world, await world.submit(), everywhere=True)
+    async with assembled(server_url, namespace) as world:
+        assert (await world.submit()).status is Status.APPROVED
+        await world.approvals.remembering.revoke(grant.id, identity("ann"))
+    async with assembled(server_url, namespace) as world:
+        assert (await world.submit()).status is Status.PENDING
+
+
 async def test_a_denial_is_remembered_and_outranks_every_approval(world: World) -> None:
     """The narrow approval stands first in time, the denial wins."""
     first = await world.submit(**GIT_LOG)

@@ -212,3 +212,28 @@ async def test_someone_says_that_they_are_looking(stage: Stage) -> None:
     await stage.shows(card, "ann is looking at it")
     await stage.click(stage.server.ann, card, "Not looking")
     await stage.seen(lambda: "I'm looking" in labels(card))
+
+
+async def test_row_49_a_nickname_like_an_approvers_admits_nobody(stage: Stage) -> None:
+    """Eve calls herself what Ann is called: her id is what counts."""
+    server = stage.server
+    server.guild.members[server.eve.id].nick = server.ann.user.name
+    record = await stage.ask()
+    done = await stage.click(server.eve, await stage.card(record), "Approve")
+    assert "not an approver" in private_text(done)
+    assert (await stage.approvals.get(record.id)).status is Status.PENDING
+
+
+async def test_row_51_a_reaction_decides_nothing(stage: Stage) -> None:
+    """Not even an approver's: only a button is an answer."""
+    server = stage.server
+    record = await stage.ask()
+    card = await stage.card(record)
+    reaction = {
+        "user_id": server.ann.id, "channel_id": server.channel.id, "message_id": card["id"],
+        "guild_id": server.guild.id, "emoji": {"id": None, "name": "\u2705"}, "type": 0,
+    }  # fmt: skip
+    await server.discord.gateway.send_raw("MESSAGE_REACTION_ADD", reaction)
+    # A stranger's click is handled after it, on the same line.
+    await stage.click(server.eve, card, "Approve")
+    assert (await stage.approvals.get(record.id)).status is Status.PENDING

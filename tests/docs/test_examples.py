@@ -94,12 +94,3 @@ def test_the_rules_of_the_policy_page_can_be_applied() -> None:
     assert found is not None
     names = [rule.name for rule in read_policy(found[1]).rules]
     assert "reading the repository" in names
-
-
-def test_the_tests_that_the_compatibility_page_names_exist() -> None:
-    """Each promise names a file, and a test in it."""
-    text = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    named = re.findall(r"`([a-z_/]+\.py)(?:::([a-z0-9_]+))?`", text)
-    assert len(named) > 20
-    for file, test in named:
-        assert f"def {test}" in (ROOT / "tests" / file).read_text(encoding="utf-8"), (file, test)

@@ -170,3 +170,29 @@ async def test_ids_of_another_workspace_are_other_people(slack: Slack, world: Wo
         await stranger.click(message, "Approve")
         await office.settled()
         assert (await office.desk.get(record.id)).status is Status.PENDING
+
+
+async def test_row_49_a_name_like_an_approvers_admits_nobody(office: Office) -> None:
+    """Eve calls herself what Ann is called: her id is what counts."""
+    workspace = office.slack.workspace()
+    eve = office.slack.person("UEVE")
+    workspace.channels["C1"].members.add("UEVE")
+    workspace.users["UEVE"].name = workspace.users["UANN"].name
+    record, message = await office.asked()
+    await eve.click(message, "Approve")
+    await told(eve, "You are not an approver")
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+
+
+async def test_row_51_a_reaction_decides_nothing(office: Office) -> None:
+    """Not even an approver's: only a button is an answer."""
+    record, message = await office.asked()
+    reaction = {"type": "reaction_added", "user": "UANN", "reaction": "white_check_mark",
+                "item": {"type": "message", "channel": "C1", "ts": message.ts}}  # fmt: skip
+    await office.slack.deliveries.event(office.slack.workspace(), reaction)
+    # A stranger's click is handled after it, on the same line.
+    eve = office.slack.person("UEVE")
+    office.slack.workspace().channels["C1"].members.add("UEVE")
+    await eve.click(message, "Approve")
+    await told(eve, "You are not an approver")
+    assert (await office.desk.get(record.id)).status is Status.PENDING

@@ -1,0 +1,28 @@
+"""The sample policies as a user takes them: `gateway apply`, and then an agent asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.frame.tree import ROOT
+
+SAMPLES = ROOT / "deploy" / "policies"
+APPROVED, DENIED, EXPIRED = 0, 1, 3
+ASKED = {
+    "development": ("git log --oneline", APPROVED, "no person was asked"),
+    "production": ("git push --force", DENIED, "no person was asked"),
+    "high-security": ("ls", EXPIRED, "nobody answered"),
+    "ci": ("make deploy", DENIED, "no person was asked"),
+    "custom-timeout": ("ls", EXPIRED, "nobody answered"),
+}
+
+
+@pytest.mark.timeout(120)
+def test_each_sample_is_applied_and_decides(up: Shell) -> None:
+    """All five, one after the other, on one gateway; what asks people waits for them."""
+    assert set(ASKED) == {path.stem for path in SAMPLES.glob("*.toml")}
+    for name, (command, code, says) in ASKED.items():
+        assert "in force" in up.run("apply", str(SAMPLES / f"{name}.toml"))
+        said = up.run("ask", "shell", "--timeout", "0.3", "--", *command.split(), code=code)
+        assert says in said, (name, said)

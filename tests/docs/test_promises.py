@@ -1,0 +1,136 @@
+"""Pages that promise tests: hostile inputs, through every door, and what other systems can do."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from tests.frame.tree import ROOT
+
+# What each row is, and the folders below tests/ of which it must have a test.
+ROWS = {
+    1: ("a sequence", "api client"),
+    2: ("a conjunction", "api client"),
+    3: ("in the background", "api client"),
+    4: ("a second line", "api client"),
+    5: ("a substitution", "api client"),
+    6: ("backquotes", "api client"),
+    7: ("a substitution in quotes", "api client"),
+    8: ("a here-document", "api client"),
+    9: ("a redirection", "api client"),
+    10: ("both streams redirected", "api client"),
+    11: ("a field separator, against a denial", "api client"),
+    12: ("braces", "api client"),
+    13: ("a quoted flag, against a denial", "api client"),
+    14: ("eval", "api client"),
+    15: ("find that runs", "api client"),
+    16: ("sed that runs and writes", "api client"),
+    17: ("rg that runs", "api client"),
+    18: ("a git alias", "api client"),
+    19: ("a program for the other side", "api client"),
+    20: ("go test that runs", "api client"),
+    21: ("wrappers", "api client"),
+    22: ("a proxy command", "api client"),
+    23: ("the environment", "api client"),
+    24: ("another program of that name", "api client"),
+    25: ("a permitted flag", "api client"),
+    26: ("a path that climbs", "api client"),
+    27: ("a folder with a longer name", "api client"),
+    28: ("a name with a space", "api client"),
+    29: ("a script edited meanwhile", "client"),
+    30: ("a link turned meanwhile", "client"),
+    31: ("a key twice", "api client"),
+    32: ("an unknown member", "api client"),
+    33: ("keys in another order", "api client"),
+    34: ("a lone surrogate, NUL", "api client"),
+    35: ("two megabytes", "api web"),
+    36: ("a risk that the agent states", "api client"),
+    37: ("approvers named by the agent, another's session", "api client"),
+    38: ("invisible characters", "api client slack discord web"),
+    39: ("letters that pass for others", "api client slack discord web"),
+    40: ("Slack's markup", "slack"),
+    41: ("Discord's markup", "discord"),
+    42: ("a bearer token", "discord web"),
+    43: ("Slack's certificate check", "slack"),
+    44: ("no signing secret", "slack"),
+    45: ("an old or future signature", "slack"),
+    46: ("Discord's signature and PING", "discord"),
+    47: ("eight clicks at once", "slack discord web"),
+    48: ("nobody on the list", "slack"),
+    49: ("somebody else, an approver's name", "slack discord web"),
+    50: ("who asked", "slack discord"),
+    51: ("a reaction", "slack discord"),
+    52: ("another workspace, a guest", "slack discord"),
+    53: ("a guessed id", "api slack discord web"),
+    54: ("a grant revoked meanwhile", "core"),
+    55: ("a flood", "slack web"),
+    56: ("a forged decision", "client"),
+    57: ("an edit", "client api slack discord web"),
+    58: ("an agent that writes decisions", "frame"),
+    59: ("another site's write", "web"),
+    60: ("another site's socket", "api"),
+    61: ("a token in the address", "api"),
+    62: ("the kill switch", "core cli"),
+    63: ("an exact repeat", "client core"),
+    64: ("honest text in any script", "web"),
+    65: ("an approver in time", "client slack discord web"),
+}
+FEATURES = 30  # rows on remembering and policy that the systems we learned from have
+_ROW = re.compile(r"^\| ([0-9, ]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+
+
+def table() -> dict[int, tuple[str, list[str]]]:
+    """Return the rows of the page: what each is, and the tests it names."""
+    found: dict[int, tuple[str, list[str]]] = {}
+    page = (ROOT / "docs" / "hostile-inputs.md").read_text(encoding="utf-8")
+    for numbers, names, tests in _ROW.findall(page):
+        for number, name in zip(numbers.split(", "), names.split("; "), strict=True):
+            found[int(number)] = name, re.findall(r"`([^`]+)`", tests)
+    return found
+
+
+@lru_cache
+def named_in(path: Path) -> dict[str, list[str]]:
+    """Return the tests of a file, each with its decorators."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return {one.name: [ast.unparse(mark) for mark in one.decorator_list] for one in found}
+
+
+def test_every_row_stands_on_the_page() -> None:
+    """None is left out, and each is what it was."""
+    assert {number: name for number, (name, _) in table().items()} == {
+        number: name for number, (name, _) in ROWS.items()
+    }
+
+
+def check(name: str) -> None:
+    """See that a test is there, runs with `make test`, and is skipped by nothing."""
+    file, _, test = name.partition("::")
+    marks = named_in(ROOT / "tests" / file).get(test)
+    assert marks is not None, name
+    assert not [mark for mark in marks if "slow" in mark or "skip" in mark], name
+
+
+def test_every_row_has_tests_that_run_through_its_doors() -> None:
+    """None is missing at a door where the input could come in."""
+    for number, (_, tests) in table().items():
+        for name in tests:
+            check(name)
+        doors = {name.partition("/")[0] for name in tests}
+        assert set(ROWS[number][1].split()) <= doors, number
+
+
+def test_every_feature_of_the_compatibility_page_has_a_test() -> None:
+    """Each row of its tables: a file alone would say nothing."""
+    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    rows = [row for row in re.findall(r"^\|(.+)\|$", page, re.MULTILINE) if "---" not in row]
+    promises = [row for row in rows if not row.startswith(" feature ")]
+    assert len(promises) >= FEATURES
+    for row in promises:
+        names = re.findall(r"`([a-z_/]+\.py[^`]*)`", row)
+        assert names, row
+        for name in names:
+            check(name)
