@@ -389,7 +389,7 @@ class Approvals:
 
 def _is_own(record: Record, origin: Origin) -> bool:
     """Whether a request is the agent's, and not an earlier holder's of its name."""
-    return record.request.agent == origin.agent and record.created >= origin.since
+    return record.holder == origin.agent and record.created >= origin.since
 
 
 _ENDINGS = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE}

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.canonical import sha256_hex
-from gateway.clicks import TRIES, Clicks
-from gateway.errors import BatchRefused, GatewayError, InvalidRequest, NotFound, Unreachable
-from gateway.models import Action, RiskLevel
+from gateway.clicks import TOLD, TRIES, Clicks
+from gateway.errors import (
+    BatchRefused,
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    Unreachable,
+    WasCanary,
+)
+from gateway.models import Action, Reason, RiskLevel
 from gateway.records import Click, Record
 from gateway.rulebook import PolicyDocument
 from gateway.storage import Outcome, Store
@@ -42,6 +49,7 @@ class Batches:
             records, steps = await self._judged(clicks)
             if not steps:
                 return records  # it was this very batch that decided them
+            await self._reveal(clicks, steps)
             outcome, which = await self._writer.apply_all(steps)
             if outcome == Outcome.OK:
                 changed = {record.id: effect.after for record, effect, _ in steps}
@@ -51,6 +59,19 @@ class Batches:
             if outcome == Outcome.AGAIN:
                 self._writer.forget_policy()
         raise Unreachable("the requests keep changing")
+
+    async def _reveal(self, clicks: Sequence[Click], steps: Sequence[Step]) -> None:
+        """Raise BatchRefused when an approval counts a canary in: then it alone is ended.
+
+        Who did not see what one item would do has not read the others either.
+        """
+        canaries = {record.id for record, _, _ in steps if record.canary}
+        for click in clicks:
+            if click.request_id in canaries and click.action is Action.APPROVE:
+                try:
+                    await self._clicks.decide(click)
+                except WasCanary as told:
+                    raise BatchRefused({click.request_id: str(told)}) from None
 
     async def _judged(self, clicks: Sequence[Click]) -> tuple[list[Record], list[Step]]:
         """Return the requests, and what the clicks do to those that they have not decided yet."""
@@ -84,6 +105,8 @@ class Batches:
         if record.risk.level is RiskLevel.HIGH:
             raise InvalidRequest("it is high risk, which is decided alone")
         policy, effect, _ = await self._clicks.effect(record, click)
+        if effect is None and record.canary and click.action is Action.APPROVE:
+            raise WasCanary(TOLD[Reason.CANARY_MISSED])
         return record, effect, policy
 
 

@@ -12,6 +12,7 @@ from gateway.errors import (
     NotFound,
     Unauthorized,
     Unreachable,
+    WasCanary,
 )
 from gateway.grants.grant import Grant
 from gateway.models import Action, Reason, RiskLevel, Status
@@ -27,6 +28,17 @@ TRIES = 20
 
 STOPPED = Ending(status=Status.DENIED, reason=Reason.STOPPED)
 LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
+
+TOLD = {
+    Reason.CANARY_MISSED: (
+        "this was a test by the gateway, which asks now and then for something dangerous to see "
+        "whether it is read. You approved it; nothing ran. It happens to all of us: look a moment "
+        "longer next time"
+    ),
+    Reason.CANARY_CAUGHT: (
+        "well seen: this was a test by the gateway, and nothing was going to run"
+    ),
+}
 
 
 class Clicks:
@@ -83,8 +95,11 @@ class Clicks:
     async def _kept(self, record: Record, grant: Grant | None) -> Record:
         """Write down what is to be remembered, now that it is decided; return the record.
 
-        When that fails the click is retried as a whole, and only this part happens then.
+        When that fails the click is retried as a whole, and only this part happens then. Who
+        answered a canary is told so, privately, as of a refusal: raises WasCanary.
         """
+        if record.canary and record.decision is not None:
+            raise WasCanary(TOLD[record.decision.reason])
         if grant is not None:
             await self._remembering.keep(grant)
         return record

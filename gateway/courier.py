@@ -142,7 +142,7 @@ class Courier:
 
     async def _noted(self, record: Record, event: str, copy: Copy, why: str) -> None:
         about = {"request_id": record.id}
-        await self._desk.note(event, record.request.agent, about, copy, why)
+        await self._desk.note(event, record.holder, about, copy, why)
 
     def _card(self, record: Record) -> Card:
         return card_of(record, lines=self._adapter.card_lines, chars=self._adapter.card_chars)

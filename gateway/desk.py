@@ -93,7 +93,7 @@ class FrontDesk:
             await self.refuse(request_id, identity, refusal)
             raise Unauthorized(refusal)
         data = {"request_id": request_id, "person": await self._name(identity)}
-        await self._store.note("revealed", agent=record.request.agent, data=data)
+        await self._store.note("revealed", agent=record.holder, data=data)
         return record
 
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:

@@ -3,7 +3,8 @@
     GatewayError
     ├── InvalidRequest          the gateway refused the message itself (never shown to anyone)
     │   └── Conflict            the id is taken by another request
-    │       └── BatchRefused    one of several requests stopped them all; none was decided
+    │       ├── BatchRefused    one of several requests stopped them all; none was decided
+    │       └── WasCanary       it was a test of whether people look; nothing was going to run
     ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
     ├── NotFound                no such request
     ├── Unreachable             the gateway or Redis did not answer; nothing was approved
@@ -67,6 +68,12 @@ class BatchRefused(Conflict):
         """Name what stopped the batch."""
         told = (f"{name[:8]}: {why}" for name, why in self.reasons.items())
         return f"nothing was decided; {'; '.join(told)}"
+
+
+class WasCanary(Conflict):
+    """It was a test by the gateway of whether people look. Nothing was going to run."""
+
+    code = "canary"
 
 
 class Unauthorized(GatewayError):

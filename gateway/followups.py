@@ -33,7 +33,7 @@ class Followups:
             record = await self._desk.get(request_id)
         except NotFound:
             return None
-        if record.final:
+        if record.final or record.canary:  # nobody is called in for a test
             return None
         route = (await self._desk.policy()).route_for(record.request.agent, record.request.tool)
         copies = await self._desk.copies(request_id)

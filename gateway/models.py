@@ -70,6 +70,8 @@ class Reason(StrEnum):
     SUPERSEDED = "superseded"
     RESOLVED_ELSEWHERE = "resolved_elsewhere"
     STOPPED = "stopped"
+    CANARY_CAUGHT = "canary_caught"
+    CANARY_MISSED = "canary_missed"
 
 
 class RiskLevel(StrEnum):

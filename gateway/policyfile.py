@@ -16,6 +16,7 @@ from typing import Any
 from gateway.errors import InvalidRequest
 from gateway.records import Person
 from gateway.rulebook import (
+    MOST_CANARIES,
     REQUESTER,
     Escalation,
     Guardrails,
@@ -131,6 +132,12 @@ def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
         yield "times are positive seconds."
     if not route.targets:
         yield "without targets nobody sees a request."
+    if not 0 <= route.canaries_per_day <= MOST_CANARIES:
+        yield f"canaries_per_day lies between 0 and {MOST_CANARIES:g}."
+    yield from _mistaken_places(route)
+
+
+def _mistaken_places(route: Route) -> Iterator[str]:
     steps = [step.after for step in route.escalations]
     if steps != sorted(steps) or list(route.remind_after) != sorted(route.remind_after):
         yield "escalations and reminders are written in the order in which they happen."

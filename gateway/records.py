@@ -112,6 +112,8 @@ class Record(Wire):
     that were applied, the newest last. `queues` name the outboxes that must look again when it
     changes; `tier` counts escalations, the last at `tier_at`; `reminders` counts those that were
     due.
+    A `canary` is a request of the gateway's own that tests whether people look: it is in no agent's
+    reach, and can never be approved.
     """
 
     request: ApprovalRequest
@@ -142,11 +144,17 @@ class Record(Wire):
     tier_at: int = 0
     reminders: int = 0
     claim: Claim | None = None
+    canary: bool = False
 
     @property
     def id(self) -> str:
         """The request's id."""
         return self.request.id
+
+    @property
+    def holder(self) -> str:
+        """The agent whose request it is. A canary is nobody's, whatever agent people see on it."""
+        return "" if self.canary else self.request.agent
 
     @property
     def arguments(self) -> JsonObject:

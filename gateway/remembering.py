@@ -68,7 +68,7 @@ class Remembering(Granted):
         Of all who voted for it, the shortest life and the fewest uses count. Raises InvalidRequest.
         """
         wish = click.remember
-        if wish is None:
+        if wish is None or after.canary:
             return None
         effect = _REMEMBERED.get(click.action)
         if effect is None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from gateway.models import DeciderKind, Status
+from gateway.models import DeciderKind, Reason, Status
 from gateway.records import Event
-from gateway.wire import JsonObject, Wire
+from gateway.wire import JsonObject, Wire, plain
 
 HASTY_MS = 2_000
 """Who answers sooner after a request was shown has hardly read it."""
@@ -19,6 +19,7 @@ MANY = 20
 
 _ENDINGS = {status.value for status in Status} - {Status.PENDING.value}
 _VOTES = ("voted", "edited")
+_ANSWERS = {Reason.CANARY_CAUGHT.value: "caught", Reason.CANARY_MISSED.value: "missed"}
 _NOBODY = (DeciderKind.GRANT.value, DeciderKind.RULE.value)
 
 
@@ -36,6 +37,8 @@ class ApproverReport(Wire):
     p10_ms: int | None
     hasty: float | None
     grants_made: int
+    canaries_caught: int
+    canaries_missed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,17 @@ class AgentReport(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryReport(Wire):
+    """The requests of the gateway's own: those that were made, denied, approved, and those that
+    nobody answered."""
+
+    made: int = 0
+    caught: int = 0
+    missed: int = 0
+    unanswered: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Wire):
     """The figures of a period, from `since` to before `until`, in milliseconds since the epoch."""
 
@@ -59,6 +73,7 @@ class Report(Wire):
     until: int
     approvers: tuple[ApproverReport, ...]
     agents: tuple[AgentReport, ...]
+    canaries: CanaryReport
 
 
 @dataclass(slots=True)
@@ -66,6 +81,8 @@ class _Person:
     decisions: int = 0
     denials: int = 0
     grants: int = 0
+    caught: int = 0
+    missed: int = 0
     times: array[int] = field(default_factory=lambda: array("q"))
 
 
@@ -86,18 +103,23 @@ class Tally:
         self._agents: defaultdict[str, _Agent] = defaultdict(_Agent)
         self._shown: dict[str, int] = {}  # what waits, since when it was to be seen
         self._posted: set[str] = set()  # of these, what stands in a chat too
+        self._canaries: set[str] = set()  # of these, what is the gateway's own
+        self._answers: Counter[str] = Counter()
 
     def take(self, event: Event) -> None:
         """Count one event."""
         if event.type == "submitted":
-            self._agents[event.agent].requests += 1
-            self._shown[event.request_id] = event.at
+            self._submitted(event)
         elif event.type == "delivered":
             self._delivered(str(event.data.get("request_id")), event.at)
         elif event.type in _VOTES:
             self._voted(event)
         elif event.type in _ENDINGS:
-            self._ended(event)
+            if event.data.get("reason") in _ANSWERS or event.request_id in self._canaries:
+                self._ended_canary(event)
+            else:
+                self._ended(event)
+            self._canaries.discard(event.request_id)
             self._shown.pop(event.request_id, None)
             self._posted.discard(event.request_id)
         elif event.type == "grant_made":
@@ -112,7 +134,25 @@ class Tally:
             until=until,
             approvers=tuple(_approver(name, one) for name, one in people),
             agents=tuple(_agent(name, one) for name, one in agents),
+            canaries=CanaryReport(**self._answers),
         )
+
+    def _submitted(self, event: Event) -> None:
+        self._shown[event.request_id] = event.at
+        if event.data.get("canary"):
+            self._canaries.add(event.request_id)
+            self._answers["made"] += 1
+        else:
+            self._agents[event.agent].requests += 1
+
+    def _ended_canary(self, event: Event) -> None:
+        """Count an answer to a request of the gateway's own: it is no decision about an agent."""
+        answer = _ANSWERS.get(str(event.data.get("reason")))
+        self._answers[answer or "unanswered"] += 1
+        if answer is not None:
+            person = self._people[str(event.data["decided_by"]["name"])]
+            person.caught += answer == "caught"
+            person.missed += answer == "missed"
 
     def _delivered(self, request_id: str, at: int) -> None:
         """A card stands in a chat: until the first one did, nobody there could see it."""
@@ -151,16 +191,23 @@ class Tally:
 
 def lines(report: Report) -> Iterator[str]:
     """Say a report in lines for a terminal."""
-    yield _row("approver", "answers", "denials", "median", "p10", "< 2 s", "grants")
+    heads = ("answers", "denials", "median", "p10", "< 2 s", "grants", "caught", "missed")
+    yield _row("approver", *heads)
     for one in report.approvers:
         times = (_seconds(one.median_ms), _seconds(one.p10_ms), _percent(one.hasty))
-        told = _row(one.name, one.decisions, one.denials, *times, one.grants_made)
+        canaries = (one.canaries_caught, one.canaries_missed)
+        told = _row(one.name, one.decisions, one.denials, *times, one.grants_made, *canaries)
         yield f"{told}  never denies" if one.never_denies else told
     yield ""
     yield _row("agent", "requests", "ended", "auto", "denied", "expired")
     for agent in report.agents:
         shares = (_percent(agent.auto), _percent(agent.denied), _percent(agent.expired))
         yield _row(agent.name, agent.requests, agent.ended, *shares)
+    if report.canaries.made:
+        yield ""
+        yield _row(
+            "canaries", *(f"{count} {name}" for name, count in plain(report.canaries).items())
+        )
 
 
 def _row(name: str, *cells: str | int) -> str:
@@ -179,6 +226,8 @@ def _approver(name: str, one: _Person) -> ApproverReport:
         p10_ms=_tenth(times),
         hasty=_share(sum(time < HASTY_MS for time in times), len(times)),
         grants_made=one.grants,
+        canaries_caught=one.caught,
+        canaries_missed=one.missed,
     )
 
 

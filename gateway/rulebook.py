@@ -61,6 +61,9 @@ class PolicyRule(Wire):
     message: str = ""
 
 
+MOST_CANARIES = 24.0  # a day on one route: more would be the noise that they test against
+
+
 class Mode(StrEnum):
     """What a route does with a request that no other decider settled."""
 
@@ -90,7 +93,8 @@ class Route(Wire):
     where a card is posted, or the bare name of an adapter that shows all requests, such as `web`.
     With `mention` the card calls the approvers when it is posted. `notify` are told the outcome;
     `requester` stands for the agent's owner. With `self_approval` off, a requester may never
-    decide; high risk always behaves so.
+    decide; high risk always behaves so. `canaries_per_day` is how often the gateway itself asks for
+    something dangerous that never runs, to see whether people look.
     """
 
     name: str = "default"
@@ -107,6 +111,7 @@ class Route(Wire):
     remind_after: tuple[float, ...] = ()
     escalations: tuple[Escalation, ...] = ()
     notify: tuple[str, ...] = ()
+    canaries_per_day: float = 0.0
 
     def places(self, tier: int) -> tuple[str, ...]:
         """Return the targets in use after `tier` escalations, each once, in order."""

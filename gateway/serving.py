@@ -6,8 +6,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from random import SystemRandom
 
 from gateway.approvals import Approvals
+from gateway.canaries import Canaries
 from gateway.clock import SystemClock
 from gateway.courier import Courier
 from gateway.delivery import Posts, PostsGrants
@@ -57,12 +59,15 @@ def _look(adapter: Posts, desk: FrontDesk, outbox: RedisOutbox) -> Look:
 
 @asynccontextmanager
 async def followed_up(approvals: Approvals, store: RedisStore) -> AsyncIterator[None]:
-    """Remind, escalate, fail over, and follow the policy until left."""
+    """Remind, escalate, fail over, follow the policy, and test people where a route wants that."""
     desk = desk_of(FOLLOWUPS, approvals, store)
     followups, rerouting = Followups(desk, SystemClock()), Rerouting(desk, RedisOutbox(store))
+    notes = RedisNotes(store, "canaries")
+    canaries = Canaries(store, approvals.writer, notes, SystemClock(), SystemRandom())
     async with (
         _working(FOLLOWUPS, followups.look, desk, store),
         _working(REROUTING, rerouting.look, desk, store),
+        background("canaries", canaries.run),
     ):
         yield
 

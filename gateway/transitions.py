@@ -65,8 +65,11 @@ def ended(
 ) -> Record:
     """Return the record with its terminal decision, at the given revision.
 
-    `noted` are other members of the record that change with it.
+    `noted` are other members of the record that change with it. Raises InvalidRequest for the
+    approval of a canary.
     """
+    if record.canary and ending.status is Status.APPROVED:
+        raise InvalidRequest("a test of the gateway's own is never approved")
     decision = Decision(
         request_id=record.id,
         revision=revision,
@@ -172,6 +175,8 @@ def clicked(
     the action is not allowed or its content does not fit the request.
     """
     _check_action(record, click)
+    if record.canary:
+        return _answered_canary(record, click, person, now=now, sign=sign)
     if click.action is Action.EDIT:
         record = _edited(record, click)
     if click.action in (Action.DENY, Action.ABORT):
@@ -213,6 +218,26 @@ def agreeing(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
         if vote.remember is not None
         and (vote.remember.offer, vote.remember.everywhere) == (wish.offer, wish.everywhere)
     )
+
+
+def _answered_canary(record: Record, click: Click, person: str, *, now: int, sign: Sign) -> Effect:
+    """Return the end of a canary: cancelled by whatever answer, and never an approval."""
+    missed = click.action is Action.APPROVE
+    ending = Ending(
+        status=Status.CANCELLED,
+        reason=Reason.CANARY_MISSED if missed else Reason.CANARY_CAUGHT,
+        by=DecidedBy(kind=DeciderKind.PERSON, name=person),
+    )
+    after = ended(
+        record,
+        ending,
+        revision=record.revision + 1,
+        now=now,
+        sign=sign,
+        note=click.note,
+        nonces=_nonces(record, click, person),
+    )
+    return Effect(after=after, event=after.status.value)
 
 
 def nonce_of(click: Click, person: str) -> str:

@@ -76,7 +76,7 @@ async def decide(call: Call) -> web.Response:
 async def _seen(call: Call) -> Record:
     record = await call.services.approvals.get(call.id)
     caller = call.caller
-    if call.is_agent and (record.request.agent != caller.name or record.created < caller.since):
+    if call.is_agent and (record.holder != caller.name or record.created < caller.since):
         raise NotFound("no such request")
     return record
 

@@ -84,6 +84,8 @@ class HookEvents:
             record = await self._approvals.get(event.request_id)
         except NotFound:
             return
+        if record.canary:
+            return
         report = record.report if event.type == "reported" else None
         kind = _KINDS[report.execution] if report else event.type
         request = record.request

@@ -19,7 +19,17 @@ LEASE_MS = 30_000
 HTTP_LEASE_MS = 90_000
 
 # What a record is born with; the script itself sets its status, its times and whose it is.
-_AT_BIRTH = ("rev", "since", "about", "process", "attached", "consumer", "queues", "edited")
+_AT_BIRTH = (
+    "rev",
+    "since",
+    "about",
+    "process",
+    "attached",
+    "consumer",
+    "queues",
+    "edited",
+    "canary",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +70,22 @@ def submission(
         [
             keys.record(request.id),
             keys.pending,
-            keys.pending_of(request.agent),
+            keys.pending_of(record.holder),
             keys.deadlines,
             keys.done,
             keys.events,
             keys.meta,
             keys.sessions,
-            keys.waiting(request.agent, process),
+            keys.waiting(record.holder, process),
             keys.processes,
-            keys.ingress(request.agent),
-            keys.replies(request.agent, origin.process or ""),
+            keys.ingress(record.holder),
+            keys.replies(record.holder, origin.process or ""),
             keys.grant(_grant_of(record)),
             *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
         ],
         [
             request.id,
-            request.agent,
+            record.holder,
             request.session,
             record.digest,
             record.status.value,
@@ -110,7 +120,7 @@ def changes(keys: Keys, transitions: Sequence[Transition], origin: Origin | None
 
 def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
     before, after = transition.before, transition.after
-    agent, process = after.request.agent, (origin and origin.process) or ""
+    agent, process = after.holder, (origin and origin.process) or ""
     changed, (decision, told) = changed_fields(before, after), ending_of(after)
     if before.final and after.decision != before.decision:
         changed["decision"] = decision
@@ -178,7 +188,7 @@ def _new_grant(transition: Transition) -> str:
 
 
 def _keys_of_waiters(keys: Keys, record: Record) -> list[str]:
-    agent = record.request.agent
+    agent = record.holder
     pairs = ((keys.waiting(agent, one), keys.replies(agent, one)) for one in record.attached)
     return [key for pair in pairs for key in pair]
 

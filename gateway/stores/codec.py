@@ -81,6 +81,7 @@ _FIELDS: tuple[tuple[str, Callable[[Record], Any], Callable[[Any], str]], ...] =
     ("tier_at", attrgetter("tier_at"), _count),
     ("reminders", attrgetter("reminders"), _count),
     ("claim", attrgetter("claim"), _json_or_absent),
+    ("canary", lambda record: record.request.agent if record.canary else "", str),
 )
 
 
@@ -114,7 +115,12 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
     body = json.loads(fields["body"])
     request = build(
         ApprovalRequest,
-        {**body, "id": request_id, "agent": fields["agent"], "session": fields["session"]},
+        {
+            **body,
+            "id": request_id,
+            "agent": fields.get("canary") or fields["agent"],
+            "session": fields["session"],
+        },
     )
     return Record(
         request=request,
@@ -145,6 +151,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         tier_at=int(fields.get("tier_at", 0)),
         reminders=int(fields.get("reminders", 0)),
         claim=_built(Claim, fields, "claim"),
+        canary="canary" in fields,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.models import Action, new_id
 from gateway.records import Event, Person, Remember
-from gateway.report import AgentReport, ApproverReport, Report, Tally, lines
+from gateway.report import AgentReport, ApproverReport, CanaryReport, Report, Tally, lines
 from gateway.rulebook import PolicyDocument, Route
 from tests.world import World, click, identity, over_http, request
 
@@ -60,6 +60,8 @@ def test_times_are_counted_from_the_first_card_to_the_answer() -> None:
         p10_ms=100,
         hasty=round(2 / 6, 4),
         grants_made=0,
+        canaries_caught=0,
+        canaries_missed=0,
     )
 
 
@@ -130,7 +132,9 @@ async def test_a_gateways_life_is_counted_for_admins_alone(world: World) -> None
     assert [(one.requests, one.ended, one.auto) for one in found.agents] == [(4, 4, 0.25)]
     events = await world.events()
     first = await reporting.read(since=1, until=events[0].at)
-    assert first == Report(since=1, until=events[0].at, approvers=(), agents=())
+    assert first == Report(
+        since=1, until=events[0].at, approvers=(), agents=(), canaries=CanaryReport()
+    )
     with pytest.raises(InvalidRequest):
         await reporting.read(since=5, until=4)
     for stranger in ("bob", "eve"):

@@ -39,7 +39,8 @@ local created, due = digits(now), digits(deadline)
 redis.call('HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
   'created', created, 'deadline', due, unpack(ARGV, 19))
 used(KEYS[13], ARGV[17], now)
-redis.call('ZADD', KEYS[8], now, ARGV[2] .. ' ' .. ARGV[3])
+-- A request of the gateway's own belongs to no session.
+if ARGV[2] ~= '' then redis.call('ZADD', KEYS[8], now, ARGV[2] .. ' ' .. ARGV[3]) end
 event(KEYS[6], 'submitted', now, ARGV[2], ARGV[1], '1', ARGV[13])
 if status == 'pending' then
   redis.call('ZADD', KEYS[2], now, ARGV[1])
