@@ -21,7 +21,6 @@ from gateway.masking import masked
 from gateway.models import (
     ApprovalRequest,
     DeciderKind,
-    Execution,
     Reason,
     Report,
     State,
@@ -43,7 +42,7 @@ from gateway.reporting import Reporting
 from gateway.rules import rule_links
 from gateway.signatures import Signer
 from gateway.storage import Origin, Outcome, Store, Transition
-from gateway.transitions import Ending, erased
+from gateway.transitions import Ending, erased, is_news
 from gateway.wire import JsonObject, plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer
 
@@ -230,7 +229,7 @@ class Approvals:
             record = await self._owned(request_id, origin)
             if not record.final:
                 raise Conflict("the request still waits for an answer")
-            if not _is_news(record.report, report):
+            if not is_news(record.report, report):
                 await self._answer(record, origin)
                 return record
             after = replace(record, report=report, revision=record.revision + 1)
@@ -393,10 +392,3 @@ def _is_own(record: Record, origin: Origin) -> bool:
 
 
 _ENDINGS = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE}
-
-
-def _is_news(known: Report | None, report: Report) -> bool:
-    """Whether a report says more than the one before: started comes first, endings are final."""
-    return known is None or (
-        known.execution is Execution.STARTED and report.execution is not Execution.STARTED
-    )

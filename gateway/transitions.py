@@ -15,10 +15,12 @@ from gateway.models import (
     DecidedBy,
     DeciderKind,
     Decision,
+    Execution,
     FieldKind,
     Kind,
     Question,
     Reason,
+    Report,
     RiskLevel,
     Status,
     digest_of,
@@ -112,6 +114,13 @@ def summary(decision: JsonObject, note: str) -> JsonObject:
 def said(record: Record) -> str:
     """Say in a few words how a final request ended."""
     return record.decision.sentence() if record.decision else record.status.value
+
+
+def is_news(known: Report | None, report: Report) -> bool:
+    """Whether a report says more than the one before: started comes first, endings are final."""
+    return known is None or (
+        known.execution is Execution.STARTED and report.execution is not Execution.STARTED
+    )
 
 
 def erased(record: Record) -> Record:
