@@ -63,11 +63,12 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
         return
     print(f"No terminal: the demo answers its own requests over HTTP as {_DEMO_APPROVER}.")
     approver = await gateway.backend.credentials.add_approver(_DEMO_APPROVER)
-    task = asyncio.create_task(_answer_all(gateway, Http(gateway.url, approver.token)))
-    try:
-        yield
-    finally:
-        await ended(task)
+    with Http(gateway.url, approver.token) as http:
+        task = asyncio.create_task(_answer_all(gateway, http))
+        try:
+            yield
+        finally:
+            await ended(task)
 
 
 async def _answer_all(gateway: app.Gateway, http: Http) -> None:

@@ -30,10 +30,10 @@ async def history(options: argparse.Namespace) -> int:
 
 async def show(options: argparse.Namespace) -> int:
     """Show one request."""
-    http = connection()
-    record = await asyncio.to_thread(find_request, http, options.id)
-    print(json.dumps(record, indent=None if options.json else 2, ensure_ascii=options.json))
-    return 0
+    with connection() as http:
+        record = await asyncio.to_thread(find_request, http, options.id)
+        print(json.dumps(record, indent=None if options.json else 2, ensure_ascii=options.json))
+        return 0
 
 
 async def approve(options: argparse.Namespace) -> int:
@@ -59,17 +59,17 @@ async def deny(options: argparse.Namespace) -> int:
 
 async def sessions(options: argparse.Namespace) -> int:
     """List sessions, or end one."""
-    http = connection()
-    if options.end:
-        path = f"/v1/sessions/{options.end}/end?agent={options.agent or ''}"
-        ended = await asyncio.to_thread(http.call, "POST", path, {})
-        print(json.dumps(ended))
+    with connection() as http:
+        if options.end:
+            path = f"/v1/sessions/{options.end}/end?agent={options.agent or ''}"
+            ended = await asyncio.to_thread(http.call, "POST", path, {})
+            print(json.dumps(ended))
+            return 0
+        query = f"?agent={options.agent}" if options.agent else ""
+        found = await asyncio.to_thread(http.call, "GET", f"/v1/sessions{query}")
+        for row in found["items"]:
+            print(json.dumps(row) if options.json else f"{row['agent']:24} {row['name']}")
         return 0
-    query = f"?agent={options.agent}" if options.agent else ""
-    found = await asyncio.to_thread(http.call, "GET", f"/v1/sessions{query}")
-    for row in found["items"]:
-        print(json.dumps(row) if options.json else f"{row['agent']:24} {row['name']}")
-    return 0
 
 
 def _remember(options: argparse.Namespace) -> dict[str, Any]:
@@ -96,15 +96,15 @@ def connection() -> Http:
 
 
 def _list(which: str, options: argparse.Namespace) -> int:
-    http = connection()
-    after = ""
-    while True:
-        page = http.call("GET", f"/v1/requests?{which}&limit=100{after}")
-        for record in page["items"]:
-            print(json.dumps(record) if options.json else _line(record))
-        if not page.get("next"):
-            return 0
-        after = f"&after={page['next']}"
+    with connection() as http:
+        after = ""
+        while True:
+            page = http.call("GET", f"/v1/requests?{which}&limit=100{after}")
+            for record in page["items"]:
+                print(json.dumps(record) if options.json else _line(record))
+            if not page.get("next"):
+                return 0
+            after = f"&after={page['next']}"
 
 
 def _line(record: dict[str, Any]) -> str:
@@ -133,26 +133,26 @@ def find_request(http: Http, wanted: str) -> dict[str, Any]:
 
 
 def _decide(wanted: str, body: dict[str, Any]) -> int:
-    http = connection()
-    record = find_request(http, wanted)
-    request_id = record["request"]["id"]
-    click = {**body, "revision": record["revision"], "nonce": new_id()}
-    risk = record.get("risk") or {}
-    if body.get("confirmed") is False and risk.get("level") == "high":
-        raise InvalidRequest("this is high risk: read `gateway show ID`, then add --yes")
-    after = http.call("POST", f"/v1/requests/{request_id}/decide", click)
-    print(f"{request_id[:8]} {after['status']}")
-    return 0
+    with connection() as http:
+        record = find_request(http, wanted)
+        request_id = record["request"]["id"]
+        click = {**body, "revision": record["revision"], "nonce": new_id()}
+        risk = record.get("risk") or {}
+        if body.get("confirmed") is False and risk.get("level") == "high":
+            raise InvalidRequest("this is high risk: read `gateway show ID`, then add --yes")
+        after = http.call("POST", f"/v1/requests/{request_id}/decide", click)
+        print(f"{request_id[:8]} {after['status']}")
+        return 0
 
 
 def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
     """Decide several requests by one call, which decides all of them or none."""
     if options.remember is not None:
         raise InvalidRequest("what is decided together is not remembered: answer it alone")
-    http = connection()
-    found = {one["request"]["id"]: one for one in (find_request(http, i) for i in options.ids)}
-    items = [{"id": name, "revision": record["revision"]} for name, record in found.items()]
-    after = http.call("POST", "/v1/batches", {**body, "items": items, "nonce": new_id()})
-    for record in after["items"]:
-        print(f"{record['request']['id'][:8]} {record['status']}")
-    return 0
+    with connection() as http:
+        found = {one["request"]["id"]: one for one in (find_request(http, i) for i in options.ids)}
+        items = [{"id": name, "revision": record["revision"]} for name, record in found.items()]
+        after = http.call("POST", "/v1/batches", {**body, "items": items, "nonce": new_id()})
+        for record in after["items"]:
+            print(f"{record['request']['id'][:8]} {record['status']}")
+        return 0

@@ -22,7 +22,9 @@ async def offers(options: argparse.Namespace) -> int:
 
 async def listing(options: argparse.Namespace) -> int:
     """List grants."""
-    for grant in await asyncio.to_thread(_all, connection()):
+    with connection() as http:
+        grants = await asyncio.to_thread(_all, http)
+    for grant in grants:
         if options.agent in (None, grant["agent"]):
             print(json.dumps(grant) if options.json else _line(grant))
     return 0
@@ -30,7 +32,8 @@ async def listing(options: argparse.Namespace) -> int:
 
 async def show(options: argparse.Namespace) -> int:
     """Show one grant."""
-    grant = await asyncio.to_thread(_one, connection(), options.id)
+    with connection() as http:
+        grant = await asyncio.to_thread(_one, http, options.id)
     print(json.dumps(grant, indent=None if options.json else 2, ensure_ascii=options.json))
     return 0
 
@@ -50,40 +53,41 @@ def _let_through(options: argparse.Namespace) -> int:
     if options.next is not None:
         body["max_uses"] = options.next
     path = f"/v1/sessions/{quote(options.session, safe='')}/pass?agent={quote(options.agent)}"
-    print(_line(connection().call("POST", path, body)))
+    with connection() as http:
+        print(_line(http.call("POST", path, body)))
     return 0
 
 
 def _offers(options: argparse.Namespace) -> int:
-    http = connection()
-    request_id = find_request(http, options.id)["request"]["id"]
-    found = http.call("GET", f"/v1/requests/{request_id}/offers")
-    if options.json:
-        print(json.dumps(found))
+    with connection() as http:
+        request_id = find_request(http, options.id)["request"]["id"]
+        found = http.call("GET", f"/v1/requests/{request_id}/offers")
+        if options.json:
+            print(json.dumps(found))
+            return 0
+        for action in ("approve", "deny"):
+            for offer in found.get(action, ()):
+                print(f"{action:8} {offer['id']}  {offer['words']}")
+        for offer in found.get("approve", ()):
+            reach = http.call("GET", f"/v1/requests/{request_id}/reach?offer={offer['id']}")
+            print(f"{offer['id']}: {reach['words']}")
         return 0
-    for action in ("approve", "deny"):
-        for offer in found.get(action, ()):
-            print(f"{action:8} {offer['id']}  {offer['words']}")
-    for offer in found.get("approve", ()):
-        reach = http.call("GET", f"/v1/requests/{request_id}/reach?offer={offer['id']}")
-        print(f"{offer['id']}: {reach['words']}")
-    return 0
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    http = connection()
-    if options.id is not None:
-        grant = _one(http, options.id)
-        http.call("POST", f"/v1/grants/{grant['id']}/revoke", {})
-        print(f"{grant['id'][:8]} is revoked")
+    with connection() as http:
+        if options.id is not None:
+            grant = _one(http, options.id)
+            http.call("POST", f"/v1/grants/{grant['id']}/revoke", {})
+            print(f"{grant['id'][:8]} is revoked")
+            return 0
+        whose = {"agent": options.agent, "session": options.session}
+        named = {name: value for name, value in whose.items() if value is not None}
+        if not named and not options.all:
+            raise InvalidRequest("name a grant, --agent, --session or --all")
+        ended = http.call("POST", "/v1/grants/revoke", named)
+        print(f"{len(ended['ids'])} revoked")
         return 0
-    whose = {"agent": options.agent, "session": options.session}
-    named = {name: value for name, value in whose.items() if value is not None}
-    if not named and not options.all:
-        raise InvalidRequest("name a grant, --agent, --session or --all")
-    ended = http.call("POST", "/v1/grants/revoke", named)
-    print(f"{len(ended['ids'])} revoked")
-    return 0
 
 
 def _all(http: Http) -> list[dict[str, Any]]:

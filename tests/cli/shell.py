@@ -1,12 +1,17 @@
-"""The `gateway` command in processes of its own."""
+"""The `gateway` command: in this process where it ends by itself, else in one of its own."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import IO
+
+from gateway.cli import main
 
 
 class Shell:
@@ -16,11 +21,38 @@ class Shell:
         self.env = {**os.environ, "GATEWAY_DATA_DIR": str(folder / "state"), "GATEWAY_PORT": "0"}
 
     def run(self, *words: str, code: int = 0, env: dict[str, str] | None = None) -> str:
-        """Run a command; return what it printed. Its exit code must be the one given."""
+        """Run a command here; return what it printed. Its exit code must be the one given."""
+        ended, said = self.call(*words, env=env)
+        assert ended == code, (words, ended, said)
+        return said
+
+    def call(self, *words: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+        """Run a command here, as `python -m gateway.cli` would; return its exit code and words."""
+        out, err = io.StringIO(), io.StringIO()
+        with self._environment(env or {}), redirect_stdout(out), redirect_stderr(err):
+            try:
+                code = main(words)
+            except SystemExit as ended:
+                code = ended.code if isinstance(ended.code, int) else 0
+        return code, out.getvalue() + err.getvalue()
+
+    def apart(self, *words: str, code: int = 0, env: dict[str, str] | None = None) -> str:
+        """Run a command in a process of its own; as `run` otherwise."""
         done = self.popen(*words, env=env)
         out, err = done.communicate(timeout=40)
         assert done.returncode == code, (words, done.returncode, out, err)
         return out + err
+
+    @contextmanager
+    def _environment(self, changes: dict[str, str]) -> Iterator[None]:
+        before = dict(os.environ)
+        os.environ.clear()
+        os.environ.update({**self.env, **changes})
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
     def popen(
         self,

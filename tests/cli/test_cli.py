@@ -16,6 +16,12 @@ def first_pending(shell: Shell) -> Any:
     return json.loads(found[0])
 
 
+def until_refused(shell: Shell, env: dict[str, str]) -> None:
+    """Ask until the token is refused: a gateway may know it for a second longer."""
+    while (code := shell.call("ask", "x", "--no-wait", "--", "true", env=env)[0]) != 2:
+        assert code == 6
+
+
 def test_ask_and_approve(up: Shell) -> None:
     """A shell asks, a person approves by the beginning of the id; the exit code is the answer."""
     asking = up.popen("ask", "shell", "--json", "--", "rm", "-rf", "my build")
@@ -85,13 +91,14 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
     assert made["token"] not in up.run("agent", "list")
     rotated = json.loads(up.run("agent", "rotate", "ci", "--json"))
-    up.run("ask", "x", "--no-wait", "--", "true", env=env, code=2)
+    until_refused(up, env)
     env["GATEWAY_TOKEN"] = rotated["token"]
     up.run("ask", "x", "--no-wait", "--", "true", env=env, code=6)
+    waiting = len(up.run("pending").splitlines())
     gone = json.loads(up.run("agent", "revoke", "ci", "--json"))
-    assert gone == {"name": "ci", "revoked": True, "cancelled": 2}
+    assert gone == {"name": "ci", "revoked": True, "cancelled": waiting}
     assert not up.run("pending")
-    up.run("ask", "x", "--no-wait", "--", "true", env=env, code=2)
+    until_refused(up, env)
     up.run("agent", "add", "Not:Good", code=2)
 
 

@@ -1,0 +1,317 @@
+"""Where adapters play: each with its platform, one person at it, and what can go wrong there.
+
+A stage is an adapter with the place where its messages appear. Another adapter joins by adding its
+stage to STAGES.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import discord
+import pytest
+import yarl
+from discord.gateway import DiscordWebSocket
+
+from adapters.discord import DiscordAdapter
+from adapters.slack import SlackAdapter
+from gateway.delivery import DeliveryFailed, TryLater
+from gateway.errors import GatewayError
+from gateway.models import Action, new_id
+from gateway.ports import Desk
+from gateway.records import Click, Identity, MessageRef
+from tests.discord import stage as discord_stage
+from tests.discord.faults import VIA
+from tests.discord.furnished import Server, furnished
+from tests.discord.messages import shown_text
+from tests.discord.server import running_discord
+from tests.recording import Message, RecordingAdapter
+from tests.slack.counterpart.faults import Fault
+from tests.slack.counterpart.slack import Slack
+from tests.slack.office import environment, shown
+
+PAGE = Path(__file__).parents[2] / "docs" / "write-an-adapter.md"
+PATIENCE = 20.0
+
+
+async def until(holds: Callable[[], Any]) -> Any:
+    """Return what `holds` finds, once it finds something."""
+    async with asyncio.timeout(PATIENCE):
+        while not (found := holds()):
+            await asyncio.sleep(0)
+    return found
+
+
+class Stage(Protocol):
+    """A platform with one channel, `target`, in which `who` may press; `nowhere` is no channel."""
+
+    target: str
+    nowhere: str
+    who: str
+
+    def adapter(self, desk: Desk) -> Any:
+        """Return an adapter to run at this desk, as a gateway makes one when it starts."""
+
+    def texts(self) -> list[str]:
+        """Return the messages that people see in the channel now, the oldest first."""
+
+    def delete(self) -> None:
+        """Have somebody delete every message."""
+
+    async def press(self) -> None:
+        """Press Approve on the newest card, as far as it is shown; return when that is over."""
+
+    def told(self) -> list[str]:
+        """Return what the person was told in private so far."""
+
+
+class Faulty(Stage, Protocol):
+    """A stage whose platform can also be made to refuse."""
+
+    def refuse_edits(self, times: int) -> None:
+        """Refuse the next edits for good, for a reason that is not that the message is gone."""
+
+    def limit_posts(self) -> None:
+        """Answer the next post with: not now."""
+
+
+class Memory:
+    """The recording adapter."""
+
+    target, nowhere, who = "rec:a", "rec:nowhere", "rec:ann"
+
+    def __init__(self) -> None:
+        self._messages: dict[str, Message] = {}
+        self._failures: list[Exception | None] = []
+        self._edits: list[Exception] = []
+        self._told: list[str] = []
+
+    def adapter(self, desk: Desk) -> Any:
+        self._desk = desk
+        return _Refusing(messages=self._messages, failures=self._failures, edits=self._edits)
+
+    def texts(self) -> list[str]:
+        return [
+            " ".join(
+                [one.card.title, *(str(block) for block in one.card.blocks)]
+                + [control.label for control in one.card.controls]
+                + ([one.card.outcome.text] if one.card.outcome else [])
+            )
+            for one in self._messages.values()
+        ]
+
+    def delete(self) -> None:
+        self._messages.clear()
+
+    async def press(self) -> None:
+        key, message = list(self._messages.items())[-1]
+        card = message.card
+        press = Click(
+            request_id=card.request_id,
+            revision=card.revision,
+            identity=Identity(platform="rec", id="ann"),
+            action=Action.APPROVE,
+            nonce=new_id(),
+            copy=message.nonce,
+            ref=MessageRef(adapter="rec", channel=message.target, message=key),
+        )
+        try:
+            await self._desk.decide(press)
+        except GatewayError as refusal:
+            self._told.append(str(refusal))
+
+    def told(self) -> list[str]:
+        return self._told
+
+    def refuse_edits(self, times: int) -> None:
+        self._edits += [DeliveryFailed("not allowed")] * times
+
+    def limit_posts(self) -> None:
+        self._failures.append(TryLater(0.05))
+
+
+class _Refusing(RecordingAdapter):
+    """A recording adapter that knows one place, and whose edits may fail apart from posts."""
+
+    def __init__(self, *, edits: list[Exception], **members: Any) -> None:
+        super().__init__(**members)
+        self._edits = edits
+
+    async def deliver(self, target: str, card: Any, nonce: str) -> MessageRef:
+        if target == Memory.nowhere:
+            raise DeliveryFailed("there is no such place")
+        return await super().deliver(target, card, nonce)
+
+    async def update(self, ref: MessageRef, card: Any, nonce: str) -> None:
+        if self._edits:
+            raise self._edits.pop()
+        await super().update(ref, card, nonce)
+
+
+class Folders:
+    """The adapter of the page for authors. It tells nobody anything in private."""
+
+    target, nowhere = "folder:team", "folder:nowhere"
+
+    def __init__(self, folder: Path) -> None:
+        self._team = folder / "team"
+        self._team.mkdir()
+        self.who = f"folder:{folder.owner()}"
+        found = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+        assert found is not None
+        self._names: dict[str, Any] = {}
+        exec(found.group(1), self._names)  # the page is ours
+
+    def adapter(self, desk: Desk) -> Any:
+        return self._names["FolderAdapter"]()
+
+    def texts(self) -> list[str]:
+        paths = sorted(self._team.glob("*.txt"), key=lambda path: path.stat().st_mtime_ns)
+        return [path.read_text() for path in paths]
+
+    def delete(self) -> None:
+        for path in self._team.glob("*.txt"):
+            path.unlink()
+
+    async def press(self) -> None:
+        newest = max(self._team.glob("*.txt"), key=lambda path: path.stat().st_mtime_ns)
+        answer = newest.with_suffix(".answer")
+        answer.write_text("approve")
+        await until(lambda: not answer.exists())
+
+    def told(self) -> list[str]:
+        return ["nothing is told"]
+
+
+class InSlack:
+    """The Slack adapter with the real SDK, at the wire-level counterpart."""
+
+    target, nowhere, who = "slack:T1/C1", "slack:T1/C404", "slack:T1/UANN"
+
+    def __init__(self, slack: Slack) -> None:
+        self._slack = slack
+        self._ann = slack.person("UANN", name="ann")
+
+    def adapter(self, desk: Desk) -> Any:
+        made = SlackAdapter()
+        made.ping_seconds = 0.5
+        return made
+
+    def texts(self) -> list[str]:
+        return [shown(message) for message in self._slack.messages("C1")]
+
+    def delete(self) -> None:
+        self._slack.workspace().channels["C1"].messages.clear()
+
+    async def press(self) -> None:
+        before = len(self.told())
+        message = self._slack.messages("C1")[-1]
+        await self._ann.click(message, "Approve")
+        await until(lambda: len(self.told()) > before or "Approve " not in f"{shown(message)} ")
+
+    def told(self) -> list[str]:
+        return self._ann.private()
+
+    def refuse_edits(self, times: int) -> None:
+        self._slack.faults.plan("chat.update", Fault.ERROR, error="invalid_blocks", times=times)
+
+    def limit_posts(self) -> None:
+        self._slack.faults.plan("chat.postMessage", Fault.LIMITED)
+
+
+class InDiscord:
+    """The Discord adapter with the real discord.py, at the wire-level Discord."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.target = f"discord:{server.guild.id}/{server.channel.id}"
+        self.nowhere = f"discord:{server.guild.id}/{int(server.channel.id) + 1}"
+        self.who = f"discord:{server.ann.id}"
+        self._told: list[str] = []
+
+    def adapter(self, desk: Desk) -> Any:
+        return DiscordAdapter()
+
+    def texts(self) -> list[str]:
+        return [shown_text(message) for message in self._server.channel.messages.values()]
+
+    def delete(self) -> None:
+        self._server.channel.messages.clear()
+
+    async def press(self) -> None:
+        message = list(self._server.channel.messages.values())[-1]
+        server = self._server
+        await until(lambda: server.discord.gateway.connected)
+        done = await server.ann.click(server.app, server.channel, message, "Approve")
+        self._told += [shown_text(one) for one in done.private]
+
+    def told(self) -> list[str]:
+        return self._told
+
+    def refuse_edits(self, times: int) -> None:
+        body = {"code": 50035, "message": "Invalid Form Body"}
+        self._server.discord.rest.stage(
+            "PATCH", "/messages", times=times, status=400, body=body, headers=_JSON
+        )
+
+    def limit_posts(self) -> None:
+        body = {"message": "slow", "retry_after": 0.05, "global": False}
+        headers = {**VIA, **_JSON, "X-RateLimit-Remaining": "1"}
+        self._server.discord.rest.stage("POST", "/messages", status=429, body=body, headers=headers)
+
+
+_JSON = {"Content-Type": "application/json"}
+
+
+@asynccontextmanager
+async def memory(folder: Path) -> AsyncIterator[Stage]:
+    """Yield the recording adapter's."""
+    yield Memory()
+
+
+@asynccontextmanager
+async def folders(folder: Path) -> AsyncIterator[Stage]:
+    """Yield that of the page for authors."""
+    os.environ["FOLDER_ROOT"] = str(folder)
+    try:
+        yield Folders(folder)
+    finally:
+        del os.environ["FOLDER_ROOT"]
+
+
+@asynccontextmanager
+async def in_slack(folder: Path) -> AsyncIterator[Stage]:
+    """Yield Slack's, with workspace T1 and channel C1."""
+    slack = Slack()
+    slack.channel("C1", "UANN")
+    async with slack.running():
+        with environment(slack):
+            yield InSlack(slack)
+
+
+@asynccontextmanager
+async def in_discord(folder: Path) -> AsyncIterator[Stage]:
+    """Yield Discord's, with discord.py of this process pointed at it."""
+    async with running_discord() as fake:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(discord.http.Route, "BASE", fake.api_base)
+            patch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", yarl.URL(fake.gateway_url))
+            server = furnished(fake)
+            discord_stage.environment(patch, server)
+            yield InDiscord(server)
+
+
+STAGES: dict[str, Callable[[Path], AbstractAsyncContextManager[Stage]]] = {
+    "recording": memory,
+    "toy": folders,
+    "slack": in_slack,
+    "discord": in_discord,
+}
+FAULTY = ("recording", "slack", "discord")
+"""Those whose platform can be made to refuse and to limit: a folder has neither."""

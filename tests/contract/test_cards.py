@@ -1,0 +1,214 @@
+"""What every adapter that posts must keep together with the core: from a request to its end.
+
+The core and the adapter are the real ones, the platform is each adapter's stage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gateway.delivery import CopyState
+from gateway.desk import FrontDesk
+from gateway.models import Action, Status
+from gateway.records import Person, Record
+from gateway.rulebook import PolicyDocument, Route
+from gateway.serving import desk_of, served
+from tests.contract.stages import Faulty, Stage, until
+from tests.world import World, click, identity
+
+
+@dataclass
+class Play:
+    """An adapter at work on its stage, and what the test asks of the core."""
+
+    stage: Any
+    world: World
+    desk: FrontDesk
+
+    async def asked(self, **changes: Any) -> Record:
+        """Submit a request; return it once its card says so, with Approve on it."""
+        before = len(self.stage.texts())
+        record = await self.world.submit(**changes)
+        await until(lambda: len(self.stage.texts()) > before)
+        await self.kept(record)
+        return record
+
+    async def kept(self, record: Record) -> None:
+        """Wait until the place of the card is written down."""
+        async with asyncio.timeout(20):
+            while (await self.copy(record)) not in (CopyState.POSTED, CopyState.GONE):
+                await asyncio.sleep(0)
+
+    async def copy(self, record: Record) -> CopyState | None:
+        """Return how far the one copy of a request has come."""
+        known = (await self.desk.copies(record.id)).get(self.stage.target)
+        return known.state if known else None
+
+    async def until_copy(self, record: Record, state: CopyState) -> None:
+        """Wait until the copy has come so far."""
+        async with asyncio.timeout(20):
+            while await self.copy(record) is not state:
+                await asyncio.sleep(0)
+
+    async def shows(self, words: str) -> None:
+        """Wait until the one card says this."""
+        await until(lambda: [words in text for text in self.stage.texts()] == [True])
+
+    async def decided(self, record: Record, action: Action = Action.APPROVE, **more: Any) -> Record:
+        """Decide elsewhere, as bob at his terminal."""
+        now = await self.desk.get(record.id)
+        made = click(now, action, identity=identity("bob"), **more)
+        return await self.world.approvals.decide(made)
+
+
+@asynccontextmanager
+async def playing(stage: Stage, world: World, **route: Any) -> AsyncIterator[Play]:
+    """Run an adapter with its courier; ann at the platform and bob elsewhere may approve."""
+    await in_force(stage, world, **route)
+    desk = desk_of(stage.target.partition(":")[0], world.approvals, world.store)
+    async with served(stage.adapter(desk), desk, world.store):
+        yield Play(stage, world, desk)
+
+
+async def in_force(stage: Stage, world: World, **route: Any) -> None:
+    """Put a route to the stage in force."""
+    people = (
+        Person(name="ann", identities=(stage.who,)),
+        Person(name="bob", identities=("token:bob",)),
+    )
+    values = {"approvers": ("ann", "bob"), "targets": (stage.target,), **route}
+    generation = await world.store.generation()
+    await world.store.apply(
+        PolicyDocument(generation=generation, people=people, routes=(Route(**values),)), by="test"
+    )
+    world.approvals.forget_policy()
+
+
+async def ended(play: Play, record: Record) -> Record:
+    """Return a request once it has ended."""
+    async with asyncio.timeout(20):
+        while not (now := await play.desk.get(record.id)).final:
+            await asyncio.sleep(0)
+    return now
+
+
+async def test_one_press_decides_and_the_card_says_who(stage: Stage, world: World) -> None:
+    """Posted once, pressed once: approved by the person behind the identity."""
+    async with playing(stage, world) as play:
+        record = await play.asked()
+        await stage.press()
+        done = await ended(play, record)
+        assert done.decision is not None
+        assert (done.status, done.decision.decided_by.name) == (Status.APPROVED, "ann")
+        await play.shows("ann")
+        assert "Approval needed" not in stage.texts()[0]
+
+
+async def test_what_was_decided_elsewhere_comes_to_show(stage: Stage, world: World) -> None:
+    """An edit with its outcome; no second message, and nothing to press."""
+    async with playing(stage, world) as play:
+        record = await play.asked()
+        await play.decided(record, Action.EDIT, arguments={"command": "ls -l"})
+        await play.shows("Approved")
+        assert "bob" in stage.texts()[0]
+
+
+async def test_a_double_click_is_one_decision(stage: Stage, world: World) -> None:
+    """Two presses at once: one of them decides."""
+    async with playing(stage, world) as play:
+        record = await play.asked()
+        await asyncio.gather(stage.press(), stage.press())
+        assert (await ended(play, record)).status is Status.APPROVED
+        await play.shows("Approved")
+        kinds = [event.type for event in await world.events(record.id)]
+        assert kinds.count("approved") == 1
+
+
+async def test_a_press_on_an_older_card_decides_nothing(faulty: Faulty, world: World) -> None:
+    """What would run was changed, and the card could not be edited yet: she is told."""
+    async with playing(faulty, world, quorum=2) as play:
+        record = await play.asked()
+        faulty.refuse_edits(1)
+        await play.decided(record, Action.EDIT, arguments={"command": "rm -rf /"})
+        before = len(faulty.told())
+        await faulty.press()
+        await until(lambda: len(faulty.told()) > before)
+        now = await play.desk.get(record.id)
+        assert (now.status, [vote.person for vote in now.votes]) == (Status.PENDING, ["bob"])
+
+
+async def test_refused_edits_are_made_later(
+    faulty: Faulty, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decision stands meanwhile, and the card follows."""
+    monkeypatch.setattr("gateway.copies.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.outbox.IDLE_SECONDS", 0.1)
+    async with playing(faulty, world) as play:
+        record = await play.asked()
+        faulty.refuse_edits(2)
+        await play.decided(record, Action.DENY)
+        await play.shows("Denied")
+        assert (await play.desk.get(record.id)).status is Status.DENIED
+
+
+async def test_a_refusal_has_an_end(
+    faulty: Faulty, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is stuck, and that is noted."""
+    monkeypatch.setattr("gateway.copies.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.outbox.IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.copies.MOST_REFUSALS", 2)
+    async with playing(faulty, world) as play:
+        record = await play.asked()
+        faulty.refuse_edits(100)
+        await play.decided(record)
+        await play.until_copy(record, CopyState.STUCK)
+        await world.until(lambda events: any(one.type == "copy_stuck" for one in events))
+
+
+async def test_a_deleted_card_is_let_go(stage: Stage, world: World) -> None:
+    """It is noted as gone, and no other one is posted."""
+    async with playing(stage, world) as play:
+        record = await play.asked()
+        stage.delete()
+        await play.decided(record)
+        await play.until_copy(record, CopyState.GONE)
+        assert stage.texts() == []
+
+
+async def test_a_rate_limit_is_waited_out(faulty: Faulty, world: World) -> None:
+    """One card in the end."""
+    async with playing(faulty, world) as play:
+        faulty.limit_posts()
+        await play.asked()
+        assert len(faulty.texts()) == 1
+
+
+async def test_a_card_outlives_the_adapter(stage: Stage, world: World) -> None:
+    """What is decided while nothing runs comes to show, and older cards can be pressed."""
+    async with playing(stage, world) as play:
+        record = await play.asked()
+    await play.decided(record)
+    async with playing(stage, world) as play:
+        await play.shows("Approved")
+        stage.delete()
+        record = await play.asked()
+    async with playing(stage, world) as play:
+        await stage.press()
+        assert (await ended(play, record)).status is Status.APPROVED
+        await play.shows("Approved")
+
+
+async def test_a_place_that_is_not_there_is_noted(stage: Stage, world: World) -> None:
+    """The copy failed, with the platform's reason."""
+    async with playing(stage, world, targets=(stage.nowhere,)) as play:
+        record = await world.submit()
+        await world.until(lambda events: any(one.type == "undelivered" for one in events))
+        copy = (await play.desk.copies(record.id))[stage.nowhere]
+        assert (copy.state, bool(copy.why)) == (CopyState.FAILED, True)
