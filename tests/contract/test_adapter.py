@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gateway.cards import Card, card_of
-from gateway.delivery import CopyGone, DeliveryFailed, Notice, NoticeKind, Posts
+from gateway.delivery import CopyGone, DeliveryFailed, Notice, NoticeKind, Posts, TryLater
 from gateway.models import Risk, RiskLevel
 from gateway.serving import desk_of
 from tests.contract.stages import Stage
@@ -34,6 +36,15 @@ async def run(stage: Stage, world: World) -> AsyncIterator[Running]:
     adapter = stage.adapter(desk)
     async with adapter.run(desk):
         yield Running(adapter, stage)
+
+
+async def patiently(call: Callable[[], Awaitable[None]]) -> None:
+    """Have the adapter do something, as often as it asks to be called later."""
+    while True:
+        try:
+            return await call()
+        except TryLater:
+            await asyncio.sleep(0)
 
 
 def card(record: Any, adapter: Any) -> Card:
@@ -123,7 +134,7 @@ async def test_notices_are_told(run: Running, world: World) -> None:
     ref = await run.adapter.deliver(run.stage.target, made, NONCE)
     for kind, about in ((NoticeKind.REMINDER, ref), (NoticeKind.OUTCOME, None)):
         notice = Notice(kind=kind, target=run.stage.target, nonce=NONCE, ref=about)
-        await run.adapter.tell(notice, made)
+        await patiently(partial(run.adapter.tell, notice, made))
 
 
 async def test_high_risk_is_said(run: Running, world: World) -> None:
