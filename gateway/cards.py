@@ -297,7 +297,7 @@ def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:
     seen = sum(len(block.text.text) for block in blocks)
     chars, lines = sum(b.chars for b in whole), sum(b.lines for b in whole)
     if seen >= chars:
-        return f"{_spaced(chars)} characters, {_spaced(lines)} lines"
+        return f"{_spaced(chars)} characters, {_spaced(lines)} line{'s' if lines != 1 else ''}"
     return f"{_spaced(seen)} of {_spaced(chars)} characters shown"
 
 

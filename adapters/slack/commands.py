@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from adapters.slack import modals
-from adapters.slack.acts import Acts, click, said, whole
+from adapters.slack.acts import Acts, click, said
 from adapters.slack.blocks import Act, actions
 from adapters.slack.interactions import Interaction
 from adapters.slack.replies import Reply
@@ -14,16 +14,20 @@ from adapters.slack.text import (
     Json,
     button,
     context,
+    exact,
     fitted,
+    label,
     moment,
     one_line,
     ours,
     plain,
+    quote,
     rich,
     words,
 )
 from adapters.slack.values import NO_COPY, Form
 from adapters.slack.workspaces import Workspace
+from gateway.cards import card_of
 from gateway.errors import InvalidRequest, NotFound
 from gateway.grants.grant import Grant
 from gateway.models import Action, RiskLevel
@@ -35,6 +39,7 @@ COMMAND = "/approvals"
 _LEAST_ID = 4
 _PAGES = 10
 _MOST_LISTED = 12
+_ENTRY_LINES, _ENTRY_CHARS = 5, 300
 HELP = (
     "/approvals list: what waits for you\n"
     "/approvals show ID: everything about one request\n"
@@ -166,16 +171,29 @@ class Commands:
 
 
 def listed(record: Record) -> list[Json]:
-    """Return a waiting request as a short entry with buttons."""
-    card = whole(record)
-    title = f"{card.title} · {card.short_id}"
-    parts = [words(one_line(title), bold=True), words("\n" + one_line(card.headline.text))]
+    """Return a waiting request as a short entry with buttons; approving needs that all is shown."""
+    card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
+    title = words(one_line(f"{card.title} · {card.short_id}"), bold=True)
+    lead: Json = {
+        "type": "rich_text_section",
+        "elements": [title, words(f"\nfor {record.request.agent}")],
+    }
+    if card.complete and card.blocks:
+        parts = [lead]
+        for block in card.blocks:
+            parts += [label(one_line(block.label))] if len(card.blocks) > 1 else []
+            parts.append(exact(block.text.text))
+    else:
+        parts = [lead, quote(card.headline.text)]
+    notices = list(card.notices)
+    if not card.complete:
+        notices.append("Not all of it is shown: read it under Details.")
     row = actions(card, NO_COPY, block_id=f"actions {record.id}")
     row["elements"] = [one for one in row["elements"] if one["action_id"] in _LISTED]
-    name = f"about {record.id}"
+    told = [plain(f"{card.risk.value} risk"), *(plain(f"⚠️ {one}") for one in notices[:8])]
     return [
-        rich(name, [{"type": "rich_text_section", "elements": parts}]),
-        context(ours(f"Waits until {moment(card.deadline)}"), plain(f"{card.risk.value} risk")),
+        rich(f"about {record.id}", parts),
+        context(ours(f"Waits until {moment(card.deadline)}"), *told),
         row,
     ]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from adapters.slack.calls import SlackRefused, asked
 from adapters.slack.commands import COMMAND, Commands, listed, remembered
 from adapters.slack.directory import Actor, Directory, Stranger
 from adapters.slack.text import Json, context, header, plain, section
 from adapters.slack.workspaces import Workspace
+from gateway.grants.grant import Grant
+from gateway.records import Record
 
 _MOST_BLOCKS = 100
 _FRAME = 4  # header, count, the last line, and one to spare
@@ -41,23 +45,25 @@ class Home:
         except Stranger as stranger:
             return _home([section(plain(str(stranger)))])
         identity = await self._directory.with_groups(workspace, identity)
-        entries = [listed(record) async for record in self._commands.waiting(identity)]
-        waiting = len(entries)
-        entries += [remembered(grant) for grant in await self._commands.granted(identity)]
-        blocks: list[Json] = []
-        shown = 0
-        for entry in entries:
-            if len(blocks) + len(entry) > _MOST_BLOCKS - _FRAME:
-                break
-            blocks += entry
-            shown += 1
-        count = f"{waiting} waiting" if waiting else "Nothing waits for you."
-        more = (
-            f"{len(entries) - shown} more: {COMMAND} list, {COMMAND} grants"
-            if shown < len(entries)
-            else ""
-        )
-        return _home([context(plain(count)), *blocks, *([context(plain(more))] if more else [])])
+        waiting = [record async for record in self._commands.waiting(identity)]
+        return home(waiting, await self._commands.granted(identity))
+
+
+def home(waiting: Sequence[Record], grants: Sequence[Grant]) -> Json:
+    """Return the Home tab of somebody for whom this waits, and who remembered this."""
+    entries = [listed(record) for record in waiting] + [remembered(grant) for grant in grants]
+    blocks: list[Json] = []
+    shown = 0
+    for entry in entries:
+        if len(blocks) + len(entry) > _MOST_BLOCKS - _FRAME:
+            break
+        blocks += entry
+        shown += 1
+    count = f"{len(waiting)} waiting" if waiting else "Nothing waits for you."
+    if shown < len(entries):
+        more = f"{len(entries) - shown} more: {COMMAND} list, {COMMAND} grants"
+        blocks.append(context(plain(more)))
+    return _home([context(plain(count)), *blocks])
 
 
 def _home(blocks: list[Json]) -> Json:

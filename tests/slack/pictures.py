@@ -13,7 +13,13 @@ from tests.web.chromium import Page, chromium
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 CARDS = 720
 PHONE = 390
-_TOO_HIGH = ("modal-details-first", "modal-details-last", "long-denied", "pending-long-no-file")
+_TOO_HIGH = (
+    "modal-home-empty",
+    "modal-details-first",
+    "modal-details-last",
+    "long-denied",
+    "pending-long-no-file",
+)
 
 
 async def main(folder: Path) -> None:
@@ -27,7 +33,7 @@ async def main(folder: Path) -> None:
     async with chromium() as page:
         for name, html in pages.items():
             await shot(page, html, folder / f"slack-{name}.png", CARDS)
-        for name in ("pending", "pending-high-risk", "approved"):
+        for name in ("pending", "pending-high-risk", "approved", "modal-home", "modal-remember"):
             await shot(page, pages[name], folder / f"slack-{name}-phone.png", PHONE, dark=True)
 
 

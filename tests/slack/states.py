@@ -7,8 +7,10 @@ from typing import Any
 
 from adapters.slack import blocks, modals
 from adapters.slack.blocks import CARD_CHARS, CARD_LINES, FullText
+from adapters.slack.home import home
 from adapters.slack.values import Form
 from gateway.cards import card_of, full_view
+from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -141,6 +143,16 @@ SECRET = asked(
     questions=(Question(id="token", text="The deploy token", secret=True),),
 )
 EDITED = replace(asked(), edited={"command": "make release"}, revision=3, shown_since=3)
+GRANT = Grant(
+    id="2e" * 16,
+    effect=Effect.ALLOW,
+    agent="deployer",
+    match=Match(shape=Shape.EXACT, tool="shell", kind=Kind.COMMAND, digest="0" * 64),
+    made_by="ann",
+    made_at=MADE,
+    expires_at=MADE + 86_400_000,
+    words="commands that begin with git log <!channel>",
+)
 REPORTED = Report(execution=Execution.SUCCEEDED, duration_ms=1840)
 RECORDS: dict[str, Record] = {
     "pending": asked(),
@@ -191,6 +203,11 @@ RECORDS: dict[str, Record] = {
 }
 
 
+def known_as(record: Record, digits: str) -> Record:
+    """Return the request under another id."""
+    return replace(record, request=replace(record.request, id=digits * 16))
+
+
 def messages() -> dict[str, tuple[str, list[Json]]]:
     """Return text and blocks of every card."""
     made = {}
@@ -204,7 +221,7 @@ def messages() -> dict[str, tuple[str, list[Json]]]:
 
 
 def views() -> dict[str, Json]:
-    """Return every modal."""
+    """Return every modal, and the Home tab."""
     form = Form(asked().id, 1, COPY, "C1", "1790000000.000001")
     whole = {name: card_of(one, lines=10**9, chars=10**9) for name, one in RECORDS.items()}
     long = full_view(LONG, page_chars=modals.PAGE_CHARS)
@@ -232,5 +249,7 @@ def views() -> dict[str, Json]:
         ),
         "details-ended": modals.details(whole["denied"], short, form, refusal=""),
         "loading": modals.loading(),
+        "home": home([known_as(PAYMENT, "3a"), known_as(QUESTION, "4b"), HOSTILE], [GRANT]),
+        "home-empty": home([], []),
         "told": modals.told("Approvals", "This was decided already: denied by bob."),
     }

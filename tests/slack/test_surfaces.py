@@ -114,6 +114,21 @@ async def test_43_home_shows_what_waits_and_decides(office: Office) -> None:
     assert "Nothing waits for you." in str(eve.home)
 
 
+async def test_43_home_approves_only_what_it_shows_whole(office: Office) -> None:
+    """A second line that a short entry would hide: no Approve there, the full view has it."""
+    ann = office.ann
+    command = "echo fine\n" + "\n".join(f"echo {n}" for n in range(9)) + "\nrm -rf /"
+    await office.asked(arguments={"command": command})
+    await ann.open_home()
+    await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
+    seen = [one["text"]["text"] for _, one in ann.buttons(ann.home["blocks"])]
+    assert seen == ["Deny…", "Details"]
+    await ann.click_home("Details")
+    await office.page(ann, 1)
+    assert "rm -rf /" in office.modal_says(ann)
+    assert "Approve" in office.modal_buttons(ann)
+
+
 async def test_43_home_keeps_to_a_hundred_blocks_and_retries_a_conflict(office: Office) -> None:
     """Forty requests: at most 100 blocks and a count of the rest; a stale hash is drawn anew."""
     for _ in range(40):
