@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from gateway.api.pages import build_pages
-from gateway.app import Backend, listen, opened, signer_of, site_of
+from gateway.app import listen, site_of
 from gateway.approvals import Approvals
+from gateway.backend import Backend, opened, signer_of
 from gateway.clock import SystemClock
 from gateway.embedded import engine_url
 from gateway.errors import GatewayError
@@ -60,7 +61,9 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
             grants=RedisGrants(backend.store),
         )
         await stack.enter_async_context(feed.running())
-        await stack.enter_async_context(background("policy", partial(policy_followed, approvals)))
+        await stack.enter_async_context(
+            background("policy", partial(policy_followed, approvals, backend.store))
+        )
         desk = desk_of(name, approvals, backend.store)
         adapter = adapter_class(name)()
         await stack.enter_async_context(served(adapter, desk, backend.store))

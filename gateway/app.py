@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
-import os
-import secrets
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from getpass import getuser
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from gateway.api.app import Site, build_api, runner
-from gateway.api.calls import Enrolment
 from gateway.approvals import Approvals
+from gateway.backend import Backend, opened, signer_of
 from gateway.clock import SystemClock
 from gateway.desk import FrontDesk
-from gateway.discovery import announced, write_private
+from gateway.discovery import announced
 from gateway.embedded import running_engine
 from gateway.errors import Conflict, GatewayError
 from gateway.hooks.host import HookHost, hosted
 from gateway.hooks.link import HookEvents, links
 from gateway.intake import Intake
+from gateway.newcomers import enrolment
 from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
 from gateway.ports import Adapter, HasProblems, HasRoutes, HasStreams
 from gateway.production import refuse_unsafe
-from gateway.registry import adapter_class, deciders
+from gateway.registry import adapter_class, deciders, refuse_unknown
 from gateway.retention import Retention
 from gateway.rulebook import PolicyDocument, Route
 from gateway.serving import (
@@ -44,37 +40,20 @@ from gateway.serving import (
     served,
 )
 from gateway.settings import BadSettings, Settings
-from gateway.signatures import SEED_BYTES, Signer
-from gateway.stores.connect import connect, disconnect, line_to
-from gateway.stores.credentials import REDIS_ERRORS, RedisCredentials
+from gateway.stores.connect import connect, disconnect
+from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.cursor import RedisCursor
 from gateway.stores.feed import RedisFeed
 from gateway.stores.grants import RedisGrants
 from gateway.stores.ingress import Ingress
-from gateway.stores.keys import Keys
 from gateway.stores.logins import RedisLogins
 from gateway.stores.scripts import At, unwatched
 from gateway.stores.seals import Sealer
 from gateway.stores.store import RedisStore
 from gateway.sweeper import Sweeper
 from gateway.webhooks import Webhook, Webhooks
-from gateway.wire import JsonObject
 
 log = logging.getLogger("gateway.app")
-
-_KEY_FILE = "signing.key"
-OWNER = "owner"
-OWNER_FILE = "approver.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backend:
-    """A connected namespace: what the operator's commands work on, without serving anyone."""
-
-    store: RedisStore
-    credentials: RedisCredentials
-    logins: RedisLogins
-    url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,26 +64,6 @@ class Gateway:
     approvals: Approvals
     url: str
     public_key: str
-
-
-@asynccontextmanager
-async def opened(
-    settings: Settings, redis_url: str, *, at: At = unwatched
-) -> AsyncIterator[Backend]:
-    """Connect to the namespace; leaving closes the connections."""
-    redis = connect(redis_url)
-    try:
-        async with line_to(redis_url) as line:
-            store = RedisStore(redis, Keys(settings.namespace), at=at, line=line)
-            await store.check_schema()
-            yield Backend(
-                store=store,
-                credentials=RedisCredentials(store, SystemClock()),
-                logins=RedisLogins(store),
-                url=redis_url,
-            )
-    finally:
-        await disconnect(redis)
 
 
 @asynccontextmanager
@@ -148,7 +107,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         for name, adapter in adapters.items():
             await stack.enter_async_context(served(adapter, desks[name], store))
         await stack.enter_async_context(followed_up(approvals, store))
-        enrolment = None if settings.production else _enrolment(backend, signer.public_key)
+        enrolling = None if settings.production else enrolment(backend, signer.public_key)
         app = build_api(
             approvals=approvals,
             credentials=backend.credentials,
@@ -158,15 +117,15 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             site=replace(
                 site_of(settings, adapters, desks, backend.logins), intercept=hooks.passed
             ),
-            enrolment=enrolment,
+            enrolment=enrolling,
         )
         url = await listen(app, settings, stack)
-        if enrolment is not None:
+        if enrolling is not None:
             stack.enter_context(
                 announced(
                     settings.data_dir,
                     url=url,
-                    enroll=enrolment.secret,
+                    enroll=enrolling.secret,
                     public_key=signer.public_key,
                 )
             )
@@ -182,7 +141,9 @@ async def _upkeep(
     async with AsyncExitStack() as stack:
         sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
         await stack.enter_async_context(background("sweeper", sweeper.run))
-        await stack.enter_async_context(background("policy", partial(policy_followed, approvals)))
+        await stack.enter_async_context(
+            background("policy", partial(policy_followed, approvals, store))
+        )
         await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
         retention = Retention(store, SystemClock(), days=settings.retention_days)
         await stack.enter_async_context(background("retention", retention.run))
@@ -201,22 +162,6 @@ async def _upkeep(
         yield
 
 
-async def first_login(gateway: Gateway, settings: Settings) -> list[str]:
-    """Return what a person on this machine needs to log in; makes the local owner once."""
-    backend, path = gateway.backend, settings.data_dir / OWNER_FILE
-    people = {person.name for person in (await backend.store.policy()).people}
-    with suppress(Conflict):  # another replica makes the owner at this moment
-        if not people:
-            here = (f"terminal:{getuser()}",)
-            owner = await backend.credentials.add_approver(OWNER, admin=True, identities=here)
-            write_private(path, json.dumps({"name": OWNER, "token": owner.token}))
-            people = {OWNER}
-    if OWNER not in people or not path.exists():
-        return ["Log in with the link of: gateway login NAME"]
-    code = await backend.logins.invite(OWNER)
-    return [f"Answer in the browser (works once): {gateway.url}/inbox/login#code={code}"]
-
-
 async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
     if settings.redis_url is not None:
         return settings.redis_url.get_secret_value()
@@ -232,6 +177,7 @@ async def _first_policy(store: RedisStore, settings: Settings) -> None:
     policy = await store.policy()
     if settings.policy_file is not None:
         written = read_policy_file(settings.policy_file)
+        refuse_unknown(written)
         if differences(policy, written):
             named = f"the file {settings.policy_file.name}"
             await store.apply(replace(written, generation=policy.generation), by=named)
@@ -246,17 +192,6 @@ async def _first_policy(store: RedisStore, settings: Settings) -> None:
             log.info("another replica wrote the first policy", extra={"event": "policy_exists"})
 
 
-def signer_of(settings: Settings) -> Signer:
-    """Return the signer of the configured key; in development of one kept in the data folder."""
-    if settings.signing_key is not None:
-        return Signer(settings.signing_key.get_secret_value())
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = settings.data_dir / _KEY_FILE
-    if not path.exists():
-        write_private(path, base64.b64encode(os.urandom(SEED_BYTES)).decode())
-    return Signer(path.read_text(encoding="utf-8").strip())
-
-
 def _webhooks(settings: Settings, approvals: Approvals, store: RedisStore) -> Webhooks:
     if settings.webhook_url is None or settings.webhook_secret is None:
         raise GatewayError("GATEWAY_WEBHOOK_URL needs GATEWAY_WEBHOOK_SECRET")
@@ -268,32 +203,6 @@ def _webhooks(settings: Settings, approvals: Approvals, store: RedisStore) -> We
     )
     clock = SystemClock()
     return Webhooks(hook, approvals, RedisCursor(store), clock, store_errors=REDIS_ERRORS)
-
-
-def _enrolment(backend: Backend, public_key: str) -> Enrolment:
-    """Let local agents get a credential of their own by the secret in the discovery file."""
-
-    async def enroll(name: str) -> JsonObject:
-        credentials = backend.credentials
-        try:
-            new = await credentials.add_agent(name)
-        except Conflict:
-            new = await credentials.rotate_agent(name)
-        user = f"{quote(new.redis_user or '')}:{quote(new.redis_password or '')}@"
-        parts = urlsplit(backend.url)
-        place = parts.netloc.rpartition("@")[2]
-        redis_url = parts._replace(netloc=user + place).geturl()
-        if parts.scheme not in ("redis", "rediss", "unix"):
-            redis_url = ""
-        return {
-            "agent": name,
-            "token": new.token,
-            "public_key": public_key,
-            "namespace": backend.store.keys.namespace,
-            "redis_url": redis_url or None,
-        }
-
-    return Enrolment(secret=secrets.token_urlsafe(32), enroll=enroll)
 
 
 def _readiness(store: RedisStore, ingress: Ingress, adapters: Sequence[Adapter]) -> Any:

@@ -171,18 +171,6 @@ class Approvals:
             session, Origin(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
         )
 
-    async def dismiss(self, agent: str) -> list[str]:
-        """Cancel what waits of an agent that was revoked; return the ids. Its sessions end, and
-        nothing that people let it do is left to a later holder of its name."""
-        gone, reason = Origin(agent=agent), Reason.CANCELLED_BY_OPERATOR
-        waiting = await self._store.pending_of(agent)
-        for request_id in waiting:
-            await self.cancel(request_id, gone, reason=reason, message="the agent was revoked")
-        for session in await self._store.sessions(agent):
-            await self.end_session(session.name, gone, reason=reason)
-        await self.remembering.dismiss(agent)
-        return waiting
-
     async def consume(self, request_id: str, origin: Origin) -> State:
         """Hand the approval to this process, with a warning when another one had it.
 

@@ -53,12 +53,16 @@ def requesters(policy: PolicyDocument, record: Record) -> set[str]:
 
 
 def standing(policy: PolicyDocument, record: Record) -> Record:
-    """Return the record with the votes of those who may still decide; a removed one's is void."""
-    if not record.votes:
-        return record
+    """Return the record with the votes of those who may still decide; a removed one's is void.
+
+    A quorum that was raised meanwhile holds for what waits, too; one that was lowered does not.
+    """
     route = policy.route_for(record.request.agent, record.request.tool)
     votes = tuple(vote for vote in record.votes if _admitted(route, (vote.via or vote.person,)))
-    return record if votes == record.votes else replace(record, votes=votes)
+    quorum = max(record.quorum, route.quorum)
+    if (votes, quorum) == (record.votes, record.quorum):
+        return record
+    return replace(record, votes=votes, quorum=quorum)
 
 
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from gateway import app
 from gateway.client.http import Http
 from gateway.models import Action, new_id
+from gateway.newcomers import first_login
 from gateway.settings import Settings
 from gateway.tasks import ended
 
@@ -57,7 +58,7 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
     """Let a person answer in the browser; without a terminal, answer through the public API."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         print("An agent wants to run four commands in a scratch folder.")
-        for line in await app.first_login(gateway, settings):
+        for line in await first_login(gateway.backend, gateway.url, settings):
             print(line)
         yield
         return

@@ -5,6 +5,7 @@
     │   └── Conflict            the id is taken by another request
     │       ├── BatchRefused    one of several requests stopped them all; none was decided
     │       └── WasCanary       it was a test of whether people look; nothing was going to run
+    ├── Misconfigured           a setting of the gateway or an adapter is missing or wrong
     ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
     ├── NotFound                no such request
     ├── Unreachable             the gateway or Redis did not answer; nothing was approved
@@ -45,6 +46,13 @@ class InvalidRequest(GatewayError):
 
     code = "invalid_request"
     status = 422
+    exit_code = 2
+
+
+class Misconfigured(GatewayError):
+    """A setting is missing, or cannot be used."""
+
+    code = "bad_settings"
     exit_code = 2
 
 

@@ -18,7 +18,6 @@ from gateway.records import Person
 from gateway.rulebook import (
     MOST_CANARIES,
     REQUESTER,
-    Escalation,
     Guardrails,
     PolicyDocument,
     PolicyRule,
@@ -173,13 +172,28 @@ def _changed(what: str, before: Iterable[Any], after: Iterable[Any]) -> Iterator
         if name not in new:
             yield f"- {what} {name}"
         elif name not in old:
-            yield f"+ {what} {name}: {_said(new[name])}"
+            members = (f"{member} {text}" for member, text in _said(new[name]).items())
+            yield f"+ {what} {name}: {'; '.join(members) or 'as it comes'}"
         elif old[name] != new[name]:
-            yield f"~ {what} {name}: {_said(old[name])} -> {_said(new[name])}"
+            yield from _moved(f"{what} {name}", _said(old[name]), _said(new[name]))
     if list(old) != list(new) and old.keys() == new.keys():
         yield f"~ order of the {what}s: {', '.join(new)}"
 
 
-def _said(one: Person | Route | RiskRule | PolicyRule | Escalation) -> str:
-    values = {name: value for name, value in plain(one).items() if name != "name"}
-    return json.dumps(values, ensure_ascii=False)
+def _moved(name: str, old: dict[str, str], new: dict[str, str]) -> Iterator[str]:
+    """Say which members changed, a line for each."""
+    for member in {**old, **new}:
+        before, after = old.get(member, "as it comes"), new.get(member, "as it comes")
+        if before != after:
+            yield f"~ {name}: {member}: {before} -> {after}"
+
+
+def _said(one: Person | Route | RiskRule | PolicyRule) -> dict[str, str]:
+    """Return members as people read them; those that are as they come are left out."""
+    return {name: _words(value) for name, value in plain(one).items() if name != "name"}
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value) or "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

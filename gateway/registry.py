@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 from gateway.errors import GatewayError
 from gateway.ports import Adapter, Decider
+from gateway.rulebook import REQUESTER, PolicyDocument
 
 GROUP = "approval_gateway.adapters"
 DECIDERS = "approval_gateway.deciders"
@@ -47,6 +48,17 @@ def adapter_class(name: str) -> type[Adapter]:
     except Exception as error:  # whatever somebody else's module does when it is imported
         raise BrokenAdapter(name, error) from error
     return loaded
+
+
+def refuse_unknown(policy: PolicyDocument) -> None:
+    """Return when every adapter that a policy names is installed; raises UnknownAdapter."""
+    known = adapter_names()
+    told = [one for route in policy.routes for one in route.notify if one != REQUESTER]
+    for target in (*policy.places(), *told):
+        if target.partition(":")[0] not in known:
+            raise UnknownAdapter(
+                f"the target {target!r} names no adapter that is installed here: {', '.join(known)}"
+            )
 
 
 def deciders(names: Iterable[str]) -> list[Decider]:

@@ -15,6 +15,7 @@ from gateway.courier import Courier
 from gateway.delivery import Posts, PostsGrants
 from gateway.desk import FrontDesk
 from gateway.errors import GatewayError
+from gateway.following import recount
 from gateway.followups import Followups
 from gateway.grantcourier import GrantCourier, either
 from gateway.outbox import Look, Worker
@@ -72,17 +73,19 @@ async def followed_up(approvals: Approvals, store: RedisStore) -> AsyncIterator[
         yield
 
 
-async def policy_followed(approvals: Approvals) -> None:
-    """Read the policy again when any replica replaced it, until cancelled."""
+async def policy_followed(approvals: Approvals, store: RedisStore) -> None:
+    """Read the policy again, and count votes, when any replica replaced it, until cancelled."""
     while True:
         try:
             async with approvals.changes() as events:
                 approvals.forget_policy()
+                await recount(approvals.writer, store)
                 async for event in events:
                     if event.type in ("policy_applied", "grant_made", "grant_ended"):
                         approvals.forget_policy()
                     if event.type == "policy_applied":
                         approvals.remembering.policy_changed()
+                        await recount(approvals.writer, store)
         except GatewayError as error:
             log.warning("policy follower restarts: %s", error, extra={"event": "follower_restarts"})
 

@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from gateway.discovery import secret, state_folder
-from gateway.errors import GatewayError
+from gateway.errors import Misconfigured
 from gateway.rulebook import Mode
 from gateway.signatures import Signer
 
@@ -24,11 +24,8 @@ _SECRETS = {
 }
 
 
-class BadSettings(GatewayError):
+class BadSettings(Misconfigured):
     """Settings that cannot be used, a sentence for each."""
-
-    code = "bad_settings"
-    exit_code = 2
 
 
 class Settings(BaseSettings):

@@ -146,6 +146,9 @@ class Store(Protocol):
     async def pending_of(self, agent: str) -> list[str]:
         """Return the ids of an agent's pending requests, oldest first."""
 
+    async def voted(self) -> list[str]:
+        """Return the ids of the waiting requests that somebody has approved already."""
+
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, the most recent first."""
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from gateway.errors import GatewayError
+from gateway.errors import Misconfigured
 
 PREFIX = "GATEWAY_DISCORD_"
 
@@ -63,15 +63,15 @@ class DiscordSettings(BaseSettings):
 
 
 def read_settings() -> DiscordSettings:
-    """Return the settings; raises GatewayError with a sentence, never with a secret."""
+    """Return the settings; raises Misconfigured with a sentence, never with a secret."""
     try:
         return DiscordSettings()
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = f"{PREFIX}{str(first['loc'][0]).upper()}" if first["loc"] else "Discord"
-        raise GatewayError(f"{name}: {first['msg']}; see docs/discord.md") from None
+        raise Misconfigured(f"{name}: {first['msg']}; see docs/discord.md") from None
     except OSError as error:
-        raise GatewayError(f"{PREFIX}TOKEN_FILE: {error.strerror}") from None
+        raise Misconfigured(f"{PREFIX}TOKEN_FILE: {error.strerror}") from None
 
 
 def _loopback(host: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from gateway.errors import GatewayError
+from gateway.errors import Misconfigured
 
 _SECRETS = ("bot_token", "app_token", "signing_secret", "client_secret")
 
@@ -62,19 +62,19 @@ class SlackSettings(BaseSettings):
         return self.client_id is not None and self.client_secret is not None
 
     def refuse_incomplete(self) -> None:
-        """Raise GatewayError when something that this mode needs is missing."""
+        """Raise Misconfigured when something that this mode needs is missing."""
         if self.mode == "socket" and self.app_token is None:
-            raise GatewayError("Slack in socket mode needs GATEWAY_SLACK_APP_TOKEN (xapp-…)")
+            raise Misconfigured("Slack in socket mode needs GATEWAY_SLACK_APP_TOKEN (xapp-…)")
         if self.mode == "http" and not (
             self.signing_secret and self.signing_secret.get_secret_value()
         ):
-            raise GatewayError("Slack in http mode needs GATEWAY_SLACK_SIGNING_SECRET")
+            raise Misconfigured("Slack in http mode needs GATEWAY_SLACK_SIGNING_SECRET")
         if self.bot_token is None and not self.oauth:
-            raise GatewayError(
+            raise Misconfigured(
                 "Slack needs GATEWAY_SLACK_BOT_TOKEN (xoxb-…), or GATEWAY_SLACK_CLIENT_ID and "
                 "GATEWAY_SLACK_CLIENT_SECRET for installation by OAuth"
             )
         if self.bot_token is not None and self.oauth:
-            raise GatewayError("Slack takes a bot token or installation by OAuth, not both")
+            raise Misconfigured("Slack takes a bot token or installation by OAuth, not both")
         if self.oauth and self.public_url is None:
-            raise GatewayError("installation by OAuth needs GATEWAY_SLACK_PUBLIC_URL")
+            raise Misconfigured("installation by OAuth needs GATEWAY_SLACK_PUBLIC_URL")

@@ -7,16 +7,21 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
+from typing import Any
 
-from gateway.app import Backend, opened
 from gateway.approvals import Approvals
+from gateway.backend import Backend, opened
 from gateway.canonical import parse
 from gateway.clock import SystemClock
+from gateway.departures import dismiss
 from gateway.doctor import FAIL, examine, gateway_url
 from gateway.embedded import engine_url
 from gateway.errors import InvalidRequest, NotFound, Unreachable
+from gateway.hooks.host import hosted
+from gateway.hooks.link import links
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy import ModeDecider
+from gateway.ports import Decider
 from gateway.registry import deciders
 from gateway.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER, Listed, NewCredential
@@ -44,7 +49,11 @@ async def backend() -> AsyncIterator[Backend]:
 async def agent_add(options: argparse.Namespace) -> int:
     """Make an agent."""
     async with backend() as found:
-        _show_once(await found.credentials.add_agent(options.name, options.owner), options.json)
+        new = await found.credentials.add_agent(options.name, options.owner)
+    _show_once(new, options.json)
+    if not options.json:
+        print(f"Start the agent with GATEWAY_AGENT={new.name} and GATEWAY_TOKEN set to the token,")
+        print("and GATEWAY_URL to where it reaches the gateway.")
     return 0
 
 
@@ -62,7 +71,7 @@ async def agent_revoke(options: argparse.Namespace) -> int:
             await found.credentials.revoke_agent(options.name)
         finally:
             # Also where some server is silent, or an earlier call came only half way.
-            cancelled = await approvals_of(found).dismiss(options.name)
+            cancelled = await dismiss(approvals_of(found), found.store, options.name)
     sentence = f"{options.name} is revoked: its connections are cut, {len(cancelled)} waiting "
     _gone(options, sentence + "requests cancelled, its grants ended", cancelled=len(cancelled))
     return 0
@@ -94,7 +103,17 @@ async def approver_revoke(options: argparse.Namespace) -> int:
 async def approver_list(options: argparse.Namespace) -> int:
     """List approvers."""
     async with backend() as found:
-        _show(await found.credentials.listed(APPROVER), options.json)
+        tokens = {row.name: row for row in await found.credentials.listed(APPROVER)}
+        people = {person.name: person for person in (await found.store.policy()).people}
+    for name in sorted({*tokens, *people}):
+        row = {
+            "name": name,
+            "admin": name in people and people[name].admin,
+            "in_policy": name in people,
+            "token": name in tokens,
+            "created": tokens[name].created if name in tokens else None,
+        }
+        print(json.dumps(row) if options.json else _approver(row))
     return 0
 
 
@@ -130,7 +149,7 @@ async def resume(options: argparse.Namespace) -> int:
 
 
 async def explain(options: argparse.Namespace) -> int:
-    """Show what each decider says."""
+    """Show what each decider says, the operator's hooks too."""
     arguments = parse(options.arguments.encode())
     if not isinstance(arguments, dict):
         raise InvalidRequest("--arguments takes a JSON object")
@@ -138,15 +157,20 @@ async def explain(options: argparse.Namespace) -> int:
         id=new_id(), agent=options.agent, tool=options.tool, arguments=arguments, digest="0" * 64
     )
     request = replace(draft, digest=digest_of(draft))
-    async with backend() as found:
+    hooks = hosted(Settings().hooks_file)
+    async with backend() as found, hooks.running():
         store = found.store
-        opinions = await approvals_of(found).explain(request)
+        opinions = await approvals_of(found, *links(hooks)).explain(request)
         stopped = await store.stopped()
-        route = (await store.policy()).route_for(request.agent, request.tool)
+        policy = await store.policy()
+    route = policy.route_for(request.agent, request.tool)
+    risk = policy.risk_of(request, arguments)
     answer = {
         "digest": request.digest,
         "stopped": stopped,
+        "risk": {"level": risk.level.value, "reasons": list(risk.reasons)},
         "route": route.name,
+        "targets": list(route.targets),
         "approvers": list(route.approvers),
         "quorum": route.quorum,
         "deciders": [asdict(opinion) for opinion in opinions],
@@ -155,6 +179,8 @@ async def explain(options: argparse.Namespace) -> int:
         print(json.dumps(answer))
         return 0
     print(f"route {route.name}: {route.quorum} of {', '.join(route.approvers) or 'nobody'}")
+    print(f"shown in {', '.join(route.targets)}")
+    print(f"risk {risk.level}{''.join(f': {reason}' for reason in risk.reasons)}")
     print(f"kill switch: {'on, everything is denied' if stopped else 'off'}")
     for opinion in opinions:
         print(f"{opinion.priority:5} {opinion.decider:16} {opinion.effect} {opinion.message}")
@@ -162,14 +188,14 @@ async def explain(options: argparse.Namespace) -> int:
     return 0
 
 
-def approvals_of(found: Backend) -> Approvals:
+def approvals_of(found: Backend, *first: Decider) -> Approvals:
     """Return approvals that change what is there; nobody is served by them."""
     store = found.store
     feed = RedisFeed(store.redis, store.keys)
     return Approvals(
         store,
         feed,
-        [*deciders(Settings().deciders), ModeDecider()],
+        [*first, *deciders(Settings().deciders), ModeDecider()],
         SystemClock(),
         signer=None,
         grants=RedisGrants(store),
@@ -203,6 +229,15 @@ def _show_once(new: NewCredential, as_json: bool) -> None:
     if new.silent:
         print(f"when it is back: gateway agent rotate {new.name}")
     print("These are not shown again.")
+
+
+def _approver(row: dict[str, Any]) -> str:
+    if not row["in_policy"]:
+        said = "may do nothing: no person of the policy in force"
+    else:
+        said = "admin" if row["admin"] else ""
+        said += "" if row["token"] else "  no token"
+    return f"{row['name']:24} {said}".rstrip()
 
 
 def _gone(options: argparse.Namespace, sentence: str, **more: int) -> None:

@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gateway.app import OWNER_FILE
 from gateway.client.http import Http
 from gateway.discovery import FILE_NAME, read_private, secret, state_folder
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import Action, new_id
+from gateway.newcomers import OWNER_FILE
 
 _ID_LENGTH = 32
 

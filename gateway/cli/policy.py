@@ -9,12 +9,15 @@ from pathlib import Path
 
 from gateway.cli.operator import backend
 from gateway.policyfile import differences, read_policy_file
+from gateway.registry import refuse_unknown
+from gateway.stores.credentials import APPROVER
 from gateway.wire import plain
 
 
 async def apply(options: argparse.Namespace) -> int:
     """Put a policy file in force, or say what that would change."""
     document = read_policy_file(Path(options.file))
+    refuse_unknown(document)
     async with backend() as found:
         now = await found.store.policy()
         lines = differences(now, document)
@@ -27,7 +30,14 @@ async def apply(options: argparse.Namespace) -> int:
             print("this file is in force already")
             return 0
         await found.store.apply(replace(document, generation=now.generation), by=options.by)
+        tokens = [row.name for row in await found.credentials.listed(APPROVER)]
     print(f"in force on every replica: {len(lines)} changes")
+    people = {person.name for person in document.people}
+    for name in sorted(set(tokens) - people):
+        print(f"{name} is no person of this file, and does nothing any more; their token is left:")
+        print(f"  gateway approver revoke {name}")
+    for name in sorted(people - set(tokens)):
+        print(f"{name} has no token to log in with: gateway approver add {name}")
     return 0
 
 

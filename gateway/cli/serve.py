@@ -13,6 +13,7 @@ import sys
 from gateway import alone, app
 from gateway.demo import run_demo
 from gateway.masking import masked
+from gateway.newcomers import first_login
 from gateway.settings import Settings
 
 _OPEN_FILES = 16_384
@@ -29,7 +30,7 @@ async def up(options: argparse.Namespace) -> int:
     async with app.running(settings) as gateway:
         print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
         if not settings.production:
-            for line in await app.first_login(gateway, settings):
+            for line in await first_login(gateway.backend, gateway.url, settings):
                 print(line, file=sys.stderr)
         await stop.wait()
     return 0

@@ -13,9 +13,13 @@ from typing import Any
 
 from gateway.client.connection import Connection
 from gateway.discovery import FILE_NAME, read_private, secret, state_folder, write_private
-from gateway.errors import InvalidRequest, Unauthorized, Unreachable
+from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.names import AGENT_NAME
 
+_STALE = (
+    "the gateway at {url} did not write the file by which it was found: the one that did has ended "
+    "or was killed. Start `gateway up` again, or set GATEWAY_URL and GATEWAY_TOKEN"
+)
 _NOT_FOUND = (
     "no gateway is configured or found; start one with `gateway up`, or set GATEWAY_URL and "
     "GATEWAY_TOKEN (or GATEWAY_REDIS_URL)"
@@ -104,8 +108,11 @@ def _usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
 
 
 def _enrolled(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]:
-    with Connection(announced["url"], announced["enroll"]) as gateway:
-        enrolled = gateway.call("POST", "/v1/enroll", {"agent": name})
+    try:
+        with Connection(announced["url"], announced["enroll"]) as gateway:
+            enrolled = gateway.call("POST", "/v1/enroll", {"agent": name})
+    except (Unauthorized, NotFound) as error:
+        raise Unauthorized(_STALE.format(**announced)) from error
     known = {**enrolled, "url": announced["url"]}
     write_private(kept, json.dumps(known))
     return known

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from gateway.app import Backend
+from gateway.backend import Backend
 from gateway.doctor.namespace import NAMESPACE_CHECKS
 from gateway.doctor.outside import OUTSIDE_CHECKS, gateway_url
 from gateway.doctor.servers import SERVER_CHECKS, all_facts

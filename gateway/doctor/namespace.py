@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from gateway.app import Backend
+from gateway.backend import Backend
 from gateway.clock import SystemClock
 from gateway.delivery import UNTRUE
 from gateway.findings import Finding, doubtful, failed, fine

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gateway.app import OWNER_FILE
 from gateway.discovery import FILE_NAME, read_private
 from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.findings import Finding, doubtful, failed, fine
+from gateway.newcomers import OWNER_FILE
 from gateway.settings import Settings
 
 _SECONDS = 4.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gateway.app import Backend
+from gateway.backend import Backend
 from gateway.findings import Finding, doubtful, failed, fine
 from gateway.production import OPEN_DEFAULT
 from gateway.settings import Settings

@@ -24,13 +24,14 @@ from gateway.rulebook import PolicyDocument, Route
 from gateway.stores.scripts import Script
 from gateway.stores.store import RedisStore
 from gateway.stores.users import RedisUser, grant, remove
+from gateway.tasks import ended
 from gateway.wire import JsonObject
 
 _TOKEN = re.compile(r"agw_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _PERSON = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _FRESH_SECONDS = 0.5
 _TRIES = 10
-_CHANGE_MS = 60_000
+_CHANGE_MS = 6_000  # renewed while the change goes on; a gateway that was killed blocks no longer
 _TURN_SECONDS = 15.0
 _PAUSE_SECONDS = 0.05
 AGENT, APPROVER = "agent", "approver"
@@ -204,12 +205,21 @@ class RedisCredentials:
             if asyncio.get_running_loop().time() > until:
                 raise Conflict(f"the {kind} {name} is being changed by someone else; try again")
             await asyncio.sleep(_PAUSE_SECONDS)
+        holding = asyncio.create_task(self._hold(key, who), name=f"change of {kind} {name}")
         try:
             yield
         finally:
+            await ended(holding)
             # A claim for one millisecond gives it back. When that fails it runs out by itself.
             with suppress(*REDIS_ERRORS):
                 await self._claim.run(self._redis, [key], [who, 1])
+
+    async def _hold(self, key: str, who: str) -> None:
+        """Keep a claim until cancelled. When that fails, so does the change itself."""
+        while True:
+            await asyncio.sleep(_CHANGE_MS / 3000)
+            with suppress(*REDIS_ERRORS):
+                await self._claim.run(self._redis, [key], [who, _CHANGE_MS])
 
     async def _edit_policy(self, edit: Any, *, by: str) -> None:
         for _ in range(_TRIES):

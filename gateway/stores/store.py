@@ -235,6 +235,18 @@ class RedisStore:
         ids: list[str] = await self.redis.zrange(self.keys.pending_of(agent), 0, -1)
         return ids
 
+    async def voted(self) -> list[str]:
+        """Return the ids of the waiting requests that somebody has approved already."""
+        ids: list[str] = await self.redis.zrange(self.keys.pending, 0, -1)
+        found: list[str] = []
+        for begin in range(0, len(ids), _AT_ONCE):
+            part, pipeline = ids[begin : begin + _AT_ONCE], self.redis.pipeline(transaction=False)
+            for request_id in part:
+                pipeline.hexists(self.keys.record(request_id), "votes")
+            answers = await pipeline.execute()
+            found += [one for one, has in zip(part, answers, strict=True) if has]
+        return found
+
     async def due(self, *, idle_ms: int, limit: int) -> Due:
         """Return what has become due by the server's time."""
         keys = self.keys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def test_usage_and_unreachable(shell: Shell) -> None:
 
 def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     """The token works until it is rotated or revoked, and is shown once."""
+    assert "GATEWAY_AGENT=other" in up.run("agent", "add", "other")
     made = json.loads(up.run("agent", "add", "ci", "--owner", "owner", "--json"))
     url = json.loads((Path(up.env["GATEWAY_DATA_DIR"]) / "gateway.json").read_text())["url"]
     env = {"GATEWAY_URL": url, "GATEWAY_TOKEN": made["token"], "GATEWAY_AGENT": "ci"}
@@ -194,6 +196,33 @@ def test_a_policy_file_is_checked_and_put_in_force(up: Shell, tmp_path: Path) ->
     assert "no person" in up.run("apply", str(path), code=2)
     assert "deletes files" in up.run("policy")
     assert "cannot read" in up.run("apply", str(tmp_path / "none.toml"), code=2)
+    path.write_text(POLICY.replace('"owner"', '"dana"'), encoding="utf-8")
+    told = up.run("apply", str(path))
+    assert "owner is no person of this file" in told
+    assert "gateway approver add dana" in told
+    listed = up.run("approver", "list").splitlines()
+    assert [(line.split()[0], line.split(maxsplit=1)[1]) for line in listed] == [
+        ("dana", "no token"),
+        ("owner", "may do nothing: no person of the policy in force"),
+    ]
+
+
+def test_explain_asks_hooks_and_tells_risk_and_places(up: Shell, tmp_path: Path) -> None:
+    """What would happen to a call: how risky, where it is shown, and what the hooks say."""
+    policy, hooks = tmp_path / "policy.toml", tmp_path / "hooks.toml"
+    policy.write_text(POLICY, encoding="utf-8")
+    up.run("apply", str(policy))
+    command = json.dumps([sys.executable, str(Path(__file__).parents[1] / "hooks" / "puppet.py")])
+    hooks.write_text(f'[hooks.gate]\ncommand = {command}\nenv = {{ PUPPET = "gate" }}\n')
+    refuse = {"gate": {"approve_tool": {"approved": False, "reason": "not on a Friday"}}}
+    words = ("explain", "ci", "shell", "--arguments", json.dumps({"command": "rm x", **refuse}))
+    assert "not on a Friday" not in up.run(*words)
+    told = up.run(*words, env={"GATEWAY_HOOKS_FILE": str(hooks)})
+    for part in ("not on a Friday", "risk high: deletes files", "shown in web", "1 of owner"):
+        assert part in told
+    found = json.loads(up.run(*words, "--json"))
+    assert found["risk"] == {"level": "high", "reasons": ["deletes files"]}
+    assert found["targets"] == ["web"]
 
 
 def test_high_risk_is_approved_only_with_a_confirmation(up: Shell, tmp_path: Path) -> None:

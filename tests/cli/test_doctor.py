@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from gateway.app import Backend, Gateway, opened, running
+from gateway.app import Gateway, running
+from gateway.backend import Backend, opened
 from gateway.clock import SystemClock
 from gateway.discovery import FILE_NAME, write_private
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url

@@ -93,6 +93,48 @@ def test_a_file_that_holds_no_secret(
     assert f"{variable}_FILE names {path}" in sentence
 
 
+@pytest.mark.parametrize("content", ["", "garbage", "c2hvcnQ="])
+def test_a_signing_key_that_is_none(
+    capsys: pytest.CaptureFixture[str], folder: Path, content: str
+) -> None:
+    """One sentence that names the file and says what to do, without what stands in it."""
+    state = folder / "state"
+    state.mkdir(mode=0o700)
+    (state / "signing.key").write_text(content)
+    assert main(["up"]) == 2
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    assert f"{state / 'signing.key'} holds no signing key" in sentence
+    assert "backup" in sentence
+
+
+@pytest.mark.parametrize(
+    ("adapter", "variable"), [("slack", "GATEWAY_SLACK_"), ("discord", "DISCORD")]
+)
+def test_a_chat_without_its_token(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    adapter: str,
+    variable: str,
+) -> None:
+    """A setting that is missing is no gateway that cannot be reached: 2, not 5."""
+    monkeypatch.setenv("GATEWAY_ADAPTERS", f'["{adapter}"]')
+    monkeypatch.setenv("GATEWAY_PORT", "0")
+    assert main(["up"]) == 2
+    assert variable in capsys.readouterr().err
+
+
+def test_a_policy_with_a_channel_of_an_unknown_chat(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    """A slip of the pen would leave requests unseen: refused before anything is changed."""
+    path = folder / "policy.toml"
+    for member in ("targets", "notify"):
+        path.write_text(f'[[routes]]\n{member} = ["slak:T1/C1"]')
+        (sentence,) = said(capsys, "apply", str(path))
+        assert "'slak:T1/C1'" in sentence
+        assert "slack" in sentence.partition("installed")[2]
+
+
 def test_a_redis_that_is_away(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

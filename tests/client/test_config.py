@@ -12,7 +12,7 @@ import pytest
 from gateway.app import running
 from gateway.client.config import load
 from gateway.discovery import FILE_NAME, announced, read_private, write_private
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, Unauthorized
 from gateway.settings import Settings
 
 
@@ -80,6 +80,15 @@ async def test_processes_that_enrol_at_once_share_one_credential(folder: Path) -
     async with running(Settings(data_dir=folder, port=0, adapters=())):
         made = await asyncio.gather(*(asyncio.to_thread(load, "ci") for _ in range(4)))
     assert len({config.token for config in made}) == 1
+
+
+async def test_a_file_of_a_gateway_that_was_killed(folder: Path) -> None:
+    """Another one answers at its address: the agent is told what to do, not "unauthorized"."""
+    async with running(Settings(data_dir=folder, port=0, adapters=())):
+        found = read_private(folder / FILE_NAME)
+        write_private(folder / FILE_NAME, json.dumps({**(found or {}), "enroll": "of-another"}))
+        with pytest.raises(Unauthorized, match="Start `gateway up` again"):
+            await asyncio.to_thread(load, "ci")
 
 
 def test_a_gateway_takes_down_its_own_announcement_alone(folder: Path) -> None:

@@ -13,9 +13,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
+import gateway.stores.credentials as stores_credentials
 from gateway.clock import SystemClock
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.records import Person
+from gateway.stores import users
 from gateway.stores.connect import connect
 from gateway.stores.credentials import AGENT, APPROVER, NewCredential, RedisCredentials
 from gateway.stores.keys import Keys
@@ -86,6 +88,28 @@ async def test_rotations_at_once_leave_one_whole_credential(
     assert len(good) == 1
     with as_agent(server_url, good[0]) as client:
         assert client.ping()
+
+
+async def test_a_change_that_takes_long_stays_alone(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim is renewed, so that it can be short: what a killed gateway leaves blocks nobody
+    for longer than others wait for their turn."""
+    assert stores_credentials._CHANGE_MS < 1000 * stores_credentials._TURN_SECONDS
+    monkeypatch.setattr(stores_credentials, "_CHANGE_MS", 150)
+    await RedisCredentials(store, SystemClock()).add_agent("ci")
+    make, steps = users.grant, []
+
+    async def slowly(*args: Any) -> Any:
+        steps.append("begins")
+        await asyncio.sleep(0.6)
+        steps.append("ends")
+        return await make(*args)
+
+    monkeypatch.setattr(stores_credentials, "grant", slowly)
+    both = [RedisCredentials(store, SystemClock()) for _ in range(2)]
+    await asyncio.gather(*(one.rotate_agent("ci") for one in both))
+    assert steps == ["begins", "ends"] * 2
 
 
 @pytest.mark.parametrize("verb", ["rotate", "revoke"])

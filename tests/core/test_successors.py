@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.departures import dismiss
 from gateway.errors import NotFound, Unauthorized
 from gateway.grants.grant import Effect
 from gateway.grants.offers import LIFETIMES
@@ -19,7 +20,7 @@ from tests.world import AGENT, PROCESS, World, click, over_http, request
 async def successor(world: World, process: str = PROCESS) -> Origin:
     """Revoke the agent as the operator does, give its name to somebody else; return who that is."""
     await world.credentials.revoke_agent(AGENT)
-    await world.approvals.dismiss(AGENT)
+    await dismiss(world.approvals, world.store, AGENT)
     made = await world.credentials.add_agent(AGENT)
     holder = await world.credentials.authenticate(made.token)
     assert holder is not None
@@ -30,14 +31,16 @@ async def test_what_waits_of_a_revoked_agent_is_cancelled(world: World) -> None:
     """By the operator, in words of its own, in every session; nobody can approve it any more."""
     waiting = [await world.submit(session=name) for name in ("one", "two", "two")]
     await world.credentials.revoke_agent(AGENT)
-    assert sorted(await world.approvals.dismiss(AGENT)) == sorted(one.id for one in waiting)
+    assert sorted(await dismiss(world.approvals, world.store, AGENT)) == sorted(
+        one.id for one in waiting
+    )
     for one in waiting:
         record = await world.approvals.get(one.id)
         assert record.status is Status.CANCELLED
         assert record.decision is not None
         assert record.decision.reason is Reason.CANCELLED_BY_OPERATOR
     assert await world.approvals.sessions(AGENT) == []
-    assert await world.approvals.dismiss(AGENT) == []
+    assert await dismiss(world.approvals, world.store, AGENT) == []
 
 
 @pytest.mark.parametrize("process", [PROCESS, "q" * 16])

@@ -28,8 +28,9 @@ import fakeredis
 import gateway.outbox
 import gateway.sweeper
 from adapters.discord.adapter import DiscordAdapter
-from gateway.app import Backend, Gateway
+from gateway.app import Gateway
 from gateway.approvals import Approvals
+from gateway.backend import Backend
 from gateway.clock import SystemClock
 from gateway.models import Reason, Status
 from gateway.policy import ModeDecider

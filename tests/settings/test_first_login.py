@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from gateway.app import OWNER, OWNER_FILE, first_login, running
+from gateway.app import running
 from gateway.discovery import read_private
+from gateway.newcomers import OWNER, OWNER_FILE, first_login
 from gateway.settings import Settings
 from gateway.stores.credentials import APPROVER
 
@@ -16,7 +17,7 @@ async def test_the_owner_is_made_once(tmp_path: Path) -> None:
     """Every start prints a link that logs the owner in, and keeps the owner's token."""
     settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
     async with running(settings) as gateway:
-        links = [await first_login(gateway, settings) for _ in range(2)]
+        links = [await first_login(gateway.backend, gateway.url, settings) for _ in range(2)]
         kept = read_private(settings.data_dir / OWNER_FILE)
         assert kept is not None
         assert await gateway.backend.credentials.authenticate(kept["token"])
@@ -32,11 +33,11 @@ async def test_no_link_for_an_owner_who_was_revoked(tmp_path: Path) -> None:
     """The file that is left of them gives nobody a login."""
     settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
     async with running(settings) as gateway:
-        await first_login(gateway, settings)
+        await first_login(gateway.backend, gateway.url, settings)
         await gateway.backend.credentials.add_approver("ann")
         await gateway.backend.credentials.revoke_approver(OWNER)
         assert (settings.data_dir / OWNER_FILE).exists()
-        assert await first_login(gateway, settings) == [
+        assert await first_login(gateway.backend, gateway.url, settings) == [
             "Log in with the link of: gateway login NAME"
         ]
 
@@ -52,7 +53,7 @@ async def test_replicas_that_start_at_once_make_one_owner(
 
     one, two = settings("one"), settings("two")
     async with running(one) as first, running(two) as second:
-        starts = [(first, one), (second, two)] * 3
+        starts = [(first.backend, first.url, one), (second.backend, second.url, two)] * 3
         lines = await asyncio.gather(*(first_login(*start) for start in starts))
         owners = await first.backend.credentials.listed(APPROVER)
     assert any("inbox/login" in line[0] for line in lines)

@@ -17,7 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from gateway.app import opened
+from gateway.backend import opened
 from gateway.clock import SystemClock
 from gateway.doctor import OK, WARN, examine
 from gateway.errors import NotFound, Unreachable

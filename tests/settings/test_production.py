@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.alone import adapter_running
-from gateway.app import Backend, opened, running
+from gateway.app import running
+from gateway.backend import Backend, opened
 from gateway.doctor import OK, examine
 from gateway.embedded import find_server_binary
 from gateway.errors import GatewayError

@@ -1,0 +1,69 @@
+"""What lies behind a gateway and its commands: a connected namespace, and the key that signs."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from gateway.clock import SystemClock
+from gateway.discovery import write_private
+from gateway.settings import BadSettings, Settings
+from gateway.signatures import SEED_BYTES, Signer
+from gateway.stores.connect import connect, disconnect, line_to
+from gateway.stores.credentials import RedisCredentials
+from gateway.stores.keys import Keys
+from gateway.stores.logins import RedisLogins
+from gateway.stores.scripts import At, unwatched
+from gateway.stores.store import RedisStore
+
+_KEY_FILE = "signing.key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """A connected namespace: what the operator's commands work on, without serving anyone."""
+
+    store: RedisStore
+    credentials: RedisCredentials
+    logins: RedisLogins
+    url: str
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings, redis_url: str, *, at: At = unwatched
+) -> AsyncIterator[Backend]:
+    """Connect to the namespace; leaving closes the connections."""
+    redis = connect(redis_url)
+    try:
+        async with line_to(redis_url) as line:
+            store = RedisStore(redis, Keys(settings.namespace), at=at, line=line)
+            await store.check_schema()
+            yield Backend(
+                store=store,
+                credentials=RedisCredentials(store, SystemClock()),
+                logins=RedisLogins(store),
+                url=redis_url,
+            )
+    finally:
+        await disconnect(redis)
+
+
+def signer_of(settings: Settings) -> Signer:
+    """Return the signer of the configured key; in development of one kept in the data folder."""
+    if settings.signing_key is not None:
+        return Signer(settings.signing_key.get_secret_value())
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = settings.data_dir / _KEY_FILE
+    if not path.exists():
+        write_private(path, base64.b64encode(os.urandom(SEED_BYTES)).decode())
+    try:
+        return Signer(path.read_text(encoding="utf-8").strip())
+    except ValueError:
+        raise BadSettings(
+            f"{path} holds no signing key: put it back from a backup, or remove it to have a new "
+            "one made; agents that pin the old public key then have to be told the new one"
+        ) from None

@@ -1,0 +1,40 @@
+"""Follows a new policy to what waits: what people said under an older one is counted again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.authority import standing
+from gateway.clicks import TRIES
+from gateway.storage import Outcome, Store, Transition
+from gateway.wire import plain
+from gateway.writer import Writer
+
+
+async def recount(writer: Writer, store: Store) -> None:
+    """Take back, on every waiting request, the approvals of those who may not decide it any more.
+
+    They count for nothing in any case: this is for the cards, which say how many have approved.
+    """
+    for request_id in await store.voted():
+        for _ in range(TRIES):
+            record = await store.load(request_id)
+            if record is None or record.final:
+                break
+            policy = await writer.policy()
+            counted = standing(policy, record)
+            if counted == record:
+                break
+            change = Transition(
+                before=record,
+                after=replace(counted, revision=record.revision + 1),
+                event="recounted",
+                data={"votes": plain(counted.votes)},
+                clock="before",
+                generation=policy.generation,
+            )
+            outcome = await store.change(change)
+            if outcome == Outcome.AGAIN:
+                writer.forget_policy()
+            elif outcome != Outcome.STALE:
+                break

@@ -1,0 +1,57 @@
+"""Votes under a policy that changes: cards say at once what counts at the next click."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from gateway.cards import card_of
+from gateway.models import Status
+from gateway.records import Record
+from gateway.rulebook import Route
+from gateway.serving import policy_followed
+from tests.world import World, click, identity, policy
+
+PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)
+
+
+def progress(record: Record) -> str:
+    """Return what a card says of the votes."""
+    return card_of(record, lines=5, chars=500).progress
+
+
+async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
+    """Without a click, on every waiting request, with an event; those of the others stay."""
+    await policy(world.store, PAIR)
+    world.approvals.forget_policy()
+    both = [await world.submit(), await world.submit()]
+    for record, name in zip(both, ("ann", "bob"), strict=True):
+        await world.approvals.decide(click(record, identity=identity(name)))
+    following = asyncio.create_task(policy_followed(world.approvals, world.store))
+    await world.credentials.revoke_approver("ann")
+    events = await world.until(lambda found: found[-1].type == "recounted")
+    following.cancel()
+    assert [event.request_id for event in events if event.type == "recounted"] == [both[0].id]
+    first, second = [await world.approvals.get(one.id) for one in both]
+    assert (progress(first), progress(second)) == ("0 of 2 approvals", "1 of 2 approvals: bob")
+    # Cards of the revision before still take a click: what would run is the same.
+    after = await world.approvals.decide(click(both[0], identity=identity("bob")))
+    assert (after.status, progress(after)) == (Status.PENDING, "1 of 2 approvals: bob")
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
+async def test_a_quorum_may_be_raised_for_what_waits_and_never_lowered(
+    world: World, before: int, after: int
+) -> None:
+    """The stricter of the two holds: that of its birth, or that of now."""
+    await policy(world.store, replace(PAIR, quorum=before))
+    world.approvals.forget_policy()
+    record = await world.submit()
+    await policy(world.store, replace(PAIR, quorum=after))
+    world.approvals.forget_policy()
+    voted = await world.approvals.decide(click(record, identity=identity("ann")))
+    assert not voted.final
+    both = click(voted, identity=identity("bob"))
+    assert (await world.approvals.decide(both)).status is Status.APPROVED
