@@ -31,12 +31,12 @@ LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
 
 TOLD = {
     Reason.CANARY_MISSED: (
-        "this was a test by the gateway, which asks now and then for something dangerous to see "
+        "This was a test by the gateway, which asks now and then for something dangerous to see "
         "whether it is read. You approved it; nothing ran. It happens to all of us: look a moment "
         "longer next time"
     ),
     Reason.CANARY_CAUGHT: (
-        "well seen: this was a test by the gateway, and nothing was going to run"
+        "Well seen: this was a test by the gateway, and nothing was going to run"
     ),
 }
 

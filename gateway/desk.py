@@ -26,6 +26,7 @@ from gateway.records import (
     Record,
     Session,
 )
+from gateway.report import Report
 from gateway.rulebook import PolicyDocument
 from gateway.storage import Outcome, Store, Transition
 from gateway.transitions import Ending
@@ -168,6 +169,10 @@ class FrontDesk:
     async def may_decide(self, identity: Identity, record: Record) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence."""
         return await self._approvals.may_decide(identity, record)
+
+    async def report(self, identity: Identity) -> Report:
+        """Return how people decided in the last 30 days. Raises Unauthorized for all but admins."""
+        return await self._approvals.reporting.asked(identity)
 
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""

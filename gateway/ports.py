@@ -25,6 +25,7 @@ from gateway.records import (
     Record,
     Session,
 )
+from gateway.report import Report
 from gateway.rulebook import Route
 from gateway.wire import JsonObject
 
@@ -155,6 +156,9 @@ class Desk(Protocol):
     async def reach(self, request_id: str, offer: str) -> str:
         """Say how many recent requests an offer would have covered, and what people said to
         those. Raises NotFound, InvalidRequest."""
+
+    async def report(self, identity: Identity) -> Report:
+        """Return how people decided in the last 30 days. Raises Unauthorized for all but admins."""
 
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""

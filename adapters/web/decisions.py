@@ -87,7 +87,7 @@ class Decisions:
             after = await self._desk.decide(click)
         except Conflict as conflict:
             now = await self._reading.row(await self._desk.get(request_id), visitor)
-            return problem(409, "conflict", str(conflict), request=now)
+            return problem(409, conflict.code, str(conflict), request=now)
         return web.json_response(await self._reading.row(after, visitor))
 
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:

@@ -9,6 +9,7 @@ from adapters.web.batches import Batches
 from adapters.web.decisions import Decisions
 from adapters.web.guard import Guard, Refused, finished, json_body
 from adapters.web.reading import Reading
+from adapters.web.reports import Reports
 from adapters.web.streams import Streams
 from gateway.canonical import parse
 from gateway.ports import Desk, Logins
@@ -23,6 +24,7 @@ class Inbox:
         self._reading = Reading(desk, self._guard)
         self._decisions = Decisions(desk, self._guard, self._reading)
         self._batches = Batches(desk, self._guard, self._reading)
+        self._reports = Reports(desk, self._guard)
         self._streams = Streams(desk, self._guard)
         self._pages = assets("templates")
         self._files = assets("static")
@@ -32,6 +34,7 @@ class Inbox:
         table = [
             ("GET", "/inbox", self._inbox),
             ("GET", "/inbox/batch", self._batch_page),
+            ("GET", "/inbox/report", self._report_page),
             ("GET", "/inbox/login", self._login_page),
             ("GET", "/inbox/static/{name}", self._file),
             ("POST", "/inbox/api/login", self._login),
@@ -40,6 +43,7 @@ class Inbox:
             *self._reading.table(),
             *self._decisions.table(),
             *self._batches.table(),
+            *self._reports.table(),
         ]
         return [web.route(method, path, self._guard.open(call)) for method, path, call in table]
 
@@ -52,6 +56,9 @@ class Inbox:
 
     async def _batch_page(self, request: web.Request) -> web.StreamResponse:
         return _file(self._pages["batch.html"])
+
+    async def _report_page(self, request: web.Request) -> web.StreamResponse:
+        return _file(self._pages["report.html"])
 
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
         return _file(self._pages["login.html"])

@@ -136,9 +136,9 @@ async def test_no_agent_can_reach_one_before_or_after_its_end(world: World, acti
     ("action", "reason", "words"),
     [
         (Action.APPROVE, Reason.CANARY_MISSED, "nothing ran"),
-        (Action.DENY, Reason.CANARY_CAUGHT, "well seen"),
-        (Action.ABORT, Reason.CANARY_CAUGHT, "well seen"),
-        (Action.EDIT, Reason.CANARY_CAUGHT, "well seen"),
+        (Action.DENY, Reason.CANARY_CAUGHT, "Well seen"),
+        (Action.ABORT, Reason.CANARY_CAUGHT, "Well seen"),
+        (Action.EDIT, Reason.CANARY_CAUGHT, "Well seen"),
     ],
 )
 async def test_whatever_is_answered_it_ends_as_a_test_and_who_answered_is_told(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from gateway.canaries import Canaries
+from gateway.clock import SystemClock
 from gateway.models import Action, Status
 from gateway.records import Record
+from gateway.stores.outbox import RedisNotes
 from tests.web.chromium import DESK, PHONE, Page
 from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card
 from tests.web.test_access import serious
@@ -140,3 +145,27 @@ async def test_axe_finds_nothing_serious_in_a_batch(box: Inbox, page: Page) -> N
             await page.size(size, dark=dark, still=True)
             assert await serious(page) == []
             assert await page.evaluate(wide)
+
+
+async def test_admins_see_how_people_decide_and_canaries_are_told_kindly(
+    box: Inbox, page: Page
+) -> None:
+    """Who approves a test is told on the card; the page counts it, and is for admins alone."""
+    await box.route(canaries_per_day=1.0)
+    await box.decide(await box.ask(**COMMAND), Action.DENY)
+    store = box.gateway.backend.store
+    await RedisNotes(store, "canaries").put("default 1", "1")
+    notes = RedisNotes(store, "canaries")
+    maker = Canaries(store, box.gateway.approvals.writer, notes, SystemClock(), Random(1))
+    (made,) = await maker.tick()
+    await page.until(card(made))
+    await page.press("Approve", card(made))
+    await page.until(f"{card(made)}.querySelector('.claimed').textContent.includes('nothing ran')")
+    await page.until(f"{card(made)}.classList.contains('cancelled')")
+    await page.goto(f"{box.gateway.url}/inbox/report")
+    await page.until("document.body.textContent.includes('Approved 1 of 1 tests by the gateway')")
+    assert await page.evaluate("document.body.textContent.includes('bob')")
+    assert await serious(page) == []
+    await box.sign_in(page, "bob")
+    await page.goto(f"{box.gateway.url}/inbox/report")
+    await page.until("document.body.textContent.includes('only an admin may see')")

@@ -20,7 +20,7 @@ export function card(item, view) {
   if (pending) article.append(...warnings(item));
   if (pending || item.opened) article.append(...content(item, view));
   if (pending) article.append(...asking(item, view));
-  if (view.draft.problem) article.append(make("p", { class: "problem", role: "alert" }, view.draft.problem));
+  if (view.draft.problem) article.append(make("p", { class: view.draft.tone ?? "problem", role: "alert" }, view.draft.problem));
   article.append(pending ? small(item) : make("div", { class: "foot" }, more(item, view), small(item)));
   return article;
 }

@@ -65,6 +65,7 @@ async function decide(item, body) {
   } else {
     draft.panel = draft.panel === "confirm" ? null : draft.panel;
     draft.problem = answer.value.detail;
+    draft.tone = answer.value.code === "canary" ? "claimed" : "problem";
     if (answer.value.request) put(answer.value.request);
     render(item.id);
   }
@@ -98,7 +99,7 @@ async function compare(item, text) {
 // Send one thing about a request; null, and the reason on the card, when no answer came.
 async function busy(id, path, body, text) {
   const draft = draftOf(id);
-  Object.assign(draft, { busy: true, problem: null });
+  Object.assign(draft, { busy: true, problem: null, tone: null });
   render(id);
   const answer = await api(path, body, text).catch(() => null);
   draft.busy = false;

@@ -1,0 +1,26 @@
+"""How people decide, for admins: one read, and the page that shows it."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from adapters.web.guard import Guard, Handler
+from gateway.ports import Desk
+from gateway.wire import plain
+
+
+class Reports:
+    """The report page's call over a desk."""
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self._desk = desk
+        self._guard = guard
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        return [("GET", "/inbox/api/report", self._read)]
+
+    async def _read(self, request: web.Request) -> web.StreamResponse:
+        """Return the figures of the last 30 days."""
+        visitor = await self._guard.reader(request)
+        return web.json_response(plain(await self._desk.report(visitor.identity)))
