@@ -65,6 +65,7 @@ async def _tokens(
     remedy = "make an app-level token with connections:write on the app's page"
     try:
         theirs = (await app.auth_test())["app_id"]
+        await app.apps_connections_open(app_token=settings.app_token.get_secret_value())
         ours = (await client.bots_info(bot=who["bot_id"]))["bot"]["app_id"]
     except (SlackApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
         return failed(f"Slack does not take the app token: {_code(error)}", remedy)

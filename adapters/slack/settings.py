@@ -41,7 +41,9 @@ class SlackSettings(BaseSettings):
         None, description="Slack's client secret, for installation by OAuth"
     )
     public_url: str | None = Field(
-        None, description="how Slack and browsers reach the gateway, for the OAuth redirect"
+        None,
+        validation_alias="GATEWAY_PUBLIC_URL",
+        description="the gateway's own: how Slack and browsers reach it",
     )
     api_url: str = Field(
         "https://slack.com/api/", description="Slack's Web API; other for GovSlack"
@@ -76,5 +78,5 @@ class SlackSettings(BaseSettings):
             )
         if self.bot_token is not None and self.oauth:
             raise Misconfigured("Slack takes a bot token or installation by OAuth, not both")
-        if self.oauth and self.public_url is None:
-            raise Misconfigured("installation by OAuth needs GATEWAY_SLACK_PUBLIC_URL")
+        if self.public_url is None and (self.mode == "http" or self.oauth):
+            raise Misconfigured("Slack by http, and installation by OAuth, need GATEWAY_PUBLIC_URL")

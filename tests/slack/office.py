@@ -186,8 +186,9 @@ async def at_work(
     adapter = adapter or SlackAdapter()
     adapter.ping_seconds = 0.5
     desk = desk_of("slack", world.approvals, world.store)
+    public = {"GATEWAY_PUBLIC_URL": "http://127.0.0.1"}
     async with AsyncExitStack() as stack:
-        stack.enter_context(environment(slack, **(env or {})))
+        stack.enter_context(environment(slack, **{**public, **(env or {})}))
         await stack.enter_async_context(served(adapter, desk, world.store))
         if steps:
             await stack.enter_async_context(followed_up(world.approvals, world.store))

@@ -101,7 +101,7 @@ async def test_oauth_needs_no_bot_token(slack: Slack) -> None:
             "GATEWAY_SLACK_BOT_TOKEN": "",
             "GATEWAY_SLACK_CLIENT_ID": "1",
             "GATEWAY_SLACK_CLIENT_SECRET": "2",
-            "GATEWAY_SLACK_PUBLIC_URL": "https://gateway.example",
+            "GATEWAY_PUBLIC_URL": "https://gateway.example",
         },
     )
     assert "OAuth" in found["slack tokens"][1]
@@ -110,8 +110,8 @@ async def test_oauth_needs_no_bot_token(slack: Slack) -> None:
 def test_every_setting_is_documented() -> None:
     """Page and .env.example name every setting of the adapter."""
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
-    for member in SlackSettings.model_fields:
-        name = f"GATEWAY_SLACK_{member.upper()}"
+    for member, field in SlackSettings.model_fields.items():
+        name = str(field.validation_alias or f"GATEWAY_SLACK_{member.upper()}")
         assert name in PAGE, name
         assert name in example, name
 

@@ -38,7 +38,7 @@ OAUTH = {
     "GATEWAY_SLACK_MODE": "http",
     "GATEWAY_SLACK_CLIENT_ID": "111.222",
     "GATEWAY_SLACK_CLIENT_SECRET": "client-secret",
-    "GATEWAY_SLACK_PUBLIC_URL": "http://127.0.0.1",
+    "GATEWAY_PUBLIC_URL": "http://127.0.0.1",
 }
 
 

@@ -18,6 +18,7 @@ from gateway.app import running
 from gateway.errors import GatewayError
 from gateway.models import Status
 from gateway.settings import Settings
+from tests.settings.test_settings import free_port
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import ROUTE, Office, at_work, environment, form, put_in_force, shown, told
@@ -209,12 +210,14 @@ def test_settings_that_do_not_go_together_are_refused(slack: Slack) -> None:
     """Each missing or contradicting setting is named."""
     from adapters.slack.settings import SlackSettings  # noqa: PLC0415 (reads the environment)
 
+    by_oauth = {"BOT_TOKEN": "", "CLIENT_ID": "1", "CLIENT_SECRET": "2"}
     cases = (
         ({"APP_TOKEN": ""}, "GATEWAY_SLACK_APP_TOKEN"),
         ({"BOT_TOKEN": ""}, "GATEWAY_SLACK_BOT_TOKEN"),
         ({"MODE": "http", "SIGNING_SECRET": ""}, "GATEWAY_SLACK_SIGNING_SECRET"),
         ({"CLIENT_ID": "1", "CLIENT_SECRET": "2"}, "not both"),
-        ({"BOT_TOKEN": "", "CLIENT_ID": "1", "CLIENT_SECRET": "2"}, "GATEWAY_SLACK_PUBLIC_URL"),
+        ({"MODE": "http"}, "GATEWAY_PUBLIC_URL"),
+        (by_oauth, "GATEWAY_PUBLIC_URL"),
     )
     for changes, said in cases:
         env = {f"GATEWAY_SLACK_{name}": value for name, value in changes.items()}
@@ -247,12 +250,13 @@ async def test_an_adapter_of_its_own_is_reached_over_http(
     await put_in_force(world, ROUTE)
     settings = Settings(
         data_dir=tmp_path / "data",
-        port=0,
+        port=free_port(),
         namespace=namespace,
         REDIS_URL=SecretStr(server_url),
         signing_key=SecretStr(SEED),
     )
-    with environment(slack, GATEWAY_SLACK_MODE="http"):
+    public = f"http://127.0.0.1:{settings.port}"
+    with environment(slack, GATEWAY_SLACK_MODE="http", GATEWAY_PUBLIC_URL=public):
         async with adapter_running(settings, "slack") as url, aiohttp.ClientSession() as http:
             slack.deliveries.request_url = f"{url}/slack/events"
             record = await world.submit()
