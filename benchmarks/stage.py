@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from gateway import app
 from gateway.models import Action, new_id
 from gateway.records import Click, Identity
-from gateway.rulebook import Mode, Route
+from gateway.rulebook import Budget, Mode, Route
 from gateway.settings import Settings
 from gateway.stores.store import RedisStore
 
@@ -24,6 +24,8 @@ ASK_TOOL = "deploy"
 ARGUMENT = "x" * 388
 """As `{"command":"..."}` this makes 402 bytes of arguments."""
 
+_AMPLE = Budget(waiting=10**6, bytes=10**12, cards=10**6, denials=0)
+"""One agent stands for many here, and asks for more than people could bear."""
 _LOOK_SECONDS = 0.005
 
 
@@ -72,7 +74,8 @@ async def prepare(gateway: app.Gateway) -> None:
     await gateway.backend.credentials.add_approver(APPROVER)
     policy = await store.policy()
     rule = Route(name="rule", tools=(RULE_TOOL,), mode=Mode.AUTO_APPROVE)
-    await store.apply(replace(policy, routes=(rule, *policy.routes)), by="bench")
+    routes = (rule, *policy.routes)
+    await store.apply(replace(policy, routes=routes, budgets=(_AMPLE,)), by="bench")
 
 
 async def until_pending(store: RedisStore, wanted: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from gateway.authority import answers_for
 from gateway.batches import Batches
 from gateway.book import GrantBook, GrantStore
-from gateway.clicks import LATE, STOPPED, TRIES, Clicks
+from gateway.clicks import OVERTAKEN, STOPPED, TRIES, Clicks
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.judging import judged
@@ -80,7 +80,8 @@ class Approvals:
     ) -> tuple[Record, bool]:
         """Take a request in, or find it again; return it and whether it is new.
 
-        Raises Unauthorized for another agent's name or id, Conflict when the id has other content.
+        Raises Unauthorized for another agent's name or id, Conflict when the id has other content,
+        OverBudget when too much of the agent waits.
         """
         if request.agent != origin.agent:
             raise Unauthorized(
@@ -107,7 +108,7 @@ class Approvals:
                 self.writer.book.spend(record.decision.decided_by.name)
             if outcome == Outcome.EXISTS:
                 return await self._known(request, origin, waiter), False
-            forced = _ENDINGS.get(outcome)
+            forced = OVERTAKEN.get(outcome)
         raise Unreachable("the request could not be stored: the policy keeps changing")
 
     async def sync(self, request_ids: Sequence[str], origin: Origin) -> list[State]:
@@ -377,6 +378,3 @@ class Approvals:
 def _is_own(record: Record, origin: Origin) -> bool:
     """Whether a request is the agent's, and not an earlier holder's of its name."""
     return record.holder == origin.agent and record.created >= origin.since
-
-
-_ENDINGS = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE}

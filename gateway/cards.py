@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gateway.blocks import Block, Change, blocks_of, changes, cut, headline, pretty
+from gateway.fatigue import company
 from gateway.masking import holds_secrets, shown
 from gateway.models import Action, Execution, FieldKind, Kind, RiskLevel, Status
 from gateway.records import Record
@@ -81,7 +82,8 @@ class Card:
     to approve: the full view has it. `notices` are warnings in our words. `progress` counts a
     quorum. `outcome` says who decided and why, `result` what the agent reported since. `editable`
     is the text to edit, None when it may not be shown. `calls` are who is called by name, as the
-    platform's identities and groups. Times are milliseconds since the epoch.
+    platform's identities and groups. One that does not `ask` stands for requests which have no
+    cards yet. Times are milliseconds since the epoch.
     """
 
     request_id: str
@@ -116,6 +118,7 @@ class Card:
     result: Visible | None
     editable: str | None
     controls: tuple[Control, ...]
+    asks: bool = True
     approve_scopes: tuple[Scope, ...] = ()
     deny_scopes: tuple[Scope, ...] = ()
     calls: tuple[str, ...] = ()
@@ -127,8 +130,8 @@ class Card:
 
     @property
     def final(self) -> bool:
-        """Whether it has been decided."""
-        return self.status is not Status.PENDING
+        """Whether there is nothing to decide on it, or not any more."""
+        return not self.asks or self.status is not Status.PENDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,7 +350,7 @@ def _notices(record: Record, whole: Sequence[Block], tool: Visible) -> tuple[str
         ),
         "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
     }
-    return tuple(text for text, holds in notices.items() if holds)
+    return (*(text for text, holds in notices.items() if holds), *company(record))
 
 
 def _progress(record: Record) -> str:

@@ -28,6 +28,9 @@ TRIES = 20
 
 STOPPED = Ending(status=Status.DENIED, reason=Reason.STOPPED)
 LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
+_PAUSED = Ending(status=Status.DENIED, reason=Reason.BREAKER)
+OVERTAKEN = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE, Outcome.PAUSED: _PAUSED}
+"""How a request ends that the script refused to let wait, by what it said."""
 
 TOLD = {
     Reason.CANARY_MISSED: (

@@ -33,6 +33,7 @@ log = logging.getLogger("gateway.courier")
 AT_ONCE = 0.001
 _CALL_SECONDS = 25.0  # a call to an adapter that takes longer is given up
 _PATIENCE_SECONDS = 1.0  # so long the next copy waits for the one before
+_COUNT_MS = 5000
 _NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25
 # Edits that were refused are made again after 5, 10, 20 … seconds, for three hours. Those that got
 # no answer are made again until there is one.
@@ -48,14 +49,16 @@ class Subject:
     """What copies show at this moment.
 
     `id` is what queues and copies call it. A copy that shows an older `revision` is edited; one
-    with fewer `reminders` is reminded, through `remind`. Once it is `final`, nothing new is posted.
-    The calls are the adapter's, for this subject; `noted` writes an event about a copy.
+    with fewer `reminders` is reminded, through `remind`. One that says another `count` is edited
+    too, but not every moment: a flood makes no flood of edits. Once it is `final`, nothing new is
+    posted. The calls are the adapter's, for this subject; `noted` writes an event about a copy.
     """
 
     id: str
     revision: int
     reminders: int
     final: bool
+    count: int | None = None
     deliver: Callable[[str, str], Awaitable[MessageRef]]
     update: Callable[[MessageRef, str], Awaitable[None]]
     remind: Callable[[Copy], Awaitable[None]]
@@ -162,6 +165,7 @@ class Copies:
         # What was posted before a crash shows what was true then.
         revision = 0 if repeated else subject.revision
         posted = replace(intent, state=CopyState.POSTED, ref=ref, revision=revision)
+        posted = self._counted(subject, posted)
         await self.keep(subject.id, posted, intent)
         subject.stands(posted)
         await subject.noted("delivered", posted, "")
@@ -172,11 +176,16 @@ class Copies:
             return None
         if left > 0:
             return left
+        recount = subject.count not in (None, copy.count)
+        rest = self._rest(copy) if recount and copy.revision >= subject.revision else None
         try:
-            if copy.revision < subject.revision:
+            if copy.revision < subject.revision or (recount and rest is None):
                 await asked(subject.update(copy.ref, copy.nonce))
-                shown = replace(
-                    copy, state=CopyState.POSTED, revision=subject.revision, tries=0, why=""
+                shown = self._counted(
+                    subject,
+                    replace(
+                        copy, state=CopyState.POSTED, revision=subject.revision, tries=0, why=""
+                    ),
                 )
                 await self.keep(subject.id, shown, copy)
                 copy = shown
@@ -191,7 +200,18 @@ class Copies:
             await self._outbox.mark(FOLLOWUPS, subject.id)
         except DeliveryFailed as failure:
             return await self._refused(subject, copy, failure)
-        return None
+        return rest
+
+    def _counted(self, subject: Subject, copy: Copy) -> Copy:
+        """Return a copy that says the subject's number from now on."""
+        if subject.count is None:
+            return copy
+        return replace(copy, count=subject.count, counted=self._clock.now_ms())
+
+    def _rest(self, copy: Copy) -> float | None:
+        """Return in how many seconds a copy may say another number."""
+        rest = copy.counted + _COUNT_MS - self._clock.now_ms()
+        return rest / 1000 if 0 < rest <= _COUNT_MS else None
 
     def _pause(self, subject: Subject, copy: Copy) -> float | None:
         """Return for how many seconds to let a copy be, None when nothing can be done for it."""

@@ -12,6 +12,7 @@ from functools import partial
 from gateway.cards import Card, card_of
 from gateway.clock import Clock
 from gateway.copies import LONGEST_DOUBT_SECONDS, Copies, Subject, asked, pause_after, taken
+from gateway.crowds import Crowds
 from gateway.delivery import (
     Copy,
     CopyState,
@@ -26,7 +27,7 @@ from gateway.delivery import (
 from gateway.desk import FrontDesk
 from gateway.errors import NotFound
 from gateway.outbox import RETRY_SECONDS
-from gateway.records import Record
+from gateway.records import CROWD, Record
 from gateway.rulebook import REQUESTER, PolicyDocument, Route
 
 _TELLING_SECONDS = 30.0  # by then a telling has ended, or whoever did it
@@ -42,9 +43,12 @@ class Courier:
         self._outbox = outbox
         self._clock = clock
         self._copies = Copies(adapter.name, outbox, clock, repeatable=adapter.repeatable)
+        self._crowds = Crowds(adapter, desk, outbox, clock, self._copies)
 
     async def look(self, request_id: str) -> float | None:
         """Make the copies of a request true; return in how many seconds to look again, or None."""
+        if request_id.startswith(CROWD):
+            return await self._crowds.look(request_id.removeprefix(CROWD))
         try:
             record = await self._desk.get(request_id)
         except NotFound:
@@ -53,8 +57,9 @@ class Courier:
         route = policy.route_for(record.request.agent, record.request.tool)
         copies = await self._outbox.copies(request_id)
         subject = self._subject(record, policy, route)
-        waits = await self._copies.look(subject, route.places(record.tier), copies)
-        if record.final:
+        places = () if record.behind else route.places(record.tier)
+        waits = await self._copies.look(subject, places, copies)
+        if record.final and not record.follows:
             informed = self._informed(record, policy, route)
             waits += await taken(self._inform(record, target, copies) for target in informed)
         return min(waits) if waits else None
@@ -71,6 +76,7 @@ class Courier:
             revision=record.revision,
             reminders=0 if record.final else record.reminders,
             final=record.final,
+            count=None if record.final else record.alike,
             deliver=lambda target, nonce: adapter.deliver(target, card(), nonce),
             update=lambda ref, nonce: adapter.update(ref, card(), nonce),
             remind=lambda copy: adapter.tell(

@@ -45,10 +45,10 @@ class Copy(Wire):
 
     `nonce` is kept before posting, and stands in the copy's buttons, so that a copy posted just
     before a crash is recognised by its first click. `revision` is the one it shows; `reminders` how
-    many it was given. With `outcome` it is no card, but the notice of how the request ended. `why`
-    is the platform's answer to a failure. `tries` counts the edits to revision `tried` that were
-    refused, and how often an outcome was told. `at` is when this was written down, or when it may
-    be tried again.
+    many it was given; `count` the number that it says, since `counted`. With `outcome` it is no
+    card, but the notice of how the request ended. `why` is the platform's answer to a failure.
+    `tries` counts the edits to revision `tried` that were refused, and how often an outcome was
+    told. `at` is when this was written down, or when it may be tried again.
     """
 
     target: str
@@ -58,6 +58,8 @@ class Copy(Wire):
     ref: MessageRef | None = None
     revision: int = 0
     reminders: int = 0
+    count: int = 0
+    counted: int = 0
     outcome: bool = False
     why: str = ""
     tries: int = 0
@@ -195,6 +197,9 @@ class Outbox(Protocol):
 
     async def keep(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
         """Store a copy if it is still as it was before."""
+
+    async def forget(self, request_id: str, copy: Copy) -> None:
+        """Forget a copy, if it is still like this: another one may be posted at its place."""
 
 
 class Notes(Protocol):

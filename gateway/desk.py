@@ -7,12 +7,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from gateway.approvals import Approvals
+from gateway.authority import answers_for
 from gateway.clock import Clock
 from gateway.delivery import GRANT, Copy, CopyState, Notes, Outbox
 from gateway.errors import Conflict, NotFound, Unauthorized, Unreachable
 from gateway.grantcards import GrantCard
 from gateway.granted import Shown
 from gateway.grants.grant import Grant, Shape
+from gateway.holding import HeldStore, Holding
 from gateway.models import Reason, Status
 from gateway.records import (
     Claim,
@@ -21,6 +23,7 @@ from gateway.records import (
     Identity,
     MessageRef,
     Page,
+    Paused,
     Person,
     Query,
     Record,
@@ -41,13 +44,20 @@ class FrontDesk:
     """A `gateway.ports.Desk`. One instance per adapter, because `notes` are the adapter's own."""
 
     def __init__(
-        self, approvals: Approvals, store: Store, outbox: Outbox, clock: Clock, notes: Notes
+        self,
+        approvals: Approvals,
+        store: Store,
+        outbox: Outbox,
+        clock: Clock,
+        notes: Notes,
+        held: HeldStore,
     ) -> None:
         self._approvals = approvals
         self._store = store
         self._outbox = outbox
         self._clock = clock
         self.notes = notes
+        self.holding = Holding(store, held, approvals.writer)
         self._standing: dict[tuple[str, str], MessageRef] = {}
 
     # ---------------------------------------------------------------- what people do
@@ -108,6 +118,19 @@ class FrontDesk:
         Raises Unauthorized unless the person is an admin, or an approver of the agent.
         """
         return await self._approvals.end_session_as(identity, agent, session)
+
+    async def paused(self) -> list[Paused]:
+        """Return the agents that ask nobody for now, as people denied too much of them in a row."""
+        return await self.holding.held.paused()
+
+    async def lift(self, agent: str, identity: Identity) -> bool:
+        """Let an agent ask again; return whether it was paused.
+
+        Raises Unauthorized unless the person is an admin, or an approver of the agent.
+        """
+        if not answers_for(await self.policy(), agent, identity):
+            raise Unauthorized("only an admin or an approver of this agent may let it ask again")
+        return await self.holding.held.lift(agent, by=await self._name(identity))
 
     async def grants(self) -> list[Grant]:
         """Return the newest remembered decisions with their uses, as many as people look at."""

@@ -10,6 +10,7 @@
     ├── NotFound                no such request
     ├── Unreachable             the gateway or Redis did not answer; nothing was approved
     │   └── Busy                the gateway takes no more of this agent's calls just now
+    ├── OverBudget              too much of this agent waits already; nobody was asked
     ├── Unverified              an answer is not for what was asked, or the pinned key signed it not
     ├── Pending                 still waiting; picklable, for `wait` in another process
     └── NotApproved             the request ended without leave to run
@@ -114,6 +115,14 @@ class Busy(Unreachable):
     code = "too_many_requests"
     status = 429
     retry_after: float = 1.0
+
+
+class OverBudget(GatewayError):
+    """Too much of this agent waits for an answer already; nobody was asked."""
+
+    code = "over_budget"
+    status = 429
+    exit_code = 7
 
 
 class Unverified(GatewayError):

@@ -1,5 +1,5 @@
-"""What happens to a request that waits: reminders, escalation, fail-over, and the word that nobody
-could be reached."""
+"""What happens to a request that waits: reminders, escalation, fail-over, the word that nobody
+could be reached, and what becomes of those that wait behind others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.clock import Clock
 from gateway.delivery import Copy, CopyState
 from gateway.desk import FrontDesk
 from gateway.errors import NotFound
-from gateway.records import Record
+from gateway.records import CROWD, Record
 from gateway.rulebook import Route, posted
 
 GRACE_SECONDS = 30.0  # an adapter that has not begun to post by then is taken to be down
@@ -29,14 +29,24 @@ class Followups:
 
     async def look(self, request_id: str) -> float | None:
         """Take the next step that is due; return in how many seconds to look again, or None."""
+        if request_id.startswith(CROWD):
+            return await self._desk.holding.release(request_id.removeprefix(CROWD))
         try:
             record = await self._desk.get(request_id)
         except NotFound:
             return None
-        if record.final or record.canary:  # nobody is called in for a test
-            return None
+        if record.alike and (record.final or record.digest != record.request.digest):
+            again = await self._desk.holding.settle(record, self._clock.now_ms())
+            if again is not None:
+                return again
+        # Nobody is called in for a test.
+        silent = record.final or record.behind or record.canary
+        return None if silent else await self._step(record)
+
+    async def _step(self, record: Record) -> float | None:
+        """Take the next step of a request that people have before them."""
         route = (await self._desk.policy()).route_for(record.request.agent, record.request.tool)
-        copies = await self._desk.copies(request_id)
+        copies = await self._desk.copies(record.id)
         now = self._clock.now_ms()
         waited = (now - record.created) / 1000
         silent = (now - max(record.created, record.tier_at)) / 1000

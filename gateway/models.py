@@ -72,6 +72,7 @@ class Reason(StrEnum):
     STOPPED = "stopped"
     CANARY_CAUGHT = "canary_caught"
     CANARY_MISSED = "canary_missed"
+    BREAKER = "breaker"
 
 
 class RiskLevel(StrEnum):

@@ -18,6 +18,7 @@ from gateway.records import Person
 from gateway.rulebook import (
     MOST_CANARIES,
     REQUESTER,
+    Budget,
     Guardrails,
     PolicyDocument,
     PolicyRule,
@@ -46,6 +47,7 @@ class PolicyFile(Wire):
     risks: tuple[RiskRule, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
     guardrails: Guardrails = Guardrails.SHADOW
+    budgets: tuple[Budget, ...] = ()
 
 
 def read_policy(text: str) -> PolicyDocument:
@@ -69,6 +71,7 @@ def read_policy(text: str) -> PolicyDocument:
         risks=found.risks,
         rules=found.rules,
         guardrails=found.guardrails,
+        budgets=found.budgets,
     )
     if mistakes := list(_mistakes(document)):
         raise BadPolicy(" ".join(mistakes))
@@ -90,6 +93,7 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
         *_changed("route", before.routes, after.routes),
         *_changed("risk rule", before.risks, after.risks),
         *_changed("rule", before.rules, after.rules),
+        *_changed("budget", before.budgets, after.budgets),
         *(
             [f"~ guardrails: {before.guardrails} -> {after.guardrails}"]
             if before.guardrails is not after.guardrails
@@ -110,13 +114,17 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
     yield from _doubles("route", [route.name for route in policy.routes])
     yield from _doubles("risk rule", [rule.name for rule in policy.risks])
     yield from _doubles("rule", [rule.name for rule in policy.rules])
+    yield from _doubles("budget", [one.name for one in policy.budgets])
+    for one in policy.budgets:
+        if min(one.waiting, one.bytes, one.cards) < 1 or one.denials < 0 or one.pause <= 0:
+            yield f"Budget {one.name!r}: write numbers above 0; only denials may be 0, for never."
     for rule in policy.rules:
         yield from (f"Rule {rule.name!r}: {text}" for text in mistakes(rule))
     written = [one for person in policy.people for one in person.identities]
     yield from _doubles("identity", written)
-    for one in written:
-        if not all(one.partition(":")):
-            yield f"The identity {one!r} is not written platform:id."
+    for identity in written:
+        if not all(identity.partition(":")):
+            yield f"The identity {identity!r} is not written platform:id."
     names = {person.name for person in policy.people}
     for route in policy.routes:
         yield from (f"Route {route.name!r}: {text}" for text in _mistakes_of(route, names))
@@ -188,7 +196,7 @@ def _moved(name: str, old: dict[str, str], new: dict[str, str]) -> Iterator[str]
             yield f"~ {name}: {member}: {before} -> {after}"
 
 
-def _said(one: Person | Route | RiskRule | PolicyRule) -> dict[str, str]:
+def _said(one: Person | Route | RiskRule | PolicyRule | Budget) -> dict[str, str]:
     """Return members as people read them; those that are as they come are left out."""
     return {name: _words(value) for name, value in plain(one).items() if name != "name"}
 

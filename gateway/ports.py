@@ -20,6 +20,7 @@ from gateway.records import (
     Identity,
     MessageRef,
     Page,
+    Paused,
     Person,
     Query,
     Record,
@@ -123,6 +124,13 @@ class Desk(Protocol):
     async def end_session(self, agent: str, session: str, identity: Identity) -> list[str]:
         """End an agent's session, cancel what waits in it, return the ids. Raises Unauthorized
         unless the person is an admin, or an approver of the agent."""
+
+    async def paused(self) -> list[Paused]:
+        """Return the agents that ask nobody for now, as people denied too much of them in a row."""
+
+    async def lift(self, agent: str, identity: Identity) -> bool:
+        """Let an agent ask again; return whether it was paused. Raises Unauthorized unless the
+        person is an admin, or an approver of the agent."""
 
     async def grants(self) -> list[Grant]:
         """Return the newest remembered decisions with their uses, 500 at most."""

@@ -23,6 +23,10 @@ from gateway.wire import JsonObject, Wire
 SCHEMA_VERSION = 1
 
 
+CROWD = "~"
+"""With an agent's name behind it: what the agent's digest card stands for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity(Wire):
     """A verified identity of someone who clicks: the platform that verified it, and its stable
@@ -111,9 +115,9 @@ class Record(Wire):
     `note` is the decider's, for the record only: no agent is ever told. `nonces` name the clicks
     that were applied, the newest last. `queues` name the outboxes that must look again when it
     changes; `tier` counts escalations, the last at `tier_at`; `reminders` counts those that were
-    due.
-    A `canary` is a request of the gateway's own that tests whether people look: it is in no agent's
-    reach, and can never be approved.
+    due. A `canary` is a request of the gateway's own that tests whether people look: it is in no
+    agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
+    digest card, has no card of its own; `alike` counts those behind this one.
     """
 
     request: ApprovalRequest
@@ -145,6 +149,8 @@ class Record(Wire):
     reminders: int = 0
     claim: Claim | None = None
     canary: bool = False
+    behind: str = ""
+    alike: int = field(default=0, compare=False)
 
     @property
     def id(self) -> str:
@@ -160,6 +166,11 @@ class Record(Wire):
     def arguments(self) -> JsonObject:
         """The arguments that would run now: the agent's, or an editor's."""
         return self.request.arguments if self.edited is None else self.edited
+
+    @property
+    def follows(self) -> bool:
+        """Whether it has, or had, no card of its own because another asks the same."""
+        return bool(self.behind) and not self.behind.startswith(CROWD)
 
     @property
     def final(self) -> bool:
@@ -236,13 +247,15 @@ class Click(Wire):
 class Query(Wire):
     """Which requests to list, newest first: those that wait, or with `final` those that ended.
 
-    `status` narrows the ended ones. `after` is the cursor that the page before named.
+    `status` narrows the ended ones. Without `followers` those are left out that wait behind another
+    which asks the same. `after` is the cursor that the page before named.
     """
 
     final: bool = False
     status: Status | None = None
     agent: str | None = None
     session: str | None = None
+    followers: bool = True
     after: str | None = None
     limit: int = 50
 
@@ -262,6 +275,14 @@ class Session(Wire):
     agent: str
     name: str
     last_seen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused(Wire):
+    """An agent that asks nobody `until` then, because people denied too much of it in a row."""
+
+    agent: str
+    until: int
 
 
 def place_of(event_id: str) -> tuple[int, int]:

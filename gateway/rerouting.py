@@ -41,6 +41,8 @@ class Rerouting:
             after = replace(record, queues=(*record.queues, *new))
             await self._desk.progress(record, after, "rerouted", {"queues": new})
             return _SOON
+        if record.behind:  # it has no card yet, and gets it where it then belongs
+            return None
         copies = await self._outbox.copies(request_id)
         lacking = posted(place for place in route.places(record.tier) if place not in copies)
         for adapter in lacking:

@@ -146,6 +146,30 @@ class RiskRule(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget(Wire):
+    """How much attention the agents that it names may ask for, each of them.
+
+    `waiting` requests of `bytes` in all may wait; more are refused. `cards` may be posted at once,
+    and then as many a minute; what exceeds them waits behind one digest card. After `denials` of
+    people in a row (0: never) nobody is asked for `pause` seconds. `agents` are names in which `*`
+    stands for anything; empty for all.
+    """
+
+    name: str = "default"
+    agents: tuple[str, ...] = ()
+    waiting: int = 1000
+    bytes: int = 32 * 1024 * 1024
+    cards: int = 30
+    denials: int = 20
+    pause: float = 600.0
+
+    @property
+    def card_ms(self) -> int:
+        """How long one card's share of a minute is, in ms."""
+        return max(1, 60_000 // self.cards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDocument(Wire):
     """Everything an operator wrote. Replaced as a whole; `generation` counts the replacements."""
 
@@ -155,6 +179,7 @@ class PolicyDocument(Wire):
     risks: tuple[RiskRule, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
     guardrails: Guardrails = Guardrails.SHADOW
+    budgets: tuple[Budget, ...] = ()
 
     def person_of(self, identity: Identity) -> Person | None:
         """Return the person whom this verified identity belongs to."""
@@ -172,6 +197,10 @@ class PolicyDocument(Wire):
             if named(route.agents, agent) and named(route.tools, tool):
                 return route
         return Route()
+
+    def budget_for(self, agent: str) -> Budget:
+        """Return the first budget that names an agent, or the default one."""
+        return next((one for one in self.budgets if named(one.agents, agent)), Budget())
 
     def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
         """Return the highest risk that a rule sets, medium where none fits; a claim may raise

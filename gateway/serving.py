@@ -22,6 +22,7 @@ from gateway.outbox import Look, Worker
 from gateway.ports import Adapter
 from gateway.rerouting import Rerouting
 from gateway.storage import REROUTING
+from gateway.stores.held import RedisHeld
 from gateway.stores.outbox import RedisNotes, RedisOutbox
 from gateway.stores.store import RedisStore
 from gateway.tasks import ended
@@ -36,7 +37,7 @@ def desk_of(name: str, approvals: Approvals, store: RedisStore) -> FrontDesk:
     """Return the desk of an adapter, with its own notes."""
     outbox = RedisOutbox(store)
     notes = RedisNotes(store, name)
-    return FrontDesk(approvals, store, outbox, SystemClock(), notes)
+    return FrontDesk(approvals, store, outbox, SystemClock(), notes, RedisHeld(store))
 
 
 @asynccontextmanager

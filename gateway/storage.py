@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.records import Event, Page, Query, Record, Session
-from gateway.rulebook import PolicyDocument
+from gateway.rulebook import Budget, PolicyDocument
 from gateway.wire import JsonObject
 
 REROUTING = "rerouting"
@@ -28,6 +28,8 @@ class Outcome:
     EARLY = "early"
     CLOCK = "clock"
     SPENT = "spent"
+    CROWDED = "crowded"
+    PAUSED = "paused"
     FULL = "full"
 
 
@@ -57,7 +59,8 @@ class Transition:
     `after` replaces `before` if its revision is still current. `clock` is `before` (refused as late
     once the deadline has passed), `after` (refused as early until then) or empty. `generation` is
     the policy generation it was decided under, None when policy has no part in it. `stoppable`
-    changes are refused while the kill switch is on. The event says `data`, that of an ending what
+    changes are refused while the kill switch is on. With the agent's `budget`, as when a person
+    decided, denials in a row are counted. The event says `data`, that of an ending what
     the decision says.
     """
 
@@ -69,6 +72,7 @@ class Transition:
     generation: int | None = None
     stoppable: bool = False
     secrets: JsonObject | None = None
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +107,16 @@ class Store(Protocol):
         generation: int,
         data: JsonObject,
         timeout_ms: int,
+        budget: Budget,
+        posts: bool,
     ) -> tuple[str, Record]:
         """Create a record, pending or already decided, and answer the message.
 
-        The deadline is min(arrival, server's time) + timeout. Outcomes: OK with the record as
-        stored; EXISTS, AGAIN, STOPPED, LATE, SPENT with nothing written; CLOCK when the decision's
-        expiry is not that deadline: `created` of the returned record is then the server's time.
+        The deadline is min(arrival, server's time) + timeout. What waits is held to the agent's
+        `budget`; `posts` tells whether it would get cards. Outcomes: OK with the record as stored;
+        EXISTS, AGAIN, STOPPED, LATE, SPENT, CROWDED, PAUSED with nothing written; CLOCK when the
+        decision's expiry is not that deadline: `created` of the returned record is then the
+        server's time.
         """
 
     async def change(self, transition: Transition, origin: Origin | None = None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gateway.book import GrantBook
 from gateway.clock import Clock
+from gateway.errors import OverBudget
 from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Status
 from gateway.records import Record
 from gateway.rulebook import REQUESTER, PolicyDocument, Route, posted
@@ -93,12 +94,24 @@ class Writer:
         data: JsonObject,
         timeout_ms: int,
     ) -> tuple[str, Record]:
-        """Create a record under a policy; after a refusal know better what it was refused for."""
+        """Create a record under a policy; after a refusal know better what it was refused for.
+
+        Raises OverBudget when too much of the agent waits.
+        """
+        request = record.request
         outcome, stored = await self._store.create(
-            record, origin, generation=policy.generation, data=data, timeout_ms=timeout_ms
+            record,
+            origin,
+            generation=policy.generation,
+            data=data,
+            timeout_ms=timeout_ms,
+            budget=policy.budget_for(request.agent),
+            posts=bool(posted(policy.route_for(request.agent, request.tool).targets)),
         )
         if outcome == Outcome.AGAIN:
             self.forget_policy()
+        if outcome == Outcome.CROWDED:
+            raise OverBudget("too many of this agent's requests wait already")
         if outcome == Outcome.CLOCK:
             self._ahead_ms = stored.created - self._clock.now_ms()
         return outcome, stored
@@ -152,6 +165,7 @@ def _step(record: Record, effect: Effect, policy: PolicyDocument) -> Transition:
         generation=policy.generation,
         stoppable=after.status in (Status.PENDING, Status.APPROVED),
         secrets=effect.secrets,
+        budget=None if after.canary else policy.budget_for(after.request.agent),
     )
 
 

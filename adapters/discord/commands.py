@@ -181,7 +181,7 @@ class Commands:
 
     async def _theirs(self, identity: Identity) -> list[Record]:
         """Return what waits and this person may decide, the newest first."""
-        page = await self._desk.page(Query(limit=_SCANNED))
+        page = await self._desk.page(Query(limit=_SCANNED, followers=False))
         return [one for one in page.items if await self._desk.may_decide(identity, one) is None]
 
     async def _found(self, interaction: discord.Interaction, written: str) -> Record:

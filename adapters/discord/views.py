@@ -282,6 +282,8 @@ def _footer(card: Card) -> str:
         if card.final
         else f"expires <t:{card.deadline // 1000}:R> (<t:{card.deadline // 1000}:f>) · "
     )
+    if not card.digest:
+        return ""
     return f"-# {ends}id {card.short_id} · sha256 {card.digest[:16]}…"
 
 

@@ -82,7 +82,7 @@ class Commands:
         """Yield the waiting requests that this person may see, newest first."""
         after = None
         for _ in range(_PAGES):
-            page = await self._desk.page(Query(after=after))
+            page = await self._desk.page(Query(after=after, followers=False))
             for record in page.items:
                 if not record.final and await self._rights.may_see(identity, record):
                     yield record

@@ -120,7 +120,7 @@ class Answering(App[None]):
                 await asyncio.sleep(1)
 
     async def _reload(self) -> None:
-        page = await self._desk.page(Query(limit=_MOST_LISTED))
+        page = await self._desk.page(Query(limit=_MOST_LISTED, followers=False))
         waiting = list(reversed(page.items))  # who asked first is first
         known, shown = {one.id for one in self._queue}, self.record
         if any(one.id not in known for one in waiting):

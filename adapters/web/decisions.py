@@ -65,6 +65,7 @@ class Decisions:
             ("POST", f"{one}/claim", self._write(self._claim, {"on": bool}, ("on",))),
             ("POST", f"{one}/reveal", self._write(self._reveal, {}, ())),
             ("POST", "/inbox/api/sessions/end", self._write(self._end, *_SESSION)),
+            ("POST", "/inbox/api/agents/lift", self._write(self._lift, {"agent": str}, ("agent",))),
             ("POST", "/inbox/api/grants/revoke", self._write(self._revoke, {"id": str}, ("id",))),
         ]
 
@@ -114,6 +115,10 @@ class Decisions:
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         ids = await self._desk.end_session(body["agent"], body["session"], visitor.identity)
         return web.json_response({"cancelled": len(ids)})
+
+    async def _lift(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        await self._desk.lift(body["agent"], visitor.identity)
+        return web.json_response({"ok": True})
 
     async def _revoke(
         self, request: web.Request, visitor: Visitor, body: JsonObject

@@ -35,7 +35,7 @@ class Reading:
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
         self._guard = guard
-        self._heavy: OrderedDict[tuple[str, int], JsonObject] = OrderedDict()
+        self._heavy: OrderedDict[tuple[str, int, int], JsonObject] = OrderedDict()
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return method, path and handler of each."""
@@ -66,7 +66,7 @@ class Reading:
     async def _list(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.reader(request)
         final = request.query.get("status", "pending") != "pending"
-        query = Query(final=final, after=request.query.get("after"), limit=_PAGE)
+        query = Query(final=final, followers=final, after=request.query.get("after"), limit=_PAGE)
         page = await self._desk.page(query)
         items = []
         for record in page.items:
@@ -83,7 +83,7 @@ class Reading:
 
     async def _row(self, record: Record) -> JsonObject:
         """Return a row; large ones are kept, since their first lines cost as much as the whole."""
-        key = (record.id, record.revision)
+        key = (record.id, record.revision, record.alike)
         if key in self._heavy:
             self._heavy.move_to_end(key)
             return self._heavy[key]
@@ -122,7 +122,17 @@ class Reading:
             }
             for row in rows
         ]
-        return web.json_response({"items": items})
+        stopped = [
+            {
+                "agent": one.agent,
+                "name": "",
+                "shown": "asks nobody: people denied too much of it in a row",
+                "last_seen": one.until,
+                "paused": True,
+            }
+            for one in await self._desk.paused()
+        ]
+        return web.json_response({"items": [*stopped, *items]})
 
     async def _name(self, visitor: Visitor) -> str:
         person = await self._desk.person(visitor.identity)

@@ -130,6 +130,7 @@ def _view(card: Card, record: Record) -> JsonObject:
         "claim": {"by": claim.person} if claim else None,
         "votes": [vote.person for vote in record.votes],
         "quorum": record.quorum,
+        "follows": record.behind if record.follows else None,
         "outcome": _maybe(card.outcome),
         "note": _maybe(card.note),
         "result": _maybe(card.result),

@@ -216,6 +216,10 @@ def _operating(verbs: Verbs) -> None:
     )
     revoke = _command(kinds, "revoke", operator.agent_revoke, "remove an agent, cutting it off")
     listed = _command(kinds, "list", operator.agent_list, "list agents")
+    paused = _command(
+        kinds, "paused", operator.agent_paused, "list agents that ask nobody after many denials"
+    )
+    lift = _command(kinds, "lift", operator.agent_lift, "let a paused agent ask again")
     approver = verbs.add_parser("approver", help="people who may decide")
     kinds = approver.add_subparsers(metavar="ACTION", required=True)
     join = _command(
@@ -230,7 +234,7 @@ def _operating(verbs: Verbs) -> None:
     applying.add_argument("--by", default="operator", help="who does it, for the audit")
     _command(verbs, "policy", policy.show, "print people, routes and risk rules in force")
     login = _command(verbs, "login", operator.login, "print a one-time link to the inbox")
-    for one in (add, rotate, revoke, join, leave, login):
+    for one in (add, rotate, revoke, lift, join, leave, login):
         one.add_argument("name")
     stop = _command(
         verbs, "stop-all", operator.stop_all, "kill switch: deny everything until resume"
@@ -255,8 +259,8 @@ def _operating(verbs: Verbs) -> None:
     erasing.add_argument("--by", default="operator", help="who does it, for the audit")
     doctor = _command(verbs, "doctor", operator.doctor, "check everything, and say what to do")
     doctor.add_argument("--live", action="store_true", help="have chat adapters post and take back")
-    made = (add, rotate, revoke, listed, join, leave, people_listed)
+    made = (add, rotate, revoke, listed, join, leave, people_listed, paused)
     for one in (*made, explain, report, tail, doctor):
         one.add_argument("--json", action="store_true", help="print JSON")
-    for one in (stop, resume):
+    for one in (stop, resume, lift):
         one.add_argument("--by", default="operator", help="who does it, for the audit")

@@ -8,6 +8,7 @@ from gateway.errors import (
     GatewayError,
     InvalidRequest,
     NotFound,
+    OverBudget,
     Unauthorized,
     Unreachable,
 )
@@ -21,6 +22,7 @@ _BY_CODE: dict[str, type[GatewayError]] = {
         NotFound,
         Unreachable,
         Busy,
+        OverBudget,
     )
 }
 _BY_STATUS: dict[int, type[GatewayError]] = {

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.models import DeciderKind, Status
+from gateway.fatigue import likeness
+from gateway.models import DeciderKind, RiskLevel, Status
 from gateway.records import Record
+from gateway.rulebook import Budget
 from gateway.storage import Origin, Transition
 from gateway.stores.codec import body_of, changed_fields, dumps, ending_of, fields_of
 from gateway.stores.keys import Keys
@@ -58,6 +60,8 @@ def submission(
     generation: int,
     data: JsonObject,
     timeout_ms: int,
+    budget: Budget,
+    posts: bool,
 ) -> Call:
     """Return the call of submit.lua that creates a record."""
     request, process = record.request, record.process or ""
@@ -81,6 +85,10 @@ def submission(
             keys.ingress(record.holder),
             keys.replies(record.holder, origin.process or ""),
             keys.grant(_grant_of(record)),
+            keys.load(record.holder),
+            keys.dirty(""),
+            keys.record(""),
+            keys.behind(""),
             *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
         ],
         [
@@ -102,7 +110,11 @@ def submission(
             origin.verb,
             _grant_of(record),
             record.decision.expires_at if record.decision else "",
-            "body",
+            "" if record.canary or record.risk.level is RiskLevel.HIGH else likeness(record),
+            budget.waiting,
+            budget.bytes,
+            budget.card_ms if posts else "",
+            budget.cards,
             body_of(request),
             *_pairs(born),
         ],
@@ -141,6 +153,11 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             keys.replies(agent, process),
             keys.secret(after.id),
             keys.grant(_new_grant(transition)),
+            keys.load(agent),
+            keys.breakers,
+            keys.dirty(""),
+            keys.record(""),
+            keys.behind(""),
             *_keys_of_waiters(keys, before),
             *(keys.dirty(name) for name in after.queues),
         ],
@@ -167,6 +184,8 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             after.consumers[-1] if after.consumers else "",
             "1" if len(after.consumers) > 1 else "",
             _new_grant(transition),
+            "" if before.final else likeness(before),
+            *_patience(transition.budget),
             len(before.attached),
             *before.attached,
             len(gone),
@@ -174,6 +193,14 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             *_pairs(kept),
         ],
     )
+
+
+def _patience(budget: Budget | None) -> tuple[str | int, int]:
+    """Return how many denials in a row are too many, '' when they are not counted; and the ms that
+    an agent then pauses."""
+    if budget is None or budget.denials == 0:
+        return "", 0
+    return budget.denials, int(budget.pause * 1000)
 
 
 def _grant_of(record: Record) -> str:

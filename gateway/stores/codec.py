@@ -48,6 +48,10 @@ def _count(number: int) -> str:
     return str(number or "")
 
 
+def _later(revision: int) -> str:
+    return "" if revision == 1 else str(revision)
+
+
 def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum]) -> str:
     route, quorum, risk, owner, scopes = values
     about = {"route": route, "quorum": quorum, "risk": plain(risk)}
@@ -58,11 +62,12 @@ def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum]) -> str:
     return dumps(about)
 
 
-# The fields that may change over a record's life, apart from its decision: how each is read off a
+# The fields that may change over a record's life, apart from its decision and from who waits behind
+# whom, which is the scripts' own: how each is read off a
 # record, and written. What is written as "" is absent from the hash.
 _FIELDS: tuple[tuple[str, Callable[[Record], Any], Callable[[Any], str]], ...] = (
     ("rev", attrgetter("revision"), str),
-    ("since", attrgetter("shown_since"), str),
+    ("since", attrgetter("shown_since"), _later),
     ("status", attrgetter("status"), str),
     ("digest", attrgetter("digest"), str),
     ("about", attrgetter("route", "quorum", "risk", "owner", "scope_quorum"), _about),
@@ -126,7 +131,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         request=request,
         status=Status(fields["status"]),
         revision=int(fields["rev"]),
-        shown_since=int(fields["since"]),
+        shown_since=int(fields.get("since", 1)),
         digest=fields["digest"],
         created=int(fields["created"]),
         deadline=int(fields["deadline"]),
@@ -152,6 +157,8 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         reminders=int(fields.get("reminders", 0)),
         claim=_built(Claim, fields, "claim"),
         canary="canary" in fields,
+        behind=fields.get("behind", ""),
+        alike=int(fields.get("alike", 0)),
     )
 
 

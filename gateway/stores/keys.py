@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.delivery import GRANT, is_grant
+from gateway.records import CROWD
 
 
 class Keys:
@@ -47,6 +48,8 @@ class Keys:
         """How often handling an ingress entry failed (hash)."""
         self.dead = self.of("dead")
         """Ingress entries that could not be handled (stream)."""
+        self.breakers = self.of("breakers")
+        """Agents that ask nobody for now, by until when (hash)."""
         self.credentials = self.of("credentials")
         """Bearer credentials by key id (hash)."""
         self.departed = self.of("departed")
@@ -80,6 +83,16 @@ class Keys:
         """An agent's pending requests by creation time (sorted set)."""
         return self.of("pending", agent)
 
+    def load(self, agent: str) -> str:
+        """What an agent's waiting requests come to: their bytes, when its next card may be posted,
+        the revision of its digest card, people's denials in a row and the pause they led to, and
+        for each likeness (`=...`) the request that leads (hash)."""
+        return self.of("load", agent)
+
+    def behind(self, what: str) -> str:
+        """Requests that wait behind another, or behind a digest card, by creation (sorted set)."""
+        return self.of("behind", what)
+
     def dirty(self, queue: str) -> str:
         """Requests that an outbox must look at again, by when (sorted set)."""
         return self.of("dirty", queue)
@@ -89,7 +102,9 @@ class Keys:
         return self.of("copies", subject_id)
 
     def subject(self, subject_id: str) -> str:
-        """What a card is about: a request, or a remembered decision."""
+        """What a card is about: a request, a remembered decision, or an agent's crowd."""
+        if subject_id.startswith(CROWD):
+            return self.load(subject_id.removeprefix(CROWD))
         if is_grant(subject_id):
             return self.grant(subject_id.removeprefix(GRANT))
         return self.record(subject_id)

@@ -71,7 +71,8 @@ def _cursor(request_id: str, score: float) -> str:
 
 def _fits(record: Record, query: Query) -> bool:
     return (
-        query.status in (None, record.status)
+        (query.followers or not record.follows)
+        and query.status in (None, record.status)
         and query.agent in (None, record.holder)
         and query.session in (None, record.request.session)
     )

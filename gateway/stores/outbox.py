@@ -52,11 +52,16 @@ class RedisOutbox:
 
     async def keep(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
         """Store a copy if it is still as it was before."""
-        done = await self._keep.run(
-            self._redis,
-            [self._keys.copies(request_id), self._keys.subject(request_id)],
-            [copy.key, "" if before is None else _text(before), _text(copy)],
-        )
+        was = "" if before is None else _text(before)
+        return await self._kept(request_id, copy.key, was, _text(copy))
+
+    async def forget(self, request_id: str, copy: Copy) -> None:
+        """Forget a copy, if it is still like this: another one may be posted at its place."""
+        await self._kept(request_id, copy.key, _text(copy), "")
+
+    async def _kept(self, request_id: str, key: str, before: str, after: str) -> bool:
+        keys = [self._keys.copies(request_id), self._keys.subject(request_id)]
+        done = await self._keep.run(self._redis, keys, [key, before, after])
         return bool(done)
 
 

@@ -12,7 +12,7 @@ from gateway.line import Line
 from gateway.masking import masked
 from gateway.names import AGENT_NAME
 from gateway.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
-from gateway.rulebook import PolicyDocument
+from gateway.rulebook import Budget, PolicyDocument
 from gateway.storage import REROUTING, Due, Origin, Outcome, Transition
 from gateway.stores import arguments
 from gateway.stores.codec import dumps, event_from, record_from
@@ -84,6 +84,8 @@ class RedisStore:
         generation: int,
         data: JsonObject,
         timeout_ms: int,
+        budget: Budget,
+        posts: bool,
     ) -> tuple[str, Record]:
         """Create a record; the server's clock sets its deadline. See `gateway.storage.Store`."""
         call = arguments.submission(
@@ -93,13 +95,16 @@ class RedisStore:
             generation=generation,
             data=data,
             timeout_ms=timeout_ms,
+            budget=budget,
+            posts=posts,
         )
         answer = await self._submit.run(self.line, call.keys, call.arguments)
         if answer[0] == Outcome.CLOCK:
             return Outcome.CLOCK, replace(record, created=int(answer[1]))
         if answer[0] != Outcome.OK:
             return answer[0], record
-        stored = replace(record, created=int(answer[1]), deadline=int(answer[2]))
+        created, deadline = int(answer[1]), int(answer[2])
+        stored = replace(record, created=created, deadline=deadline, behind=answer[3])
         self._remembered.keep(stored, call.letters)
         return Outcome.OK, stored
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import fakeredis
 import pytest
@@ -12,7 +13,7 @@ from gateway.errors import Conflict
 from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import DecidedBy, DeciderKind, Status
 from gateway.records import Query, Record
-from gateway.rulebook import PolicyDocument, Route
+from gateway.rulebook import Budget, PolicyDocument, Route
 from gateway.storage import Origin, Outcome, Transition
 from gateway.stores.connect import connect
 from gateway.stores.grants import RedisGrants
@@ -21,6 +22,8 @@ from gateway.stores.store import RedisStore
 from gateway.transitions import SYSTEM, Ending, ended
 from tests.unit.test_transitions import record
 from tests.world import AGENT, PROCESS, over_http, request
+
+ROOM: dict[str, Any] = {"budget": Budget(), "posts": False}
 
 
 @pytest.fixture(params=["fakeredis", "server"])
@@ -45,7 +48,7 @@ def pending(**changes: object) -> Record:
 async def create(store: RedisStore, made: Record, *, timeout_ms: int = 60_000) -> Record:
     """Create a record, as submitted over HTTP."""
     outcome, stored = await store.create(
-        made, over_http(), generation=0, data={}, timeout_ms=timeout_ms
+        made, over_http(), generation=0, data={}, timeout_ms=timeout_ms, **ROOM
     )
     assert outcome == Outcome.OK
     return stored
@@ -54,7 +57,7 @@ async def create(store: RedisStore, made: Record, *, timeout_ms: int = 60_000) -
 async def create_under(store: RedisStore, generation: int) -> Record:
     """Create a record under a generation of the policy."""
     outcome, stored = await store.create(
-        pending(), over_http(), generation=generation, data={}, timeout_ms=60_000
+        pending(), over_http(), generation=generation, data={}, timeout_ms=60_000, **ROOM
     )
     assert outcome == Outcome.OK
     return stored
@@ -84,7 +87,12 @@ async def test_an_id_is_taken_once(store: RedisStore) -> None:
     """A second creation changes nothing and writes no event."""
     stored = await create(store, pending())
     outcome, _ = await store.create(
-        pending(id=stored.id, tool="other"), over_http(), generation=0, data={}, timeout_ms=1
+        pending(id=stored.id, tool="other"),
+        over_http(),
+        generation=0,
+        data={},
+        timeout_ms=1,
+        **ROOM,
     )
     assert outcome == Outcome.EXISTS
     assert await store.load(stored.id) == stored
@@ -204,7 +212,7 @@ async def test_decisions_end_at_the_deadline_and_expiry_begins_there(store: Redi
 async def test_a_request_that_arrives_after_its_time_is_late(store: RedisStore) -> None:
     """An entry written long ago has used up its time, whenever it is read."""
     old = Origin(agent=AGENT, process=PROCESS, arrived_ms=1)
-    outcome, _ = await store.create(pending(), old, generation=0, data={}, timeout_ms=1000)
+    outcome, _ = await store.create(pending(), old, generation=0, data={}, timeout_ms=1000, **ROOM)
     assert outcome == Outcome.LATE
 
 
@@ -212,7 +220,7 @@ async def test_an_arrival_in_the_future_gives_no_extra_time(store: RedisStore) -
     """An agent can choose its entry's id, so only the earlier time counts."""
     made = pending()
     far = Origin(agent=AGENT, process=PROCESS, arrived_ms=10**14)
-    outcome, stored = await store.create(made, far, generation=0, data={}, timeout_ms=1000)
+    outcome, stored = await store.create(made, far, generation=0, data={}, timeout_ms=1000, **ROOM)
     assert outcome == Outcome.OK
     assert stored.deadline == stored.created + 1000
 
@@ -221,7 +229,9 @@ async def test_the_kill_switch_stops_what_would_open_or_approve(store: RedisStor
     """While it is on nothing begins, and denials still pass."""
     stored = await create(store, pending())
     await store.set_stopped(True, by="test")
-    outcome, _ = await store.create(pending(), over_http(), generation=0, data={}, timeout_ms=9)
+    outcome, _ = await store.create(
+        pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
+    )
     assert outcome == Outcome.STOPPED
     assert await store.change(replace(denied(stored), stoppable=True)) == Outcome.STOPPED
     assert await store.change(denied(stored)) == Outcome.OK
@@ -233,7 +243,9 @@ async def test_what_was_decided_under_an_older_policy_is_refused(store: RedisSto
     """A removed approver cannot win a race: the script compares generations."""
     stored = await create(store, pending())
     assert await store.apply(PolicyDocument(routes=(Route(),)), by="test") == 1
-    outcome, _ = await store.create(pending(), over_http(), generation=0, data={}, timeout_ms=9)
+    outcome, _ = await store.create(
+        pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
+    )
     assert outcome == Outcome.AGAIN
     assert await store.change(replace(denied(stored), generation=0)) == Outcome.AGAIN
     assert await store.change(replace(denied(stored), generation=1)) == Outcome.OK

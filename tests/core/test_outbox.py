@@ -221,7 +221,7 @@ async def test_a_bug_in_an_adapter_stops_no_other_request(office: Office) -> Non
     office.adapter.failures = [RuntimeError("a bug")]
     record = await office.world.submit()
     await office.settle()
-    other = await office.world.submit()
+    other = await office.world.submit(arguments={"command": "pwd"})
     await office.settle()
     assert await office.state(other) is CopyState.POSTED
     assert await office.state(record) is CopyState.INTENDED

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.app import Gateway, running
 from gateway.records import Person, Record
-from gateway.rulebook import PolicyDocument, RiskRule, Route
+from gateway.rulebook import Budget, PolicyDocument, RiskRule, Route
 from gateway.settings import Settings
 from gateway.stores.outbox import RedisOutbox
 from tests.discord.furnished import Server
@@ -41,7 +41,9 @@ class Stage:
     def target(self) -> str:
         return f"discord:{self.server.guild.id}/{self.server.channel.id}"
 
-    async def policy(self, *routes: Route, risks: tuple[RiskRule, ...] = ()) -> None:
+    async def policy(
+        self, *routes: Route, risks: tuple[RiskRule, ...] = (), budgets: tuple[Budget, ...] = ()
+    ) -> None:
         """Put these routes in force; ann, bob and eve are people known by their Discord ids."""
         store = self.gateway.backend.store
         current = await store.policy()
@@ -50,7 +52,11 @@ class Stage:
             for who in (self.server.ann, self.server.bob, self.server.eve)
         )
         document = PolicyDocument(
-            generation=current.generation, people=people, routes=routes, risks=risks
+            generation=current.generation,
+            people=people,
+            routes=routes,
+            risks=risks,
+            budgets=budgets,
         )
         await store.apply(document, by="test")
         self.approvals.forget_policy()

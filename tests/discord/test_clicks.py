@@ -241,7 +241,7 @@ async def test_20_and_21_cards_of_a_replaced_process_stay_alive(
     without posting or registering anything anew."""
     environment(monkeypatch, server)
     async with staged(server, server_url, namespace, tmp_path / "old") as old:
-        pairs = [await old.asked() for _ in range(10)]
+        pairs = [await old.asked(arguments={"command": f"ls {n}"}) for n in range(10)]
         opened = await old.click(server.bob, pairs[0][1], "Deny")
     posts = len(server.discord.rest.made("POST", "/channels/#/messages"))
     async with staged(server, server_url, namespace, tmp_path / "new") as new:

@@ -10,7 +10,7 @@ import pytest
 from adapters.discord.posting import PACE
 from adapters.discord.turns import Pace
 from gateway.models import Reason, Status
-from gateway.rulebook import Escalation
+from gateway.rulebook import Budget, Escalation
 from tests.discord.faults import VIA
 from tests.discord.furnished import Server
 from tests.discord.messages import shown_text
@@ -86,7 +86,7 @@ async def test_03_a_refusing_channel_fails_over_or_is_said(stage: Stage, trouble
     await stage.card(await stage.ask())
     assert (await stage.events("undelivered"))[0].data["target"] == target
     await stage.policy(stage.route(targets=(target,)))
-    ended = await stage.ended(await stage.ask())
+    ended = await stage.ended(await stage.ask(arguments={"command": "pwd"}))
     assert ended.status is Status.DENIED
     assert ended.decision is not None and ended.decision.reason is Reason.UNDELIVERABLE
 
@@ -122,7 +122,9 @@ async def test_06_a_burst_arrives_whole_in_order_and_within_the_limits(
     monkeypatch.setattr("adapters.discord.posting.PACE", Pace(PACE.per_minute * 10, PACE.burst))
     rest = stage.server.discord.rest
     rest.limits.rule("POST", r"/channels/\d+/messages$", 5, 0.5)
-    records = await asyncio.gather(*(stage.ask() for _ in range(50)))
+    await stage.policy(stage.route(), budgets=(Budget(cards=50),))
+    asking = (stage.ask(arguments={"command": f"ls {n}"}) for n in range(50))
+    records = await asyncio.gather(*asking)
     await stage.seen(lambda: len(stage.server.channel.messages) == 50, 60)
     asked = sorted(records, key=lambda one: one.created)
     posted = [shown_text(one) for one in stage.server.channel.messages.values()]
@@ -144,10 +146,11 @@ async def test_06_two_hundred_requests_to_two_channels(stage: Stage) -> None:
     await stage.policy(
         stage.route(name="one", tools=("shell",)),
         stage.route(name="two", tools=("mail",), targets=(second,)),
+        budgets=(Budget(cards=200),),
     )
-    for _ in range(100):
-        await stage.ask(tool="shell", timeout=3600)
-        await stage.ask(tool="mail", timeout=3600)
+    for number in range(100):
+        for tool in ("shell", "mail"):
+            await stage.ask(tool=tool, timeout=3600, arguments={"command": f"ls {number}"})
     channels = (server.channel, other)
     await stage.seen(lambda: all(len(one.messages) == 100 for one in channels), 200)
     # The agent's process is taken to be gone, and every card is edited to say so.
@@ -214,4 +217,4 @@ async def test_08_threads_are_answered_in_archived_ones_woken_locked_ones_refuse
     for bad in (thread, forum):
         bad_target = f"discord:{stage.server.guild.id}/{bad.id}"
         await stage.policy(stage.route(targets=(bad_target,), escalations=(step,)))
-        await stage.card(await stage.ask())
+        await stage.card(await stage.ask(arguments={"command": f"ls {bad.id}"}))

@@ -22,6 +22,7 @@ from gateway.clock import SystemClock
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.records import Identity
+from gateway.rulebook import Budget
 from gateway.stores.connect import connect
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS
@@ -42,6 +43,8 @@ DECISIONS: dict[str, JsonObject] = {
 }
 """How the approver answers, by tool. What is not here is answered on the wall, or at the end."""
 
+CROWDED = "crowd-"
+"""How the name of an agent begins that may post one card a minute."""
 QUEUES = ("wall", "board", FOLLOWUPS)
 
 
@@ -164,7 +167,9 @@ class Site:
         policy = await self.store.policy()
         ann = replace(policy.people[0], identities=("token:ann", identity.written))
         route = replace(policy.routes[0], targets=targets, notify=notify)
-        await self.store.apply(replace(policy, people=(ann,), routes=(route,)), by="test")
+        crowded = Budget(name="crowded", agents=(f"{CROWDED}*",), cards=1)
+        made = replace(policy, people=(ann,), routes=(route,), budgets=(crowded,))
+        await self.store.apply(made, by="test")
 
     async def leave_poison(self) -> None:
         """Leave an entry on which the gateway has died before, as often as it is tried."""
@@ -183,17 +188,37 @@ class Site:
         await self.store.redis.zadd(self.store.keys.processes, {f"{self.agent} {process}": 0})
         return request_id
 
-    async def submit(self, tool: str) -> tuple[str, str]:
+    async def submit(self, tool: str, agent: str = "") -> tuple[str, str]:
         """Submit as a process that never asks again; return the ids of request and process."""
-        keys, process = self.store.keys, new_id()
+        process = new_id()
         draft = ApprovalRequest(
-            id=new_id(), agent=self.agent, tool=tool, arguments={}, digest="0" * 64
+            id=new_id(), agent=agent or self.agent, tool=tool, arguments={}, digest="0" * 64
         )
-        body = json.dumps(plain(draft) | {"digest": digest_of(draft)})
-        entry = {"v": "1", "verb": "submit", "process": process, "nonce": new_id(), "body": body}
-        await self.store.redis.xadd(keys.ingress(self.agent), entry)
+        body = plain(draft) | {"digest": digest_of(draft)}
+        await self._send(draft.agent, "submit", process, body)
         await self.until("submitted", draft.id)
         return draft.id, process
+
+    async def crowd(self) -> None:
+        """Have another agent ask for more than its one card, and twice for the same; then have the
+        first of these withdrawn, and time pass until the next card."""
+        store, agent = self.store, f"{CROWDED}{self.agent}"[:64]
+        await RedisCredentials(store, SystemClock()).add_agent(agent)
+        await self.submit("lift", agent)
+        first, process = await self.submit("same", agent)
+        second, _ = await self.submit("same", agent)
+        assert await store.redis.hget(store.keys.record(second), "behind") == first
+        await self._send(agent, "cancel", process, {"id": first})
+        while await store.redis.hget(store.keys.record(second), "behind") != f"~{agent}":
+            await asyncio.sleep(0)
+        await store.redis.hdel(store.keys.load(agent), "free")
+        await store.redis.zadd(store.keys.dirty(FOLLOWUPS), {f"~{agent}": 0})
+        await self.until("shown", second)
+
+    async def _send(self, agent: str, verb: str, process: str, body: JsonObject) -> None:
+        entry = {"v": "1", "verb": verb, "process": process, "nonce": new_id()}
+        entry["body"] = json.dumps(body)
+        await self.store.redis.xadd(self.store.keys.ingress(agent), entry)
 
     # ---------------------------------------------------------------- the approver
 

@@ -42,6 +42,7 @@ async def story(site: Site, steps: Sequence[str], nth: int = 1) -> None:
             await site.until("waiter_lost", orphan)
             await site.until("dead_letter")
             await site.until("refused")
+            await site.crowd()
             await ended(approving)
         await site.deny_the_rest()
         await site.until_shown()

@@ -53,7 +53,8 @@ class Wall:
 
 
 class WallAdapter:
-    """Posts to the wall in the data folder. What asks to be remembered, ann remembers."""
+    """Posts to the wall in the data folder. What asks to be remembered, ann remembers, and
+    what asks to be lifted, she lifts."""
 
     name = "wall"
     card_lines = 60
@@ -101,6 +102,8 @@ class WallAdapter:
     async def _click(self, desk: FrontDesk) -> None:
         while True:
             line = await self._clicks.get()
+            if line["tool"] == "lift" and line["status"] == "pending":
+                await desk.lift((await desk.get(line["id"])).request.agent, ANN)
             if line["tool"] != "remember" or line["status"] != "pending":
                 continue
             click = Click(

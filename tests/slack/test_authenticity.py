@@ -151,7 +151,7 @@ async def test_16_other_workspaces_and_apps_are_refused(office: Office, change: 
 async def test_17_button_value_tampered(office: Office) -> None:
     """Unknown versions, foreign ids, wrong revisions and wrong copies decide nothing."""
     record, message = await office.asked()
-    other, second = await office.asked()
+    other, second = await office.asked(arguments={"command": "pwd"})
     (copy,) = (await office.desk.copies(record.id)).values()
     for value in (
         "",

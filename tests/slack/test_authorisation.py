@@ -120,7 +120,7 @@ async def test_21_many_clicks_share_one_question(slack: Slack, world: World) -> 
     """Ten clicks at once ask Slack for its groups a few times, not ten: that method is scarce."""
     slack.workspace().groups["S1"] = ["UANN"]
     async with at_work(slack, world, GROUP) as office:
-        asked = [await office.asked() for _ in range(3)]
+        asked = [await office.asked(arguments={"command": f"ls {n}"}) for n in range(3)]
         before = len(slack.state.called("usergroups.list"))
         await asyncio.gather(
             *(office.ann.click(message, "Approve") for _, message in asked for _ in range(4))

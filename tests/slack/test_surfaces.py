@@ -295,7 +295,7 @@ async def test_47_an_uninstalled_workspace_is_forgotten(two: Office, event: str)
     await slack.deliveries.event(slack.workspace(), body)
     await two.settled()
     assert await two.desk.notes.get("install T1") is None
-    await two.ask()
+    await two.ask(arguments={"command": "pwd"})
     undelivered = await two.until_event("undelivered")
     assert "not installed" in undelivered.data["why"]
     assert (await two.desk.get(record.id)).status is Status.PENDING

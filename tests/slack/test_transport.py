@@ -29,7 +29,7 @@ from tests.world import SEED, World, click
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
 async def test_35_a_reconnect_loses_no_click(office: Office, reason: str) -> None:
     """Slack takes the socket away in the middle of clicks: all of them count."""
-    asked = [await office.asked() for _ in range(3)]
+    asked = [await office.asked(arguments={"command": f"ls {n}"}) for n in range(3)]
     before = office.slack.sockets.connected
     await office.ann.click(asked[0][1], "Approve")
     await office.slack.sockets.disconnect(reason)
@@ -159,7 +159,7 @@ async def test_41_every_interaction_is_acked_at_once(
 ) -> None:
     """Slack's directory hangs: clicks are acked in far less than a second, and modals too."""
     monkeypatch.setattr("adapters.slack.directory._CHECK_SECONDS", 1)
-    asked = [await office.asked() for _ in range(2)]
+    asked = [await office.asked(arguments={"command": f"ls {n}"}) for n in range(2)]
     office.slack.faults.plan("users.info", Fault.HANGS, times=20)
     for _, message in asked:
         await office.ann.click(message, "Approve")

@@ -76,7 +76,7 @@ async def test_axe_finds_nothing_serious(box: Inbox, page: Page, dark: bool) -> 
     await page.until(f"{card(risky)}.querySelector('.panel .added')")
     await box.claim(risky)
     await page.until(f"{card(risky)}.textContent.includes('bob is looking')")
-    plain = await box.ask(**COMMAND)
+    plain = await box.ask(**{**COMMAND, "session": "other"})
     await page.press("Remember…", card(plain))
     await page.until(f"{card(plain)}.textContent.includes('It would have covered')")
     assert await serious(page) == []
@@ -202,6 +202,6 @@ async def test_motion_is_optional(box: Inbox, page: Page) -> None:
     """Who asked their device for less motion gets none."""
     for still, wanted in ((False, "come"), (True, "none")):
         await page.size(PHONE, still=still)
-        record = await box.ask(**COMMAND)
+        record = await box.ask(**{**COMMAND, "session": wanted})
         await page.until(card(record))
         assert await page.evaluate(f"getComputedStyle({card(record)}).animationName") == wanted

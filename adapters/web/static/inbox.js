@@ -279,6 +279,8 @@ async function read(id) {
   const known = items.get(id);
   const answer = await api(`requests/${id}${known?.opened ? "?whole=1" : ""}`);
   if (!answer.ok) return null;
+  const { follows } = answer.value; // it has no card: the one that asks the same counts it
+  if (follows && view === "pending" && !known) return items.has(follows) ? read(follows) : null;
   // Secrets stay in sight for the revision that they were revealed of, and no longer.
   if (known?.revealed && known.revision === answer.value.revision) return known;
   put(answer.value);

@@ -9,8 +9,8 @@ export async function showSessions(list, say, current) {
     none: "No agent has a session open.",
     caption: "Ending a session cancels what waits in it.",
     heads: ["Agent", "Session", "Last request"],
-    cells: (row) => [make("td", {}, row.agent), make("td", {}, ...line(row.shown)), make("td", { class: "when" }, clock(row.last_seen))],
-    end: (row) => ({
+    cells: (row) => [make("td", {}, row.agent), make("td", {}, ...line(row.shown)), make("td", { class: "when" }, row.paused ? "until " : "", clock(row.last_seen))],
+    end: (row) => row.paused ? lifting(row) : ({
       label: "End",
       name: ` the session ${row.name} of ${row.agent}`,
       path: "sessions/end",
@@ -19,6 +19,16 @@ export async function showSessions(list, say, current) {
     }),
     say,
   });
+}
+
+function lifting(row) {
+  return {
+    label: "Let it ask",
+    name: ` for ${row.agent}`,
+    path: "agents/lift",
+    body: { agent: row.agent },
+    said: () => `${row.agent} may ask again.`,
+  };
 }
 
 export async function showGrants(list, say, current) {

@@ -65,3 +65,46 @@ local function used(key, id, now)
     redis.call('HSET', key, 'last', digits(now))
   end
 end
+
+-- Puts something into the queues, named in a row, of the adapters that post cards.
+local function mark(prefix, queues, what, now)
+  for queue in string.gmatch(queues or '', '%S+') do
+    if queue ~= 'followups' then redis.call('ZADD', prefix .. queue, now, what) end
+  end
+end
+
+-- Returns for how many ms an agent's next card must wait (a leaky bucket kept as the time it will be
+-- empty). Spends it when that is none, or when this card is posted all the same.
+local function spend_card(load, now, each, burst, must)
+  local free = math.max(tonumber(redis.call('HGET', load, 'free') or '0'), now)
+  local wait = free + each - now - each * burst
+  if wait > 0 and not must then return wait end
+  redis.call('HSET', load, 'free', digits(math.min(free + each, now + each * burst)))
+  return 0
+end
+
+-- Writes down that a request of an agent joined or left those behind its digest card.
+local function recount(load, prefix, queues, agent, now)
+  redis.call('HINCRBY', load, 'rev', 1)
+  mark(prefix, queues, '~' .. agent, now)
+end
+
+-- Has a request wait behind its agent's digest card until its cards' budget allows one.
+local function hold(load, behind, prefix, queues, agent, id, since, now, wait)
+  redis.call('ZADD', behind .. '~' .. agent, since, id)
+  recount(load, prefix, queues, agent, now)
+  redis.call('ZADD', prefix .. 'followups', now + wait, '~' .. agent)
+end
+
+-- Gives a request that waited behind another, or behind the digest card, a card of its own.
+local function show(record, id, events, prefix, now)
+  local found = redis.call('HMGET', record, 'rev', 'agent', 'queues')
+  local revision = digits(tonumber(found[1]) + 1)
+  redis.call('HDEL', record, 'behind')
+  redis.call('HSET', record, 'rev', revision, 'tier_at', digits(now))
+  event(events, 'shown', now, found[2], id, revision, '{}')
+  for queue in string.gmatch(found[3] or '', '%S+') do
+    redis.call('ZADD', prefix .. queue, now, id)
+  end
+  return found[3]
+end

@@ -2,13 +2,17 @@
 --
 -- KEYS 1 record, 2 pending, 3 the agent's pending, 4 deadlines, 5 done, 6 events, 7 meta, 8 sessions,
 --      9 what the process waits for, 10 processes, 11 ingress, 12 reply stream, 13 the grant that decided,
---      14... dirty cards
+--      14 the agent's load, then without their last part the keys of 15 outboxes, 16 records and
+--      17 who waits behind whom; 18... dirty cards
 -- ARGV 1 id, 2 agent, 3 session, 4 digest, 5 status, 6 policy generation, 7 timeout in ms,
 --      8 arrival in ms or '', 9 waiting process or '', 10 nonce, 11 entry or '', 12 lease in ms,
 --      13 event data, 14 data of the terminal event or '', 15 decision or '', 16 verb answered,
 --      17 id of the grant that decided or '', 18 when the decision expires or '',
---      19... fields and values
--- Returns {outcome, created, deadline}; created is the server's time also when nothing was written.
+--      19 likeness, or '' when it needs a card of its own, 20 most waiting requests, 21 most bytes,
+--      22 ms for each card or '' when none is posted, 23 most cards at once,
+--      24 body, 25... other fields and values
+-- Returns {outcome, created, deadline, what it waits behind or ''}; created is the server's time also
+-- when nothing was written.
 
 -- So much earlier than asked a signed decision may expire, before the gateway has to sign another.
 local CLOCK_SLACK_MS = 1000
@@ -34,14 +38,37 @@ if ARGV[18] ~= '' then
   deadline = signed
 end
 if ARGV[17] ~= '' and not usable(KEYS[13], now) then return {'spent'} end
+local behind, wait = '', 0
+if status == 'pending' then
+  local load = redis.call('HMGET', KEYS[14], 'bytes', 'until', '=' .. ARGV[19])
+  if load[2] and now < tonumber(load[2]) then return {'paused'} end
+  if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[20]) then return {'crowded'} end
+  if tonumber(load[1] or '0') + #ARGV[24] > tonumber(ARGV[21]) then return {'crowded'} end
+  -- From here on it is taken in.
+  if load[3] and redis.call('HGET', KEYS[16] .. load[3], 'status') == 'pending' then
+    behind = load[3]
+  else
+    if ARGV[22] ~= '' then
+      wait = spend_card(KEYS[14], now, tonumber(ARGV[22]), tonumber(ARGV[23]), ARGV[19] == '')
+    end
+    if wait > 0 then behind = '~' .. ARGV[2] end
+    if ARGV[19] ~= '' then redis.call('HSET', KEYS[14], '=' .. ARGV[19], ARGV[1]) end
+  end
+  redis.call('HINCRBY', KEYS[14], 'bytes', #ARGV[24])
+end
 
-local created, due = digits(now), digits(deadline)
+local created, due, told = digits(now), digits(deadline), ARGV[13]
 redis.call('HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
-  'created', created, 'deadline', due, unpack(ARGV, 19))
+  'created', created, 'deadline', due, 'body', unpack(ARGV, 24))
+if behind ~= '' then
+  redis.call('HSET', KEYS[1], 'behind', behind)
+  local rest = string.sub(told, 2)
+  told = '{"behind":"' .. behind .. '"' .. (rest == '}' and '' or ',') .. rest
+end
 used(KEYS[13], ARGV[17], now)
 -- A request of the gateway's own belongs to no session.
 if ARGV[2] ~= '' then redis.call('ZADD', KEYS[8], now, ARGV[2] .. ' ' .. ARGV[3]) end
-event(KEYS[6], 'submitted', now, ARGV[2], ARGV[1], '1', ARGV[13])
+event(KEYS[6], 'submitted', now, ARGV[2], ARGV[1], '1', told)
 if status == 'pending' then
   redis.call('ZADD', KEYS[2], now, ARGV[1])
   redis.call('ZADD', KEYS[3], now, ARGV[1])
@@ -54,7 +81,16 @@ else
   redis.call('ZADD', KEYS[5], now, ARGV[1])
   event(KEYS[6], status, now, ARGV[2], ARGV[1], '1', ARGV[14])
 end
-for i = 14, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
+if wait > 0 then
+  local queues = redis.call('HGET', KEYS[1], 'queues')
+  hold(KEYS[14], KEYS[17], KEYS[15], queues, ARGV[2], ARGV[1], now, now, wait)
+elseif behind ~= '' then
+  redis.call('ZADD', KEYS[17] .. behind, now, ARGV[1])
+  redis.call('HINCRBY', KEYS[16] .. behind, 'alike', 1)
+  mark(KEYS[15], redis.call('HGET', KEYS[16] .. behind, 'queues'), behind, now)
+else
+  for i = 18, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
+end
 if ARGV[11] ~= '' then
   local decision = ARGV[15]
   if status == 'approved' and ARGV[9] == '' then decision = '' end
@@ -62,4 +98,4 @@ if ARGV[11] ~= '' then
     state(ARGV[1], status, '1', ARGV[4], due, decision))
   forget(KEYS[11], ARGV[11])
 end
-return {'ok', created, due}
+return {'ok', created, due, behind}

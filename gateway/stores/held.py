@@ -1,0 +1,74 @@
+"""Who waits behind whom, and who asks nobody for now."""
+
+from __future__ import annotations
+
+from gateway.fatigue import crowd_of, likeness
+from gateway.records import Paused, Record
+from gateway.rulebook import Budget
+from gateway.stores.codec import dumps
+from gateway.stores.scripts import Script
+from gateway.stores.store import RedisStore
+
+
+class RedisHeld:
+    """A `gateway.holding.HeldStore` over one namespace."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._redis, self._keys = store.redis, store.keys
+        self._succeed, self._release = Script("succeed", store.at), Script("release", store.at)
+        self._lift = Script("lift", store.at)
+
+    async def behind(self, what: str) -> list[str]:
+        """Return the ids that wait behind a request or a digest card, oldest first."""
+        ids: list[str] = await self._redis.zrange(self._keys.behind(what), 0, -1)
+        return ids
+
+    async def succeed(self, record: Record, budget: Budget, *, posts: bool) -> None:
+        """Have those behind a request that leads no more wait behind their next."""
+        keys, agent = self._keys, record.holder
+        await self._succeed.run(
+            self._redis,
+            [
+                keys.record(record.id),
+                keys.behind(record.id),
+                keys.load(agent),
+                keys.events,
+                keys.dirty(""),
+                keys.record(""),
+                keys.behind(""),
+            ],
+            [record.id, agent, likeness(record), budget.card_ms if posts else "", budget.cards],
+        )
+
+    async def release(self, agent: str, budget: Budget) -> float | None:
+        """Give cards to those behind the digest card. See `gateway.holding.HeldStore`."""
+        keys = self._keys
+        wait = await self._release.run(
+            self._redis,
+            [
+                keys.behind(crowd_of(agent)),
+                keys.load(agent),
+                keys.events,
+                keys.dirty(""),
+                keys.record(""),
+            ],
+            [agent, budget.card_ms, budget.cards],
+        )
+        return None if wait < 0 else max(1, int(wait)) / 1000
+
+    async def revision(self, agent: str) -> int:
+        """Return the revision of an agent's digest card."""
+        return int(await self._redis.hget(self._keys.load(agent), "rev") or 0)
+
+    async def paused(self) -> list[Paused]:
+        """Return the agents that ask nobody for now."""
+        seconds, micros = await self._redis.time()
+        now = int(seconds) * 1000 + int(micros) // 1000
+        rows = await self._redis.hgetall(self._keys.breakers)
+        every = (Paused(agent=agent, until=int(until)) for agent, until in rows.items())
+        return sorted((one for one in every if one.until > now), key=lambda one: one.agent)
+
+    async def lift(self, agent: str, *, by: str) -> bool:
+        """Let an agent ask again; return whether it was paused."""
+        keys = [self._keys.load(agent), self._keys.breakers, self._keys.events]
+        return bool(await self._lift.run(self._redis, keys, [agent, dumps({"by": by})]))
