@@ -22,6 +22,7 @@ from gateway.visible import Visible, ascii_escaped
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
 _MOST_TOOL_CHARS = 80
+_MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
 
 class Style(StrEnum):
@@ -373,6 +374,8 @@ def _result(record: Record) -> Visible | None:
 
 def _editable(record: Record, *, reveal: bool) -> str | None:
     text = pretty(record.arguments)
+    if len(text) > _MOST_EDITABLE:
+        return None
     return ascii_escaped(text) if reveal or not holds_secrets(text) else None
 
 

@@ -12,16 +12,19 @@ Python, no tables from outside: names and categories come from `unicodedata`.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 Segment = tuple[str, bool]
 
 LONG_SPACES = 32  # so many spaces in a row can push what follows out of sight
 LONG_NEWLINES = 5  # likewise for empty lines
 
+_MOST_ESCAPES = 2_000  # in one text; a text with more is escaped as a whole
 _SUSPECT = re.compile(r"[^\x20-\x7e\n\t]")
+_CROWD = re.compile(rf"{_SUSPECT.pattern}+")
 _WORD = re.compile(r"[^\W\d_]+")
 _RUN = re.compile(rf" {{{LONG_SPACES},}}|\n{{{LONG_NEWLINES},}}")
 _LATIN = re.compile(r"[A-Za-z]")
@@ -119,7 +122,10 @@ def visible(text: str) -> Visible:
     """Return `text` with everything that deceives the eye replaced by a visible escape."""
     if not _SUSPECT.search(text) and not _RUN.search(text):
         return Visible(((text, False),) if text else ())
-    hidden, alike = _hidden(text), _alike(text)
+    try:
+        hidden, alike = _hidden(text), _alike(text)
+    except _Crowd:
+        return _crowded(text)
     runs = {found.start(): found.group() for found in _RUN.finditer(text)}
     escapes = {at: (_escape(text[at]), 1) for at in hidden}
     escapes |= {at: (_escape(text[at], ink=True), 1) for at in alike}
@@ -129,8 +135,33 @@ def visible(text: str) -> Visible:
 
 def ascii_escaped(json_text: str) -> str:
     r"""Return JSON text whose deceiving characters are written \uXXXX; its value is unchanged."""
-    marks = _hidden(json_text) | _alike(json_text)
+    try:
+        marks = _hidden(json_text) | _alike(json_text)
+    except _Crowd:
+        marks = {found.start() for found in _SUSPECT.finditer(json_text)}
     return "".join(_json_escape(char) if at in marks else char for at, char in enumerate(json_text))
+
+
+class _Crowd(Exception):
+    """More characters deceive than anybody would read one by one."""
+
+
+def _few(places: Iterable[int]) -> set[int]:
+    """Return places, if there are not too many: each costs time, and an agent chooses the text."""
+    found = set(islice(places, _MOST_ESCAPES + 1))
+    if len(found) > _MOST_ESCAPES:
+        raise _Crowd
+    return found
+
+
+def _crowded(text: str) -> Visible:
+    """Return text with every character escaped that is not plain: stricter, and quick."""
+    return Visible(((_CROWD.sub(_crowd, text), False),), hidden=True, mixed_script=True)
+
+
+def _crowd(found: re.Match[str]) -> str:
+    run = found.group()
+    return f"⟨{len(run)} × U+{ord(run[0]):04X}…⟩" if len(run) > 1 else _escape(run)  # noqa: RUF001
 
 
 def _segments(text: str, escapes: dict[int, tuple[str, int]]) -> Iterator[Segment]:
@@ -161,7 +192,7 @@ def _json_escape(char: str) -> str:
 
 def _hidden(text: str) -> set[int]:
     found = (match.start() for match in _SUSPECT.finditer(text))
-    return {at for at in found if _deceives(text[at]) and not _excused(text, at)}
+    return _few(at for at in found if _deceives(text[at]) and not _excused(text, at))
 
 
 @lru_cache(maxsize=4096)
@@ -231,14 +262,16 @@ def _alike(text: str) -> set[int]:
     if not words:
         return set()
     latin = bool(_LATIN.search(text))
-    honest = {_script(char) for word in words for char in word.group() if _is_clear(char)}
-    return {at for word in words for at in _alike_in(word, latin, honest)}
+    letters = set().union(*(word.group() for word in words))
+    honest = {_script(char) for char in letters if _is_clear(char)}
+    return _few(at for word in words for at in _alike_in(word, latin, honest))
 
 
 def _alike_in(word: re.Match[str], latin: bool, honest: set[str]) -> Iterator[int]:
     letters = word.group()
     mixed = (
-        bool(_LATIN.search(letters)) or len({_script(c) for c in letters} & _CONFUSABLE_SCRIPTS) > 1
+        bool(_LATIN.search(letters))
+        or len({_script(char) for char in set(letters)} & _CONFUSABLE_SCRIPTS) > 1
     )
     posing = mixed or _poses(letters, latin, honest)
     for at, char in enumerate(letters, word.start()):
@@ -250,8 +283,8 @@ def _alike_in(word: re.Match[str], latin: bool, honest: set[str]) -> Iterator[in
 
 def _poses(letters: str, latin: bool, honest: set[str]) -> bool:
     """Whether a word of one script reads as a Latin word, and nothing around it says otherwise."""
-    scripts = {_script(char) for char in letters}
-    if not scripts <= _CONFUSABLE_SCRIPTS or not all(map(_is_alike, letters)):
+    scripts = {_script(char) for char in set(letters)}
+    if not scripts <= _CONFUSABLE_SCRIPTS or not all(map(_is_alike, set(letters))):
         return False
     if len(letters) == 1 and scripts == {"GREEK"}:
         return False  # a symbol of mathematics

@@ -66,6 +66,18 @@ def test_text_is_made_visible_and_masked_in_linear_time(text: str) -> None:
     assert shown(text * (300_000 // len(text))).segments
 
 
+def test_a_crowd_of_deceiving_characters_is_escaped_as_a_whole() -> None:
+    """A megabyte of them costs as much as plain text; nothing plain among them is hidden."""
+    for crowd in ("\u0430a", "\U000e0061", "\u202e.\u202c"):
+        seen = shown("rm -rf /; " + crowd * 300_000 + " && touch M")
+        assert seen.hidden
+        assert not set(seen.text) & set(crowd) - {"a", "."}
+        assert seen.text.startswith("rm -rf /; ")
+        assert seen.text.endswith(" && touch M")
+        assert seen.text.count("a") >= crowd.count("a") * 300_000
+        assert seen.text.count(".") >= crowd.count(".") * 300_000
+
+
 async def test_no_number_of_processes_bloats_a_request(world: World) -> None:
     """As many as have a use may wait, or have the approval; the next is refused and told so."""
     record = await world.submit()
