@@ -70,6 +70,9 @@ class GrantStore(Protocol):
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
         """Return one page of grants with their uses, the newest first, and the next cursor."""
 
+    async def ended(self, limit: int) -> list[Grant]:
+        """Return the grants that ended last, the last one first."""
+
     async def of_session(self, agent: str, session: str) -> list[Grant]:
         """Return the grants that end with a session."""
 

@@ -36,7 +36,7 @@ from gateway.transitions import Ending
 from gateway.wire import JsonObject
 
 _TRIES = 20
-_MOST_SHOWN = 500
+_MOST_SHOWN, _MOST_ENDED = 500, 50
 _MOST_STANDING = 10_000  # copies kept in mind
 
 
@@ -132,9 +132,27 @@ class FrontDesk:
             raise Unauthorized("only an admin or an approver of this agent may let it ask again")
         return await self.holding.held.lift(agent, by=await self._name(identity))
 
-    async def grants(self) -> list[Grant]:
+    async def stopped(self) -> bool:
+        """Tell whether the kill switch is on."""
+        return await self._store.stopped()
+
+    async def stop_all(self, identity: Identity, *, on: bool) -> None:
+        """Turn the kill switch on or off. See `gateway.ports.Desk` for what it raises."""
+        self._approvals.forget_policy()
+        person = (await self.policy()).person_of(identity)
+        if person is None or not person.admin:
+            data = {"why": "only an admin may use the kill switch"}
+            await self._store.note("refused", agent=identity.written, data=data)
+            raise Unauthorized("only an admin may stop everything, or lift that")
+        if await self._store.stopped() != on:
+            await self._store.set_stopped(on, by=person.name)
+
+    async def grants(self, *, ended: bool = False) -> list[Grant]:
         """Return the newest remembered decisions with their uses, as many as people look at."""
-        return (await self._approvals.remembering.page(after=None, limit=_MOST_SHOWN))[0]
+        remembering = self._approvals.remembering
+        if ended:
+            return await remembering.ended(_MOST_ENDED)
+        return (await remembering.page(after=None, limit=_MOST_SHOWN))[0]
 
     async def granted(self, grant_id: str) -> Shown | None:
         """Return what the copies of a remembered decision's card must show."""

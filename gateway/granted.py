@@ -74,6 +74,10 @@ class Granted:
             one for one in found if agent in (None, one.agent) and session in (None, one.session)
         ]
 
+    async def ended(self, limit: int) -> list[Grant]:
+        """Return the grants that ended last, as far as they are not forgotten yet."""
+        return await self._book.store.ended(limit)
+
     async def shown(self, grant_id: str) -> Shown | None:
         """Return what the copies of a grant's card must show; None once it is forgotten."""
         grant = await self._book.store.find(grant_id)

@@ -132,8 +132,16 @@ class Desk(Protocol):
         """Let an agent ask again; return whether it was paused. Raises Unauthorized unless the
         person is an admin, or an approver of the agent."""
 
-    async def grants(self) -> list[Grant]:
-        """Return the newest remembered decisions with their uses, 500 at most."""
+    async def stopped(self) -> bool:
+        """Tell whether the kill switch is on."""
+
+    async def stop_all(self, identity: Identity, *, on: bool) -> None:
+        """Deny everything from now on, or lift that again. Raises Unauthorized unless they are an
+        admin; that somebody else tried is audited."""
+
+    async def grants(self, *, ended: bool = False) -> list[Grant]:
+        """Return the newest remembered decisions with their uses, 500 at most; with `ended` the
+        last 50 that ended."""
 
     async def grant_card(self, grant_id: str) -> GrantCard:
         """Return the card of a remembered decision, also of one that ended. Raises NotFound."""

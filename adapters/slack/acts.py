@@ -10,6 +10,7 @@ from typing import Any
 from adapters.slack import modals
 from adapters.slack.blocks import FORMS, Act
 from adapters.slack.interactions import Interaction
+from adapters.slack.operating import OPERATING, Operating
 from adapters.slack.replies import Reply
 from adapters.slack.rights import Rights
 from adapters.slack.text import Json
@@ -18,7 +19,6 @@ from adapters.slack.workspaces import Workspace
 from gateway.cards import Card, card_of, full_view
 from gateway.delivery import Notes
 from gateway.errors import Conflict, InvalidRequest
-from gateway.grants.grant import Grant
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Click, Identity, Record
@@ -43,11 +43,12 @@ class Acts:
         self._desk = desk
         self._notes = notes
         self._rights = rights
+        self._operating = Operating(desk, rights)
 
     async def clicked(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         """Do what a button asks for."""
-        if did.act == Act.REVOKE:
-            await self.revoke(workspace, did, did.value)
+        if did.act in OPERATING:
+            await self._operating.clicked(workspace, did, reply)
             return
         form = did.form()
         if did.act in (Act.APPROVE, Act.APPROVE_SURE):
@@ -113,11 +114,6 @@ class Acts:
         return modals.remember(
             card, form, dict(zip((one.id for one in scopes), reach, strict=True))
         )
-
-    async def revoke(self, workspace: Workspace, did: Interaction, grant_id: str) -> Grant:
-        """Take a remembered decision back, for whoever may."""
-        identity = await self._rights.caller(workspace, did.actor)
-        return await self._desk.revoke(grant_id, identity)
 
     async def details(self, workspace: Workspace, did: Interaction, form: Form) -> Json:
         """Return one page of everything that would run, for somebody who may see it."""

@@ -22,6 +22,7 @@ from adapters.slack.calls import CALL_SECONDS, Patience, Unavailable, client_of
 from adapters.slack.checks import examined
 from adapters.slack.commands import Commands
 from adapters.slack.directory import Directory
+from adapters.slack.granted import GrantPosts
 from adapters.slack.home import Home
 from adapters.slack.http import Receiver
 from adapters.slack.interactions import Interaction
@@ -42,6 +43,7 @@ from gateway.clock import SystemClock
 from gateway.delivery import Notice, TryLater
 from gateway.errors import InvalidRequest
 from gateway.findings import Finding
+from gateway.grantcards import GrantCard
 from gateway.ports import Desk, Logins
 from gateway.records import MessageRef
 
@@ -184,6 +186,18 @@ class SlackAdapter:
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a notice."""
         await self._patient(lambda posts: posts.tell(notice, card))
+
+    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
+        """Post the card of a remembered decision."""
+        return await self._patient(lambda posts: GrantPosts(posts).deliver(target, card, nonce))
+
+    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
+        """Edit the posted card of a remembered decision."""
+        await self._patient(lambda posts: GrantPosts(posts).update(ref, card, nonce))
+
+    async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
+        """Announce what the card of a remembered decision says newly."""
+        await self._patient(lambda posts: GrantPosts(posts).announce(notice, card))
 
     async def _patient(self, work: Callable[[Posts], Awaitable[_T]]) -> _T:
         """Do it, and while Slack is unavailable let it rest longer and longer."""

@@ -57,6 +57,10 @@ class Act(StrEnum):
     ABORT = "abort_form"
     REMEMBER = "remember_form"
     REVOKE = "revoke"
+    REVOKE_SESSION = "revoke_session"
+    REVOKE_ALL = "revoke_all"
+    STOP_ALL = "stop_all"
+    ALLOW_AGAIN = "allow_again"
     APPROVE = "approve"
     APPROVE_SURE = "approve_confirmed"  # the client asked "are you sure" before it sent this
     DETAILS = "details"

@@ -8,6 +8,7 @@ from adapters.slack import modals
 from adapters.slack.acts import Acts, click, said
 from adapters.slack.blocks import Act, actions
 from adapters.slack.interactions import Interaction
+from adapters.slack.operating import Operating, session_of
 from adapters.slack.replies import Reply
 from adapters.slack.rights import Rights
 from adapters.slack.text import (
@@ -46,7 +47,7 @@ HELP = (
     "/approvals approve ID\n"
     "/approvals deny ID reason\n"
     "/approvals grants: what you have remembered\n"
-    "/approvals revoke ID\n"
+    "/approvals revoke ID, or revoke session AGENT NAME, or revoke all\n"
     "IDs may be shortened to their first characters."
 )
 
@@ -58,6 +59,7 @@ class Commands:
         self._desk = desk
         self._rights = rights
         self._acts = acts
+        self.operating = Operating(desk, rights)
 
     async def run(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         """Run one command; answers only the caller."""
@@ -73,6 +75,9 @@ class Commands:
             await self._deny(workspace, did, name, words_after.strip(), reply)
         elif verb == "grants":
             await self._grants(workspace, did, reply)
+        elif verb == "revoke" and name in ("all", "session"):
+            identity = await self._rights.caller(workspace, did.actor)
+            await reply.tell(await self.operating.command(identity, rest.strip()))
         elif verb == "revoke":
             await self._revoke(workspace, did, name, reply)
         else:
@@ -209,7 +214,11 @@ def remembered(grant: Grant) -> list[Json]:
     return [
         rich(f"grant {grant.id}", [{"type": "rich_text_section", "elements": said}]),
         context(ours(ends), plain(f"by {grant.made_by} · {grant.id[:8]}")),
-        {"type": "actions", "block_id": f"revoke {grant.id}", "elements": [take_back]},
+        {
+            "type": "actions",
+            "block_id": f"revoke {grant.id}",
+            "elements": [take_back, *session_of(grant)],
+        },
     ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from adapters.slack.calls import SlackRefused, asked
 from adapters.slack.commands import COMMAND, Commands, listed, remembered
 from adapters.slack.directory import Actor, Directory, Stranger
+from adapters.slack.operating import all_of
 from adapters.slack.text import Json, context, header, plain, section
 from adapters.slack.workspaces import Workspace
 from gateway.grants.grant import Grant
@@ -46,16 +47,19 @@ class Home:
             return _home([section(plain(str(stranger)))])
         identity = await self._directory.with_groups(workspace, identity)
         waiting = [record async for record in self._commands.waiting(identity)]
-        return home(waiting, await self._commands.granted(identity))
+        frame = await self._commands.operating.frame(identity)
+        return home(waiting, await self._commands.granted(identity), frame)
 
 
-def home(waiting: Sequence[Record], grants: Sequence[Grant]) -> Json:
-    """Return the Home tab of somebody for whom this waits, and who remembered this."""
-    entries = [listed(record) for record in waiting] + [remembered(grant) for grant in grants]
+def home(waiting: Sequence[Record], grants: Sequence[Grant], frame: Sequence[Json] = ()) -> Json:
+    """Return the Home tab of somebody for whom this waits, and who remembered this, below what
+    stands above everything."""
+    taken = all_of(grants)
+    entries = [*map(listed, waiting), *([taken] if taken else []), *map(remembered, grants)]
     blocks: list[Json] = []
     shown = 0
     for entry in entries:
-        if len(blocks) + len(entry) > _MOST_BLOCKS - _FRAME:
+        if len(frame) + len(blocks) + len(entry) > _MOST_BLOCKS - _FRAME:
             break
         blocks += entry
         shown += 1
@@ -63,7 +67,7 @@ def home(waiting: Sequence[Record], grants: Sequence[Grant]) -> Json:
     if shown < len(entries):
         more = f"{len(entries) - shown} more: {COMMAND} list, {COMMAND} grants"
         blocks.append(context(plain(more)))
-    return _home([context(plain(count)), *blocks])
+    return _home([*frame, context(plain(count)), *blocks])
 
 
 def _home(blocks: list[Json]) -> Json:

@@ -27,7 +27,7 @@ from gateway.models import Status
 from gateway.records import MessageRef
 
 _NOTE_SECONDS = 40 * 24 * 3600.0
-_LOCKED = {
+LOCKED = {
     "message_not_found",
     "cant_update_message",
     "edit_window_closed",
@@ -52,19 +52,18 @@ class Posts:
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card; it is never sent again when no answer came."""
-        workspace, place = await self._place(target)
-        await self._turn(place, nonce)
+        workspace, place = await self.place(target)
+        await self.turn(place, nonce)
         text, made = blocks.message(card, nonce, called=_called(workspace, card.calls))
-        answer = await sent(
-            lambda: workspace.client.chat_postMessage(
-                channel=place.channel,
-                thread_ts=place.thread or None,
-                text=text,
-                blocks=made,
-                mrkdwn=False,
-                metadata={"event_type": "approval", "event_payload": {"request": card.request_id}},
-                **_QUIET,
-            )
+        about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
+        answer = await posted(
+            workspace,
+            place.channel,
+            text,
+            made,
+            thread=place.thread,
+            mrkdwn=False,
+            metadata=about,
         )
         ref = reference(workspace.team, str(answer["channel"]), str(answer["ts"]))
         if place.thread:
@@ -88,7 +87,7 @@ class Posts:
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Have a posted copy show this card."""
-        workspace, _ = await self._place(ref.channel)
+        workspace, _ = await self.place(ref.channel)
         decided = card.status in (Status.APPROVED, Status.DENIED)
         budget = f"update {workspace.team}"
         if not decided:
@@ -112,7 +111,7 @@ class Posts:
                 )
             )
         except SlackRefused as refused:
-            if refused.error in _LOCKED:
+            if refused.error in LOCKED:
                 raise CopyGone(str(refused)) from refused
             raise
 
@@ -131,23 +130,16 @@ class Posts:
 
     async def tell(self, notice: Notice, card: Card) -> None:
         """Remind in a card's thread, or tell an outcome where it is wanted."""
-        workspace, place = await self._place(notice.target)
-        await self._turn(place, f"{notice.kind} {notice.nonce} {card.revision}")
+        workspace, place = await self.place(notice.target)
+        await self.turn(place, f"{notice.kind} {notice.nonce} {card.revision}")
         if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
             lead = _called(workspace, notice.mentions)
             said = f"{lead} This still waits for an answer.".strip()
             await self._reply(workspace, notice.ref, said, [section(ours(said))])
             return
         said = fitted(one_line(f"{card.title}: {_ended(card)}"), 900)
-        await sent(
-            lambda: workspace.client.chat_postMessage(
-                channel=place.channel,
-                thread_ts=place.thread or None,
-                text=escaped(said),
-                blocks=blocks.thread_note(said),
-                **_QUIET,
-            )
-        )
+        note = blocks.thread_note(said)
+        await posted(workspace, place.channel, escaped(said), note, thread=place.thread)
 
     async def _reply(
         self, workspace: Workspace, ref: MessageRef, text: str, made: list[Json]
@@ -155,20 +147,17 @@ class Posts:
         channel, thread = place_of(ref.channel).channel, await self._thread(ref)
         top = text if made and made[0]["type"] == "section" else escaped(text)
         try:
-            await sent(
-                lambda: workspace.client.chat_postMessage(
-                    channel=channel, thread_ts=thread, text=top, blocks=made, **_QUIET
-                )
-            )
+            await posted(workspace, channel, top, made, thread=thread)
         except (TryLater, DeliveryUncertain, SlackRefused):
             # A reply is a courtesy: the card itself says the same.
             return
 
-    async def _turn(self, place: Place, name: str) -> None:
+    async def turn(self, place: Place, name: str) -> None:
         """Wait for a turn to post; threads have none of their own."""
         await self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name)
 
-    async def _place(self, target: str) -> tuple[Workspace, Place]:
+    async def place(self, target: str) -> tuple[Workspace, Place]:
+        """Return the workspace and channel of a target; raises DeliveryFailed."""
         try:
             place = place_of(target)
             return await self._workspaces.of(place.team), place
@@ -176,7 +165,28 @@ class Posts:
             raise DeliveryFailed(str(error)) from error
 
 
-_QUIET: dict[str, Any] = {"unfurl_links": False, "unfurl_media": False}
+async def posted(
+    workspace: Workspace,
+    channel: str,
+    text: str,
+    made: list[Json],
+    *,
+    thread: str = "",
+    **more: Any,
+) -> Json:
+    """Post a message, in a thread if one is named; no link in it is unfolded."""
+    answer: Json = await sent(
+        lambda: workspace.client.chat_postMessage(
+            channel=channel,
+            thread_ts=thread or None,
+            text=text,
+            blocks=made,
+            unfurl_links=False,
+            unfurl_media=False,
+            **more,
+        )
+    )
+    return answer
 
 
 def _thread_note(ref: MessageRef) -> str:

@@ -66,7 +66,6 @@ class Decisions:
             ("POST", f"{one}/reveal", self._write(self._reveal, {}, ())),
             ("POST", "/inbox/api/sessions/end", self._write(self._end, *_SESSION)),
             ("POST", "/inbox/api/agents/lift", self._write(self._lift, {"agent": str}, ("agent",))),
-            ("POST", "/inbox/api/grants/revoke", self._write(self._revoke, {"id": str}, ("id",))),
         ]
 
     def _write(self, work: Work, members: dict[str, type], needed: tuple[str, ...]) -> Handler:
@@ -118,12 +117,6 @@ class Decisions:
 
     async def _lift(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._desk.lift(body["agent"], visitor.identity)
-        return web.json_response({"ok": True})
-
-    async def _revoke(
-        self, request: web.Request, visitor: Visitor, body: JsonObject
-    ) -> web.Response:
-        await self._desk.revoke(body["id"], visitor.identity)
         return web.json_response({"ok": True})
 
 

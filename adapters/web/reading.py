@@ -10,7 +10,6 @@ from aiohttp import web
 from adapters.web.guard import Guard, Handler, Visitor, csrf_token, seen_token
 from adapters.web.view import (
     Look,
-    grant_of,
     heavy,
     line_of,
     made,
@@ -45,7 +44,6 @@ class Reading:
             ("GET", "/inbox/api/requests/{id}", self._one),
             ("GET", "/inbox/api/requests/{id}/reach", self._reach),
             ("GET", "/inbox/api/sessions", self._sessions),
-            ("GET", "/inbox/api/grants", self._grants),
         ]
 
     async def row(self, record: Record, visitor: Visitor) -> JsonObject:
@@ -59,8 +57,14 @@ class Reading:
 
     async def _me(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.reader(request)
-        name = await self._name(visitor)
-        told = {"name": name, "csrf": csrf_token(visitor.session), "lifetimes": LIFETIME_WORDS}
+        person = await self._desk.person(visitor.identity)
+        told = {
+            "name": await self._name(visitor),
+            "csrf": csrf_token(visitor.session),
+            "lifetimes": LIFETIME_WORDS,
+            "admin": person is not None and person.admin,
+            "stopped": await self._desk.stopped(),
+        }
         return web.json_response(told)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
@@ -103,12 +107,6 @@ class Reading:
         offer = request.query.get("offer", "")
         words = await self._desk.reach(request.match_info["id"], offer)
         return web.json_response({"words": words})
-
-    async def _grants(self, request: web.Request) -> web.StreamResponse:
-        """List what is remembered."""
-        await self._guard.reader(request)
-        grants = await self._desk.grants()
-        return web.json_response({"items": [grant_of(grant) for grant in grants]})
 
     async def _sessions(self, request: web.Request) -> web.StreamResponse:
         await self._guard.reader(request)

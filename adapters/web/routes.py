@@ -8,6 +8,7 @@ from adapters.web.assets import Asset, assets
 from adapters.web.batches import Batches
 from adapters.web.decisions import Decisions
 from adapters.web.guard import Guard, Refused, finished, json_body
+from adapters.web.operating import Operating
 from adapters.web.reading import Reading
 from adapters.web.reports import Reports
 from adapters.web.streams import Streams
@@ -25,6 +26,7 @@ class Inbox:
         self._decisions = Decisions(desk, self._guard, self._reading)
         self._batches = Batches(desk, self._guard, self._reading)
         self._reports = Reports(desk, self._guard)
+        self._operating = Operating(desk, self._guard)
         self._streams = Streams(desk, self._guard)
         self._pages = assets("templates")
         self._files = assets("static")
@@ -44,6 +46,7 @@ class Inbox:
             *self._decisions.table(),
             *self._batches.table(),
             *self._reports.table(),
+            *self._operating.table(),
         ]
         return [web.route(method, path, self._guard.open(call)) for method, path, call in table]
 

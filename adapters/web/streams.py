@@ -18,6 +18,7 @@ from gateway.wire import JsonObject
 BEAT_SECONDS = 10.0
 # Browsers open six connections to a place; a few must be left for reading and deciding.
 MOST_STREAMS = 4
+_NEWS = ("grant_", "stopped", "resumed")
 MOST_OF_ALL = 1000
 
 
@@ -93,7 +94,12 @@ class Streams:
                     # Time passed, or it may be about people: who may read is checked again.
                     if not await self._guard.still(visitor):
                         return
-                    await _send(response, "beat", {})
+                    if event is not None and event.type.startswith(_NEWS):
+                        about = event.data.get("grant")
+                        grant = about.get("id") if isinstance(about, dict) else about
+                        await _send(response, "news", {"type": event.type, "grant": grant})
+                    else:
+                        await _send(response, "beat", {})
                 else:
                     await _send(response, "changed", {"id": event.request_id, "type": event.type})
                 if event is not None:

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from gateway.blocks import Block, Change
 from gateway.cards import Card, Field, card_of
-from gateway.grants.grant import Grant
-from gateway.masking import shown
 from gateway.records import Record
 from gateway.scopes import Scope
 from gateway.visible import Segment, Visible
@@ -53,23 +51,6 @@ def seen_by(view: JsonObject, look: Look) -> JsonObject:
     claim = view["claim"]
     mine = claim and {**claim, "mine": claim["by"] == look.name}
     return {**view, "claim": mine, "refusal": look.refusal}
-
-
-def grant_of(grant: Grant) -> JsonObject:
-    """Return a remembered decision."""
-    return {
-        "id": grant.id,
-        "effect": grant.effect.value,
-        "agent": grant.agent,
-        "tool": line_of(shown(grant.match.tool).segments),
-        "session": grant.session and line_of(shown(grant.session).segments),
-        "words": line_of(shown(grant.words).segments),
-        "made_by": grant.made_by,
-        "made_at": grant.made_at,
-        "expires_at": grant.expires_at,
-        "used": grant.used,
-        "max_uses": grant.max_uses,
-    }
 
 
 def changes_of(rows: tuple[Change, ...]) -> list[list[Any]]:

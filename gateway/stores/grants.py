@@ -146,6 +146,11 @@ class RedisGrants:
         ids = await self._redis.zrange(self._keys.grants, rank, rank + limit - 1, desc=True)
         return await self._load(ids), ids[-1] if len(ids) == limit else None
 
+    async def ended(self, limit: int) -> list[Grant]:
+        """Return the grants that ended last, the last one first."""
+        last = await self._redis.zrange(self._keys.grants_ended, 0, limit - 1, desc=True)
+        return await self._load(last)
+
     async def of_session(self, agent: str, session: str) -> list[Grant]:
         """Return the grants that end with a session."""
         return await self._load(await self._redis.smembers(self._keys.grants_in(agent, session)))

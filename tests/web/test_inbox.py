@@ -322,7 +322,9 @@ async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -
     await page.until("document.querySelector('.grants').textContent.includes('used once')")
     await page.press("Revoke what ann remembered for deployer")
     await page.press("Really revoke what ann remembered for deployer")
-    await page.until("document.querySelector('.empty')")
+    await page.until(
+        "document.querySelector('.grant.ended').textContent.includes('revoked, by ann')"
+    )
     assert (await box.ask(**COMMAND)).status is Status.PENDING
 
 

@@ -4,7 +4,9 @@ import { api, nonce, signIn } from "./api.js";
 import { card } from "./card.js";
 import { copied, left, make, setClock } from "./dom.js";
 import { listen, listKeys } from "./keys.js";
-import { showGrants, showSessions } from "./tables.js";
+import { showGrants } from "./grants.js";
+import { news, standing } from "./news.js";
+import { showSessions } from "./tables.js";
 import { follow } from "./stream.js";
 import { together } from "./together.js";
 
@@ -376,8 +378,13 @@ follow({
     const me = await signIn();
     lifetimes = me.lifetimes;
     document.getElementById("who").textContent = me.name;
+    standing(me);
     await refresh();
   },
   changed,
+  news: (what) => {
+    if (view === "grants" && what.grant) refresh().catch(() => connection(false));
+    news(what, say, () => document.querySelector("[data-view=grants]").click());
+  },
   state: connection,
 });

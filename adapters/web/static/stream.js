@@ -6,15 +6,15 @@ const SLOWEST_SECONDS = 15;
 
 // `state(up, why)` is called when the connection comes or goes; `ready` before it comes, to read
 // everything anew: nothing can fall between the two.
-export async function follow({ ready, changed, state }) {
+export async function follow({ ready, changed, state, news = () => {} }) {
   for (let pause = 0.5; ; pause = Math.min(pause * 2, SLOWEST_SECONDS)) {
-    const why = await once(async () => { await ready(); state(true); pause = 0.5; }, changed).catch(() => "");
+    const why = await once(async () => { await ready(); state(true); pause = 0.5; }, changed, news).catch(() => "");
     state(false, why);
     await rest(pause);
   }
 }
 
-async function once(ready, changed) {
+async function once(ready, changed, news) {
   const stop = new AbortController();
   let heard = Date.now(), patience = 30000;
   // A line that died without a word, as after sleep or in a tunnel, looks like a quiet one.
@@ -32,6 +32,7 @@ async function once(ready, changed) {
         await ready();
         heard = Date.now();
       } else if (name === "changed") changed(data.id, data.type);
+      else if (name === "news") news(data);
     }
     return "";
   } finally {

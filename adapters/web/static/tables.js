@@ -1,4 +1,4 @@
-// The agents' sessions and what is remembered, each with a way to end it.
+// The agents' sessions, each with a way to end it.
 import { api } from "./api.js";
 import { clock, line, make } from "./dom.js";
 
@@ -29,35 +29,6 @@ function lifting(row) {
     body: { agent: row.agent },
     said: () => `${row.agent} may ask again.`,
   };
-}
-
-export async function showGrants(list, say, current) {
-  await table(list, {
-    current,
-    path: "grants",
-    none: "Nothing is remembered.",
-    caption: "What is decided without asking, until it ends or somebody revokes it.",
-    heads: ["What", "Until"],
-    cells: (row) => [words(row), make("td", { class: "when" }, row.expires_at ? clock(row.expires_at) : "revoked")],
-    end: (row) => ({
-      label: "Revoke",
-      name: ` what ${row.made_by} remembered for ${row.agent}`,
-      path: "grants/revoke",
-      body: { id: row.id },
-      said: () => "Revoked: it is asked about again.",
-    }),
-    say,
-  });
-}
-
-const USED = ["never used", "used once"];
-
-function words(row) {
-  const effect = make("strong", { class: `${row.effect}-word` }, row.effect === "allow" ? "Approve " : "Deny ");
-  const where = row.session ? [`in session `, ...line(row.session)] : ["in all sessions"];
-  const uses = row.max_uses ? `${row.used} of ${row.max_uses} times used` : USED[row.used] ?? `used ${row.used} times`;
-  return make("td", { class: "words" }, effect, ...line(row.tool), ": ", ...line(row.words),
-    make("p", {}, `${row.agent}, `, ...where, ` · by ${row.made_by} · ${uses}`));
 }
 
 async function table(list, kind) {

@@ -1,0 +1,100 @@
+"""What stands beside requests in the inbox: remembered decisions as cards, and the kill switch."""
+
+from __future__ import annotations
+
+from gateway.models import Action, Status
+from gateway.records import Remember
+from tests.web.chromium import Page, visiting
+from tests.web.inbox import COMMAND, Inbox
+from tests.web.visitor import visitor
+from tests.world import click, identity
+
+SWITCH = "document.querySelector('#switch button')"
+GRANTS = "document.querySelectorAll('.grant:not(.ended)').length"
+
+
+async def remembered(box: Inbox, who: str = "ann", **details: object) -> str:
+    """Have somebody remember a request; return the grant's id."""
+    record = await box.ask(**{**COMMAND, **details})
+    tap = click(record, Action.APPROVE, identity=identity(who), remember=Remember(lifetime="1d"))
+    await box.gateway.approvals.decide(tap)
+    return (await box.gateway.approvals.remembering.all())[0].id
+
+
+async def test_a_grant_is_a_card_that_says_how_far_it_reaches_and_ends_live(
+    box: Inbox, page: Page
+) -> None:
+    """Who, what, where, until when; what somebody else takes back is shown as ended by itself."""
+    grant = await remembered(box, "bob")
+    await page.until("document.getElementById('told').textContent.includes('Newly remembered')")
+    await page.press("Show")
+    await page.until(f"{GRANTS} === 1")
+    text = await page.evaluate("document.querySelector('.grant').textContent")
+    for part in ("Approval remembered", "shell", "exactly this", "bob", "session", "not used yet"):
+        assert part in text, part
+    await page.press("How far it reaches")
+    await page.until("document.querySelector('.grant').textContent.includes('of the last 1 req')")
+    await box.gateway.approvals.remembering.revoke(grant, identity("bob"))
+    await page.until("document.querySelector('.grant.ended')?.textContent.includes('by bob')")
+    assert await page.evaluate("document.querySelectorAll('.grant button').length") == 0
+
+
+async def test_a_sessions_grants_and_all_of_them_are_taken_back_together(
+    box: Inbox, page: Page
+) -> None:
+    """Each asks once more before it does it."""
+    for number in range(2):
+        await remembered(box, arguments={"command": f"ls {number}"})
+    await remembered(box, session="other")
+    await page.evaluate("document.querySelector('[data-view=grants]').click()")
+    await page.until(f"{GRANTS} === 3")
+    await page.press("Revoke the session's 2: deployer, default")
+    await page.press("Really revoke the session's 2: deployer, default")
+    await page.until(f"{GRANTS} === 1")
+    await page.press("Revoke all 1 that you may")
+    await page.press("Really revoke all 1 that you may")
+    await page.until(f"{GRANTS} === 0")
+    assert await box.gateway.approvals.remembering.all() == []
+
+
+async def test_an_admin_stops_everything_and_allows_it_again(
+    box: Inbox, page: Page, browser_address: str
+) -> None:
+    """After a second press; all pages say so, what waits is denied, and others get no switch."""
+    async with visiting(browser_address) as browser:
+        other = await browser.tab()
+        await box.sign_in(other, "bob")
+        await _switched(box, page, other)
+
+
+async def _switched(box: Inbox, page: Page, other: Page) -> None:
+    assert await other.evaluate(f"{SWITCH} === null")
+    waiting = await box.ask(**COMMAND)
+    await page.evaluate(f"document.querySelector('.menu').open = true; {SWITCH}.click()")
+    assert not await box.gateway.backend.store.stopped()
+    await page.press("Really stop everything")
+    for tab in (page, other):
+        await tab.until("document.getElementById('stop').textContent.includes('denied')")
+    assert await other.evaluate("document.querySelector('#stop button') === null")
+    await page.until(f"document.querySelector('[data-id=\"{waiting.id}\"].denied')")
+    assert (await box.ask(**COMMAND)).status is Status.DENIED
+    await page.press("Allow again")
+    await page.press("Really allow again")
+    for tab in (page, other):
+        await tab.until("document.getElementById('stop').hidden")
+    assert (await box.ask(**COMMAND)).status is Status.PENDING
+    events = await box.gateway.approvals.history(None, 1000)
+    switched = [(one.type, one.data["by"]) for one in events if one.type in ("stopped", "resumed")]
+    assert switched == [("stopped", "ann"), ("resumed", "ann")]
+
+
+async def test_nobody_else_stops_anything(box: Inbox) -> None:
+    """The switch is refused by the core, and that is audited; a second press changes nothing."""
+    async with visitor(box, "bob") as bob:
+        assert (await bob.post("stop", {"on": True}))[0] == 403
+    assert not await box.gateway.backend.store.stopped()
+    async with visitor(box, "ann") as ann:
+        for _ in range(2):
+            assert (await ann.post("stop", {"on": True}))[0] == 200
+    events = [one.type for one in await box.gateway.approvals.history(None, 1000)]
+    assert (events.count("refused"), events.count("stopped")) == (1, 1)
