@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from time import monotonic_ns
 from typing import Any
 
 from benchmarks.children import Child
 from benchmarks.stage import APPROVER, ASK_TOOL, Stage, click, stage
-from benchmarks.table import Row, p50, percentile
+from benchmarks.table import Row
+from benchmarks.taps import compared, towards, written_down
 from benchmarks.wake import agent, elapsed, fill
-from gateway.records import Person
 from gateway.rulebook import Route
-from gateway.stores.outbox import RedisOutbox
 from tests.discord.furnished import Server, furnished
 from tests.discord.messages import buttons, shown_text
 from tests.discord.server import running_discord
@@ -24,9 +21,6 @@ from tests.discord.town import Channel, Json
 
 _CHANNELS = 40
 _CARDS = 4  # to each channel, half of them tapped: what is posted at once without a pause
-_WARM_UP = 10
-_US = 1000
-_LOOK_SECONDS = 0.002
 
 
 async def discord_click_to_wake() -> list[Row]:
@@ -43,25 +37,7 @@ async def discord_click_to_wake() -> list[Row]:
                     channel = fake.town.channel(server.guild, f"approvals-{number}")
                     await _towards(scene, server, channel)
                     await _batch(scene, server, channel, asking, tapped, direct)
-    tapped, direct = tapped[_WARM_UP:], direct[_WARM_UP:]
-    slow = percentile(tapped, 99)
-    samples = {
-        "count": len(tapped),
-        "p50_us": p50(tapped) / _US,
-        "p99_us": slow / _US,
-        "direct_p50_us": p50(direct) / _US,
-        "direct_p99_us": percentile(direct, 99) / _US,
-    }
-    return [
-        Row(
-            name="discord_click_to_wake_ratio",
-            value=p50(tapped) / p50(direct),
-            unit="of direct",
-            target="<= 2",
-            p99=slow / p50(direct),
-            samples=samples,
-        )
-    ]
+    return compared("discord_click_to_wake_ratio", tapped, direct)
 
 
 async def _batch(
@@ -76,7 +52,7 @@ async def _batch(
     ids = await fill(scene, asking, _CARDS)
     cards = [await _card(server, channel, request_id) for request_id in ids]
     for request_id in ids:
-        await _written_down(scene, request_id)
+        await written_down(scene, request_id)
     for number, (request_id, card) in enumerate(zip(ids, cards, strict=True)):
         if number % 2:
             began = monotonic_ns()
@@ -107,29 +83,15 @@ async def _card(server: Server, channel: Channel, request_id: str) -> Json:
         server.discord.rest.posted.clear()
 
 
-async def _written_down(scene: Stage, request_id: str) -> None:
-    """Wait until the gateway knows where a card stands; no person is as quick as that."""
-    outbox = RedisOutbox(scene.gateway.backend.store)
-    known = False
-    while not known:
-        copies = await outbox.copies(request_id)
-        known = bool(copies) and all(one.ref is not None for one in copies.values())
-        await asyncio.sleep(_LOOK_SECONDS)
-
-
 async def _towards(scene: Stage, server: Server, channel: Channel) -> None:
     """Send what the agent asks to this channel."""
-    store = scene.gateway.backend.store
-    policy = await store.policy()
-    ann = Person(name=APPROVER, identities=(f"token:{APPROVER}", f"discord:{server.ann.id}"))
     route = Route(
         name="discord",
         tools=(ASK_TOOL,),
         approvers=(APPROVER,),
         targets=(f"discord:{server.guild.id}/{channel.id}",),
     )
-    await store.apply(replace(policy, people=(ann,), routes=(route,)), by="bench")
-    scene.gateway.approvals.forget_policy()
+    await towards(scene, f"discord:{server.ann.id}", route, lambda _: False)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from benchmarks.simulated import Loop, run
-from benchmarks.slack import towards
+from benchmarks.slack import towards_channel
 from benchmarks.stage import Stage, click, stage
 from benchmarks.table import Row
 from gateway.storage import Origin
@@ -35,7 +35,7 @@ async def _burst(loop: Loop) -> list[Row]:
         with environment(slack):
             async with stage(adapters=("slack",)) as scene:
                 for number, channel in enumerate(channels):
-                    await towards(scene, f"tool{number}", channel)
+                    await towards_channel(scene, f"tool{number}", channel)
                 with loop.simulated(scene.redis_url):
                     began = loop.time()
                     await _poured(scene, slack, channels)

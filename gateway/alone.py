@@ -9,10 +9,8 @@ from functools import partial
 from gateway.api.pages import build_pages
 from gateway.app import listen, site_of
 from gateway.approvals import Approvals
-from gateway.backend import Backend, opened, signer_of
+from gateway.backend import Backend, opened, signer_of, url_of
 from gateway.clock import SystemClock
-from gateway.embedded import engine_url
-from gateway.errors import GatewayError
 from gateway.hooks.host import hosted
 from gateway.hooks.link import links
 from gateway.policy import ModeDecider
@@ -35,15 +33,7 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
     Without `REDIS_URL` that is the embedded server of the data folder. An adapter that serves pages
     is reached at the address of the settings, which must be another one than that gateway's.
     """
-    if settings.redis_url is not None:
-        url = settings.redis_url.get_secret_value()
-    elif (found := engine_url(settings.data_dir)) is not None:
-        url = found
-    else:
-        raise GatewayError(
-            f"REDIS_URL is unset, and no gateway of yours runs on {settings.data_dir}: "
-            "start `gateway up` first"
-        )
+    url = url_of(settings)
     async with AsyncExitStack() as stack:
         backend = await stack.enter_async_context(opened(settings, url))
         await refuse_unsafe(settings, backend.store)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from gateway.clock import SystemClock
 from gateway.discovery import write_private
+from gateway.embedded import engine_url
+from gateway.errors import Unreachable
 from gateway.settings import BadSettings, Settings
 from gateway.signatures import SEED_BYTES, Signer
 from gateway.stores.connect import connect, disconnect, line_to
@@ -50,6 +52,21 @@ async def opened(
             )
     finally:
         await disconnect(redis)
+
+
+def url_of(settings: Settings) -> str:
+    """Return the URL of the configured Redis, or of the embedded server that a gateway here runs.
+
+    Raises Unreachable when there is neither.
+    """
+    if settings.redis_url is not None:
+        return settings.redis_url.get_secret_value()
+    if (found := engine_url(settings.data_dir)) is not None:
+        return found
+    raise Unreachable(
+        f"REDIS_URL is unset, and no gateway of yours runs on {settings.data_dir}: "
+        "start `gateway up` first"
+    )
 
 
 def signer_of(settings: Settings) -> Signer:

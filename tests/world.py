@@ -151,7 +151,7 @@ class World:
 
     async def until(self, holds: Callable[[list[Event]], bool]) -> list[Event]:
         """Return the events once they hold what a test waits for."""
-        async with asyncio.timeout(10), self.approvals.changes() as changes:
+        async with asyncio.timeout(40), self.approvals.changes() as changes:
             while not holds(events := await self.events()):
                 await anext(changes)
         return events

@@ -11,13 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.approvals import Approvals
-from gateway.backend import Backend, opened
+from gateway.backend import Backend, opened, url_of
 from gateway.canonical import parse
 from gateway.clock import SystemClock
 from gateway.departures import dismiss
 from gateway.doctor import FAIL, examine, gateway_url
-from gateway.embedded import engine_url
-from gateway.errors import InvalidRequest, NotFound, Unreachable
+from gateway.errors import InvalidRequest, NotFound
 from gateway.hooks.host import hosted
 from gateway.hooks.link import links
 from gateway.models import ApprovalRequest, digest_of, new_id
@@ -36,16 +35,7 @@ from gateway.wire import plain
 async def backend() -> AsyncIterator[Backend]:
     """Connect to the configured Redis, or to the running embedded server of the data folder."""
     settings = Settings()
-    if settings.redis_url is not None:
-        url: str | None = settings.redis_url.get_secret_value()
-    else:
-        url = engine_url(settings.data_dir)
-    if url is None:
-        raise Unreachable(
-            f"REDIS_URL is unset, and no gateway of yours runs on {settings.data_dir}: "
-            "start `gateway up` first"
-        )
-    async with opened(settings, url) as found:
+    async with opened(settings, url_of(settings)) as found:
         yield found
 
 

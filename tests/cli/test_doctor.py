@@ -21,7 +21,7 @@ from gateway.errors import InvalidRequest, NotFound
 from gateway.settings import Settings
 from gateway.stores.keys import Keys
 from tests.cli.shell import Shell
-from tests.settings.test_settings import free_port
+from tests.ports import free_port
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 

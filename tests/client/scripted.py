@@ -48,9 +48,12 @@ class ScriptedServer:
         """Send what nobody asked for on the newest connection."""
         self._open[-1].sendall(data)
 
-    def close(self) -> None:
-        """End all connections."""
+    def stop(self) -> None:
+        """Take no more connections."""
         self._listening.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End all connections, those too that were taken just before it stopped."""
         for held in (self._listening, *self._open):
             held.close()
 
@@ -96,8 +99,9 @@ def scripted(*answers: Script, tls: Any = None) -> Iterator[ScriptedServer]:
     try:
         yield server
     finally:
-        server.close()
+        server.stop()
         thread.join()
+        server.close()
 
 
 def answer(value: Any, status: int = 200, **fields: str) -> bytes:

@@ -79,7 +79,7 @@ async def test_cut_connections_lose_no_decision(world: World, client: AsyncClien
             )
         record = await world.approvals.get(events[-1].request_id)
         await world.approvals.decide(click(record))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             assert (await asking).decision.status is Status.APPROVED
 
 
@@ -96,7 +96,7 @@ async def test_a_lost_reply_stream_loses_no_decision(world: World, client: Async
         transport._cursor = 99
         await world.approvals.decide(click(record))
         transport._rewind()
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             assert (await asking).decision.status is Status.APPROVED
 
 
@@ -118,7 +118,7 @@ async def test_a_gap_in_the_replies_makes_it_ask_again(world: World, client: Asy
     await world.store.redis.xadd(
         key, {"re": "sync", "nonce": "", "id": "", "state": "{}"}, id="0-*"
     )
-    async with world.ingress().running(), asyncio.timeout(15):
+    async with world.ingress().running(), asyncio.timeout(40):
         assert (await asking).decision.status is Status.APPROVED
 
 
@@ -158,7 +158,7 @@ async def test_one_who_gives_up_takes_nothing_from_the_others(
         await world.approvals.decide(
             click(await world.approvals.get(events[-1].request_id), identity=identity("ann"))
         )
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             assert (await waits[1]).decision.status is Status.APPROVED
 
 

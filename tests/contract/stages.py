@@ -37,7 +37,7 @@ from tests.slack.counterpart.slack import Slack
 from tests.slack.office import environment, shown
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-an-adapter.md"
-PATIENCE = 20.0
+PATIENCE = 40.0
 
 
 async def until(holds: Callable[[], Any]) -> Any:

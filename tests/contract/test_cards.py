@@ -41,7 +41,7 @@ class Play:
 
     async def kept(self, record: Record) -> None:
         """Wait until the place of the card is written down."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while (await self.copy(record)) not in (CopyState.POSTED, CopyState.GONE):
                 await asyncio.sleep(0)
 
@@ -52,7 +52,7 @@ class Play:
 
     async def until_copy(self, record: Record, state: CopyState) -> None:
         """Wait until the copy has come so far."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             while await self.copy(record) is not state:
                 await asyncio.sleep(0)
 
@@ -92,7 +92,7 @@ async def in_force(stage: Stage, world: World, **route: Any) -> None:
 
 async def ended(play: Play, record: Record) -> Record:
     """Return a request once it has ended."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while not (now := await play.desk.get(record.id)).final:
             await asyncio.sleep(0)
     return now

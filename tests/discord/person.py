@@ -130,7 +130,7 @@ class Person:
         await self._deliver(app, payload)
         return await self.outcome(made) if wait else made
 
-    async def outcome(self, made: Interaction, seconds: float = 15) -> Interaction:
+    async def outcome(self, made: Interaction, seconds: float = 40) -> Interaction:
         """Wait for what the app answers in the end, and remember what only this person sees."""
         async with asyncio.timeout(seconds):
             await made.completed.wait()

@@ -305,7 +305,7 @@ def _matches(path: str, pattern: str) -> bool:
     return same and all(w in ("#", p) for p, w in zip(parts, wanted, strict=True))
 
 
-async def settled(condition: Callable[[], bool], seconds: float = 10) -> None:
+async def settled(condition: Callable[[], bool], seconds: float = 40) -> None:
     """Return once a condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():

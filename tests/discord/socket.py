@@ -218,7 +218,7 @@ class Gateway:
         """How many sessions are on the line now."""
         return sum(session.wire is not None for session in self.sessions.values())
 
-    async def until(self, holds: Callable[[], bool], seconds: float = 20) -> None:
+    async def until(self, holds: Callable[[], bool], seconds: float = 40) -> None:
         """Return once `holds`, which is looked at whenever a session changed."""
         async with asyncio.timeout(seconds):
             while not holds():

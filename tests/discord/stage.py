@@ -111,7 +111,7 @@ class Stage:
     def outbox(self) -> RedisOutbox:
         return RedisOutbox(self.gateway.backend.store)
 
-    async def seen(self, look: Any, seconds: float = 15) -> Any:
+    async def seen(self, look: Any, seconds: float = 40) -> Any:
         """Return what `look` finds, once it finds something."""
         async with asyncio.timeout(seconds):
             while not (found := look()):
@@ -120,7 +120,7 @@ class Stage:
 
     async def ended(self, record: Record) -> Record:
         """Return a request once it has ended."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             while not (now := await self.approvals.get(record.id)).final:
                 await asyncio.sleep(0)
         return now  # type: ignore[no-any-return]

@@ -95,7 +95,7 @@ async def test_the_page_leads_to_a_first_approval(server: Server, tmp_path: Path
 
 
 async def _card(server: Server) -> Json:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while not server.channel.messages:
             await asyncio.sleep(0)
     return next(iter(server.channel.messages.values()))

@@ -34,6 +34,7 @@ from gateway.writer import FOLLOWUPS
 from tests.faults import roles
 from tests.faults.processes import Child, child
 from tests.faults.wall import ANN, CHANNEL, Wall
+from tests.ports import free_port
 
 DECISIONS: dict[str, JsonObject] = {
     "write": {"action": "approve"},
@@ -63,7 +64,7 @@ class Site:
             "REDIS_URL": through or redis_url,
             "GATEWAY_NAMESPACE": namespace,
             "GATEWAY_DATA_DIR": str(folder),
-            "GATEWAY_PORT": "0",
+            "GATEWAY_PORT": str(free_port()),
             "GATEWAY_AGENT": self.agent,
             "GATEWAY_ADAPTERS": '["web","wall"]',
             # Nobody listens there; it is enough that webhooks run.
@@ -100,7 +101,6 @@ class Site:
         if url := await gateway.heard():
             self.url = url
             self.ready.set()
-            self.env["GATEWAY_PORT"] = url.rpartition(":")[2]
         else:
             assert await gateway.ended() == -signal.SIGKILL
         return gateway

@@ -54,13 +54,13 @@ async def asked(site: Site, notify: tuple[str, ...] = ()) -> None:
     """Have an agent ask ann."""
     await RedisCredentials(site.store, SystemClock()).add_agent(site.agent)
     await site.add_approver(ANN, PLACES, notify)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         await site.submit("deploy")
 
 
 async def judged(site: Site) -> list[str]:
     """Return what is wrong once everything is shown."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(40):
         await site.until("approved")
         await site.until_shown()
     board = Board(site.folder)
@@ -82,7 +82,7 @@ async def killed(
         site.env[DIES] = step
         gateway = await site.gateway()
         await asked(site, notify)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             assert await gateway.ended() == -signal.SIGKILL
         site.env[DIES] = "never 1"
         await site.release_cards()
@@ -127,9 +127,9 @@ async def test_the_other_replica_finishes_when_the_lease_ends(
         site.env[DIES] = "update 2"
         dying = await site.gateway()
         await asked(site)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             assert await dying.ended() == -signal.SIGKILL
         site.env[DIES], site.env["GATEWAY_PORT"] = "never 1", "0"
         await site.gateway()
-        async with asyncio.timeout(LEASE_SECONDS + 4):
+        async with asyncio.timeout(LEASE_SECONDS + 14):
             assert await judged(site) == []

@@ -47,7 +47,7 @@ async def story(site: Site, steps: Sequence[str], nth: int = 1) -> None:
         await site.deny_the_rest()
         await site.until_shown()
         # Were a step not passed, its gateway would still live.
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             await site.stopped(await last)
 
 

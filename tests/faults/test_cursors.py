@@ -72,7 +72,7 @@ async def test_the_event_feed_goes_back(world: World, monkeypatch: pytest.Monkey
         assert await watch.wait(5)
         with pytest.raises(Unreachable):
             await anext(changes)
-    async with world.approvals.changes() as changes, asyncio.timeout(5):
+    async with world.approvals.changes() as changes, asyncio.timeout(40):
         await world.approvals.decide(click(record))
         assert (await anext(changes)).type == "approved"
 

@@ -138,7 +138,7 @@ async def test_a_decision_arrives_all_the_same(
     waiting = asyncio.create_task(asking.client.ask("shell", {"command": "ls"}, timeout=60))
     request_id = await asking.submitted()
     await fault(asking.proxy, partial(asking.decide, request_id))
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(40):
         approval = await waiting
     assert approval.decision.status is Status.APPROVED
     assert approval.request.id == request_id

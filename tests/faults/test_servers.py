@@ -63,7 +63,7 @@ async def test_no_waiter_is_lost_when_redis_is_killed(server: Server) -> None:
         await restarted(server)
         for request_id in await world.store.pending_of(AGENT):
             await world.approvals.decide(click(await world.approvals.get(request_id)))
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             approvals = await asyncio.gather(*asking)
     assert [approval.arguments["n"] for approval in approvals] == list(range(count))
 

@@ -304,7 +304,7 @@ async def test_leaving_ends_the_process_and_its_children(tmp_path: Path) -> None
     async with process.running():
         await process.greeted()
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while any(map(alive, pids)):
             await asyncio.sleep(0)
 
@@ -336,7 +336,7 @@ async def test_observers_and_after_tool_are_told(staged: Staged, tmp_path: Path)
         found = [json.loads(line) for line in notes.read_text().splitlines()]
         return [one["params"] for one in found if one["method"] == method]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while not heard("hook.after_tool"):
             await asyncio.sleep(0)
     follower.cancel()

@@ -27,7 +27,8 @@ from gateway.stores.credentials import NewCredential, RedisCredentials
 from gateway.stores.keys import Keys
 from gateway.stores.nodes import facts
 from gateway.stores.store import RedisStore
-from tests.settings.test_settings import free_port, server
+from tests.ports import free_port
+from tests.settings.test_settings import server
 
 # A stopping primary does not wait for its replica, and a new replica is known within a second.
 _QUICK = ["--shutdown-timeout", "0", "--repl-ping-replica-period", "1"]

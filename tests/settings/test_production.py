@@ -21,7 +21,8 @@ from gateway.stores.connect import connect
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from tests.frame.test_compose import Server
-from tests.settings.test_settings import free_port, server
+from tests.ports import free_port
+from tests.settings.test_settings import server
 from tests.world import SEED
 
 _USERS = "user default off\nuser gateway on >secret ~* &* +@all\n"

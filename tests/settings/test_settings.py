@@ -26,6 +26,7 @@ from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from tests.contract.test_store import create, pending
+from tests.ports import free_port
 from tests.world import SEED
 
 ROOT = Path(__file__).parents[2]
@@ -92,14 +93,6 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
         with pytest.raises(GatewayError, match="GATEWAY_PORT"):
             async with running(Settings(data_dir=tmp_path / "d", port=port, adapters=())):
                 pass
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

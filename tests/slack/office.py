@@ -98,7 +98,7 @@ class Office:
 
     async def settled(self) -> None:
         """Wait until all that people asked for is done."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while self.adapter.busy:
                 await asyncio.sleep(0)
 

@@ -229,7 +229,7 @@ async def test_a_click_nobody_acks_fails_for_the_person(
         await client.chat_postMessage(channel="C1", text="card", blocks=[actions])
         slack.sockets.deaf = True
         ann = slack.person("UANN")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             ack = await ann.click(slack.messages("C1")[0], "Approve")
         assert not ack.ok
         assert ann.toasts

@@ -103,7 +103,7 @@ async def test_25_a_click_races_expiry_and_cancel(office: Office) -> None:
     record, message = await office.asked(timeout=0.2)
     await office.world.sweeper.sweep()
     await office.ann.click(message, "Approve")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not (done := await office.desk.get(record.id)).final:
             await office.world.sweeper.sweep()
     assert done.status in (Status.APPROVED, Status.EXPIRED)

@@ -22,7 +22,7 @@ from adapters.slack.manifest import BOT_SCOPES
 from gateway.models import Status
 from gateway.records import Person
 from gateway.rulebook import Route
-from tests.settings.test_settings import free_port
+from tests.ports import free_port
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message, View
 from tests.slack.office import at_work, put_in_force, shown

@@ -38,7 +38,7 @@ class Replica:
                 stderr=asyncio.subprocess.DEVNULL,
             )
         assert self._process.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             assert await self._process.stdout.readline() == b"ready\n"
 
     def kill(self) -> None:
@@ -49,7 +49,7 @@ class Replica:
     async def gone(self) -> None:
         """Wait until it is gone, and every socket of it."""
         assert self._process is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             await self._process.wait()
         await self._slack.until(lambda: not self._slack.sockets.open)
 

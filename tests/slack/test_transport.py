@@ -46,7 +46,7 @@ async def test_36_a_revoked_connection_turns_readiness_red(office: Office, reaso
     assert not office.adapter.problems()
     office.slack.sockets.refuses = reason
     await office.slack.sockets.disconnect("link_disabled")
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(40):
         while not any(reason in one for one in office.adapter.problems()):
             await office.slack.until(lambda: True)
             await asyncio.sleep(0)
@@ -237,7 +237,7 @@ async def test_36_the_gateway_is_not_ready_while_slack_is_refused(
             assert (await http.get(f"{gateway.url}/readyz")).status == 200
             slack.sockets.refuses = "invalid_auth"
             await slack.sockets.disconnect("link_disabled")
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(40):
                 while (answer := await http.get(f"{gateway.url}/readyz")).status == 200:
                     await asyncio.sleep(0)
             assert "Slack refuses the app token: invalid_auth" in await answer.text()

@@ -51,7 +51,7 @@ class Seat:
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait for what the screen shows in its own time."""
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(40):
             while not holds():
                 await self.pilot.pause()
 
@@ -64,7 +64,7 @@ class Seat:
 
     async def ended(self, record: Record) -> Record:
         """Return a request once it is decided."""
-        async with asyncio.timeout(8):
+        async with asyncio.timeout(40):
             while not (now := await self.world.approvals.get(record.id)).final:
                 await self.pilot.pause()
         return now

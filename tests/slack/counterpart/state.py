@@ -237,7 +237,7 @@ class State:
         self._bell.set()
         self._bell = asyncio.Event()
 
-    async def until(self, holds: Callable[[], Any], seconds: float = 10) -> Any:
+    async def until(self, holds: Callable[[], Any], seconds: float = 40) -> Any:
         """Return what `holds` returns once it is true; look again at every change."""
         async with asyncio.timeout(seconds):
             while not (value := holds()):

@@ -1,0 +1,62 @@
+"""A tap in a chat beside a decision made directly: what the benches of all chats share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from benchmarks.stage import APPROVER, Stage
+from benchmarks.table import Row, p50, percentile
+from gateway.records import Person
+from gateway.rulebook import Route
+from gateway.stores.outbox import RedisOutbox
+
+_WARM_UP = 10
+_US = 1000
+_LOOK_SECONDS = 0.002
+
+
+def compared(name: str, tapped: list[int], direct: list[int]) -> list[Row]:
+    """Return the row of taps and decisions, each in ns until the waiter went on."""
+    tapped, direct = tapped[_WARM_UP:], direct[_WARM_UP:]
+    slow = percentile(tapped, 99)
+    samples = {
+        "count": len(tapped),
+        "p50_us": p50(tapped) / _US,
+        "p99_us": slow / _US,
+        "direct_p50_us": p50(direct) / _US,
+        "direct_p99_us": percentile(direct, 99) / _US,
+    }
+    return [
+        Row(
+            name=name,
+            value=p50(tapped) / p50(direct),
+            unit="of direct",
+            target="<= 2",
+            p99=slow / p50(direct),
+            samples=samples,
+        )
+    ]
+
+
+async def written_down(scene: Stage, request_id: str) -> None:
+    """Wait until the gateway knows where a card stands; no person is as quick as that."""
+    outbox = RedisOutbox(scene.gateway.backend.store)
+    known = False
+    while not known:
+        copies = await outbox.copies(request_id)
+        known = bool(copies) and all(one.ref is not None for one in copies.values())
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def towards(
+    scene: Stage, identity: str, route: Route, beside: Callable[[Route], bool]
+) -> None:
+    """Put a route in force, with the approver under this identity; others that fit stay beside."""
+    store = scene.gateway.backend.store
+    policy = await store.policy()
+    person = Person(name=APPROVER, identities=(f"token:{APPROVER}", identity))
+    others = (one for one in policy.routes if beside(one) and one.name != route.name)
+    await store.apply(replace(policy, people=(person,), routes=(*others, route)), by="bench")
+    scene.gateway.approvals.forget_policy()
