@@ -18,7 +18,7 @@ from gateway.app import running
 from gateway.errors import GatewayError
 from gateway.models import Status
 from gateway.settings import Settings
-from tests.settings.test_settings import free_port
+from tests.ports import free_port
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import ROUTE, Office, at_work, environment, form, put_in_force, shown, told
