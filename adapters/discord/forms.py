@@ -19,11 +19,12 @@ LONGEST_INPUT = 4000
 _MOST_FIELDS = 5
 _MOST_CHOICES = 25
 _LABEL, _TEXT = 45, 100
-REASON, NOTE, ARGUMENTS, RESULT, SURE = "reason", "note", "arguments", "result", "sure"
+REASON, NOTE, ARGUMENTS, RESULT = "reason", "note", "arguments", "result"
+SURE, STOPS = "sure", "stops"
 _YES, _NO = "yes", "no"
 _TITLES = {
     Action.DENY: "Deny",
-    Action.ABORT: "Deny and stop the turn",
+    Action.ABORT: "Deny and stop",
     Action.EDIT: "Approve with changes",
     Action.RESPOND: "Answer instead of running it",
     Action.ANSWER: "Answer",
@@ -45,10 +46,11 @@ def modal_for(action: Action, card: Card | None, button: Button) -> ui.Modal:
 
 def _labels(action: Action, card: Card | None) -> list[ui.Label[Any]]:
     if action in (Action.DENY, Action.ABORT):
-        return [
-            written("Reason", REASON, "The agent is told. May be empty.", most=1000),
-            written("Note for the record", NOTE, "The agent is never told.", most=1000),
+        said = [
+            written("Reason", REASON, "The agent is told. May be empty."),
+            written("Note for the record", NOTE, "The agent is never told."),
         ]
+        return said if action is Action.DENY else [*said, _stops()]
     if card is None:
         raise Unfit("This needs the request, and it could not be read. Try again.")
     if action is Action.EDIT:
@@ -56,6 +58,14 @@ def _labels(action: Action, card: Card | None) -> list[ui.Label[Any]]:
     if action is Action.RESPOND:
         return [written("Result", RESULT, "The agent gets this instead.", required=True)]
     return [_field_label(at, field) for at, field in enumerate(_fitting(card.fields))]
+
+
+def _stops() -> ui.Label[Any]:
+    options = [
+        discord.SelectOption(label="Stop the turn", value="turn", default=True),
+        discord.SelectOption(label="Stop the agent", value="agent"),
+    ]
+    return ui.Label(text="What stops", component=ui.Select(custom_id=STOPS, options=options))
 
 
 def _edit_labels(card: Card) -> list[ui.Label[Any]]:
@@ -150,8 +160,10 @@ def content_of(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonObje
     given = typed(data)
     if action in (Action.DENY, Action.ABORT):
         reason = str(given.get(REASON) or "")
-        feedback = action is Action.DENY and bool(reason)
-        return {"message": reason, "note": str(given.get(NOTE) or ""), "feedback": feedback}
+        said: JsonObject = {"message": reason, "note": str(given.get(NOTE) or "")}
+        if action is Action.DENY:
+            return {**said, "feedback": bool(reason)}
+        return {**said, "abort": str((given.get(STOPS) or ["turn"])[0])}
     if action is Action.EDIT:
         value = parse(str(given.get(ARGUMENTS) or "").encode("utf-8", "surrogatepass"))
         if not isinstance(value, dict):

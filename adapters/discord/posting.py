@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -15,7 +15,7 @@ from discord.abc import Messageable
 from adapters.discord.ids import PLATFORM, Place, read_target
 from adapters.discord.markup import inert, named
 from adapters.discord.turns import Pace, Turns
-from adapters.discord.views import Shown, card_view
+from adapters.discord.views import card_view
 from gateway.cards import Card
 from gateway.delivery import (
     CopyGone,
@@ -37,6 +37,7 @@ ALL_PER_MINUTE, ALL_BURST = 1200, 10  # 50 a second are allowed; the rest is for
 RETRY_SECONDS = 5.0
 OLD_EDIT_SECONDS = 120.0
 _NONCE = 22  # Discord takes 25 characters
+_MOST_CALLED = 20  # people, and as many roles
 _PATIENCE, _LONGEST_CALL = 10.0, 12.0
 
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE = 10003, 10008
@@ -78,13 +79,15 @@ class Posting:
         await self._overall()
         async with _understood(sending=True):
             channel = await self._channel(place)
+            called, allowed = _called(card.calls, place.guild)
             try:
-                message = await self._send(channel, card_view(card, nonce), nonce)
+                shown = card_view(card, nonce, called=called)
+                message = await channel.send(view=shown.view, nonce=nonce, allowed_mentions=allowed)
             except discord.HTTPException as error:
                 if error.code != MODERATED:
                     raise
-                silent = card_view(card, nonce, silent=True)
-                message = await self._send(channel, silent, nonce)
+                shown = card_view(card, nonce, called=called, silent=True)
+                message = await channel.send(view=shown.view, nonce=nonce, allowed_mentions=allowed)
         return MessageRef(
             adapter=PLATFORM, channel=str(message.channel.id), message=str(message.id)
         )
@@ -135,33 +138,16 @@ class Posting:
     async def _remind(
         self, notice: Notice, ref: MessageRef, card: Card, place: Place, *, nonce: str
     ) -> None:
-        client = self._client()
-        guild = place.guild
-        users = [one for one in notice.mentions if one.isdecimal()]
-        # A role is called only in the server that it belongs to.
-        roles = [
-            one.removeprefix(f"{guild}/") for one in notice.mentions if one.startswith(f"{guild}/")
-        ]
-        called = [f"<@{one}>" for one in users] + [f"<@&{one}>" for one in roles]
-        message = client.get_partial_messageable(int(ref.channel)).get_partial_message(
-            int(ref.message)
-        )
-        allowed = discord.AllowedMentions(
-            everyone=False,
-            users=[discord.Object(int(one)) for one in users],
-            roles=[discord.Object(int(one)) for one in roles],
-            replied_user=False,
-        )
+        channel = self._client().get_partial_messageable(int(ref.channel))
+        message = channel.get_partial_message(int(ref.message))
+        called, allowed = _called(notice.mentions, place.guild)
         text = f"⏰ Still waiting: {inert(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
         await message.reply(
-            " ".join([*called, text])[:1900],
+            f"{called} {text}".strip(),
             allowed_mentions=allowed,
             suppress_embeds=True,
             nonce=nonce,
         )
-
-    async def _send(self, channel: Messageable, shown: Shown, nonce: str) -> discord.Message:
-        return await channel.send(view=shown.view, nonce=nonce)
 
     async def _channel(self, place: Place) -> Messageable:
         client = self._client()
@@ -189,6 +175,23 @@ class Posting:
         thread = await client.fetch_channel(channel_id)
         if isinstance(thread, discord.Thread):
             await thread.edit(archived=False)
+
+
+def _called(wanted: Sequence[str], guild: str | None) -> tuple[str, discord.AllowedMentions]:
+    """Return the text that calls approvers, and leave to call these and nobody else.
+
+    A role is called only in the server that it belongs to.
+    """
+    roles = [one.removeprefix(f"{guild}/") for one in wanted if one.startswith(f"{guild}/")]
+    users = [one for one in wanted if one.isdecimal()][:_MOST_CALLED]
+    allowed = discord.AllowedMentions(
+        everyone=False,
+        users=[discord.Object(int(one)) for one in users],
+        roles=[discord.Object(int(one)) for one in roles[:_MOST_CALLED]],
+        replied_user=False,
+    )
+    text = [f"<@{one}>" for one in users] + [f"<@&{one}>" for one in roles[:_MOST_CALLED]]
+    return " ".join(text), allowed
 
 
 @asynccontextmanager

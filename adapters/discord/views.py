@@ -28,7 +28,6 @@ FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
-# What a person must have read whole, and confirm when it is dangerous.
 _SPACE = 120  # for what stands between the parts, and Discord's own counting
 
 _COLOURS = {
@@ -75,12 +74,14 @@ class _Budget:
         return max(0, min(most, self.left))
 
 
-def card_view(card: Card, copy: str, *, silent: bool = False) -> Shown:
-    """Return the message of a card. With `silent` nothing of the agent's stands in it.
+def card_view(card: Card, copy: str, *, called: str = "", silent: bool = False) -> Shown:
+    """Return the message of a card, with `called` below it, which mentions who may decide. With
+    `silent` nothing of the agent's stands in it.
 
     What does not fit is not approved here either: then only the full view offers it.
     """
     budget = _Budget()
+    budget.take(called)
     head = budget.take(_title(card))
     foot = budget.take(_footer(card))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
@@ -98,7 +99,8 @@ def card_view(card: Card, copy: str, *, silent: bool = False) -> Shown:
     above = (head, who, risk, says, notices)
     below = (blocks, size, changed, preview, fields)
     rows = [] if card.final else _rows(card, copy, complete=complete)
-    return Shown(_layout(card, above, below, (ended, foot), rows))
+    view = _layout(card, above, below, (ended, foot), rows)
+    return Shown(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
 
 
 def full_view(

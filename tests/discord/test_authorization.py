@@ -136,6 +136,24 @@ async def test_27_a_quorum_counts_people_and_one_denial_ends_it(stage: Stage) ->
     assert (await stage.ended(record)).status is Status.DENIED
 
 
+async def test_27_a_vote_lasts_as_long_as_the_policy_admits_it(stage: Stage) -> None:
+    """Eve approves by her role and leaves the server: what she said stands, as nobody tells us of
+    roles between taps. Once the policy drops the role, her vote is void, and one more is needed."""
+    server = stage.server
+    role = role_of(stage, "deployers", server.eve)
+    route = stage.route(approvers=("ann", "bob", role), quorum=2)
+    await stage.policy(route)
+    record, card = await stage.asked()
+    await stage.click(server.eve, card, "Approve")
+    await stage.shows(card, "1 of 2 approvals", "eve")
+    del server.guild.members[server.eve.id]
+    await stage.policy(stage.route(quorum=2))
+    await stage.click(server.bob, card, "Approve")
+    assert not (await stage.approvals.get(record.id)).final
+    await stage.click(server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+
+
 async def test_28_commands_check_what_buttons_check(stage: Stage) -> None:
     """Only what the caller may decide is offered or decided; all answers are private."""
     server = stage.server
@@ -173,7 +191,7 @@ async def test_29_a_removed_approver_is_refused_on_the_next_click(stage: Stage) 
     assert not (await stage.approvals.get(record.id)).final
 
 
-@pytest.mark.parametrize("reason", ["", "x" * 1000, "🔥 لا 🙅🏽‍♀️ \u202egnp.exe"])
+@pytest.mark.parametrize("reason", ["", "x" * 4000, "🔥 لا 🙅🏽‍♀️ \u202egnp.exe"])
 async def test_30_reasons_of_every_kind_arrive_as_typed(stage: Stage, reason: str) -> None:
     """Empty, as long as the field takes, emoji and right-to-left: told as typed, shown inert."""
     record, card = await stage.asked()
@@ -201,6 +219,10 @@ async def test_30_a_modal_that_is_overtaken_or_left_decides_nothing(stage: Stage
     done = await stage.server.ann.submit(late, reason="late")
     assert "decided already" in private_text(done)
     assert (await stage.ended(record)).status is Status.CANCELLED
+    record, card = await stage.asked(timeout=5)
+    late = await stage.click(stage.server.ann, card, "Deny")
+    assert (await stage.ended(record)).status is Status.EXPIRED
+    assert "expired" in private_text(await stage.server.ann.submit(late, reason="late"))
 
 
 async def test_someone_says_that_they_are_looking(stage: Stage) -> None:

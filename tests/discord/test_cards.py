@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.models import Action, Reason, Status
+from gateway.models import Action, Execution, Reason, Report, Status
 from tests.discord.stage import Stage, labels, private_text
+from tests.world import over_http
 
 
 async def test_a_card_is_posted_and_approved_with_one_tap(stage: Stage) -> None:
@@ -81,3 +82,37 @@ async def test_a_long_request_is_approved_only_from_the_full_view(stage: Stage) 
     await stage.click(stage.server.ann, shown, "Approve")
     assert (await stage.ended(record)).status is Status.APPROVED
     await stage.shows(card, "Approved")
+
+
+async def test_a_result_instead_and_a_stop_are_told_as_what_they_are(stage: Stage) -> None:
+    """What an approver answers instead of running it reaches the agent; stopping denies, and says
+    that the turn is over."""
+    record, card = await stage.asked()
+    opened = await stage.click(stage.server.ann, card, "Respond instead")
+    await stage.server.ann.submit(opened, result="use the staging host")
+    ended = await stage.ended(record)
+    assert ended.decision is not None and ended.decision.action is Action.RESPOND
+    assert ended.decision.result == "use the staging host"
+    await stage.shows(card, "Answered instead of running")
+    record, card = await stage.asked()
+    opened = await stage.click(stage.server.ann, card, "Deny and stop")
+    await stage.server.ann.submit(opened, reason="enough")
+    ended = await stage.ended(record)
+    assert ended.decision is not None and ended.decision.action is Action.ABORT
+    await stage.shows(card, "the turn stopped", "enough")
+    record, card = await stage.asked()
+    opened = await stage.click(stage.server.ann, card, "Deny and stop")
+    await stage.server.ann.submit(opened, stops="agent")
+    ended = await stage.ended(record)
+    assert ended.decision is not None and ended.decision.abort == "agent"
+
+
+async def test_what_came_of_it_is_written_on_the_card(stage: Stage) -> None:
+    """The agent's report is added below the decision."""
+    record, card = await stage.asked()
+    await stage.click(stage.server.ann, card, "Approve")
+    await stage.ended(record)
+    report = Report(execution=Execution.FAILED, duration_ms=1500, detail="**exit** 2")
+    await stage.approvals.report(record.id, report, over_http())
+    text = await stage.shows(card, "ran, and failed")
+    assert "**exit**" not in text

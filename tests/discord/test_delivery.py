@@ -198,6 +198,22 @@ async def test_07_edits_of_old_messages_are_limited_and_the_card_follows_later(
     await stage.shows(card, "Approved")
 
 
+async def test_07_a_copy_whose_edit_was_limited_follows_later(stage: Stage) -> None:
+    """30046 for a copy that nobody tapped: it is put off, not hammered, and follows."""
+    record, card = await stage.asked(timeout=0)
+    stage.server.discord.calendar.advance(3700)
+    stage.server.discord.board.old_edits = 0
+    await stage.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
+    edits = "/channels/#/messages/#"
+    await stage.seen(lambda: stage.server.discord.rest.made("PATCH", edits))
+    await stage.asked()
+    assert len(stage.server.discord.rest.made("PATCH", edits)) == 1
+    assert "Cancelled" not in shown_text(card)
+    stage.server.discord.board.old_edits = 10
+    await stage.outbox.mark("discord", record.id)  # the minute that Discord wanted is over
+    await stage.shows(card, "Cancelled")
+
+
 async def test_08_threads_are_answered_in_archived_ones_woken_locked_ones_refused(
     stage: Stage,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from adapters.discord.answers import refusal
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Reason, Status
-from gateway.rulebook import Route
+from gateway.rulebook import Escalation, Route
 from tests.discord.stage import Stage
 from tests.discord.test_authorization import role_of
 from tests.discord.test_rendering import text_of
@@ -50,6 +50,35 @@ async def test_a_reminder_whose_answer_was_lost_is_not_doubled(stage: Stage) -> 
 
 
 _POSTS = "/channels/#/messages"
+
+
+async def test_a_card_calls_the_approvers_when_the_route_says_so(stage: Stage) -> None:
+    """People and roles of this server, once: neither what the agent says nor an edit calls
+    anybody, and what ended calls nobody any more."""
+    here = role_of(stage, "deployers")
+    await stage.policy(stage.route(approvers=("ann", here), mention=True))
+    record, card = await stage.asked(hint="@everyone look", arguments={"command": "<@1>"})
+    role = here.rpartition("/")[2]
+    pinged = stage.server.discord.board.pinged[card["id"]]
+    assert pinged == {stage.server.ann.id, role}
+    await stage.click(stage.server.ann, card, "Approve")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    assert f"<@&{role}>" not in await stage.shows(card, "Approved")
+
+
+async def test_when_nobody_answers_others_are_asked(stage: Stage) -> None:
+    """The escalation's channel gets the card, which says so; the first one stays, and both show
+    the answer."""
+    other = stage.server.discord.town.channel(stage.server.guild, "leads")
+    step = Escalation(after=0.3, targets=(f"discord:{stage.server.guild.id}/{other.id}",))
+    await stage.policy(stage.route(escalations=(step,)))
+    record, card = await stage.asked()
+    second = await stage.card(record, other)
+    await stage.shows(second, "Escalated")
+    await stage.click(stage.server.bob, second, "Approve", channel=other)
+    assert (await stage.ended(record)).status is Status.APPROVED
+    for one in (card, second):
+        await stage.shows(one, "Approved", "bob")
 
 
 async def test_the_outcome_reaches_who_asked_in_direct_messages(stage: Stage) -> None:
