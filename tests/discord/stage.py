@@ -95,11 +95,13 @@ class Stage:
             )
             for place in places
         ]
-        await self.policy(*rooms, self.route())
-        asked = [
-            (await self.ask(tool=places[one // each].name, timeout=86_400), places[one // each])
-            for one in range(count)
-        ]
+        await self.policy(*rooms, self.route(), budgets=(Budget(cards=count),))
+        asked = []
+        for number in range(count):
+            place = places[number // each]
+            said = {"command": f"ls {number}"}
+            record = await self.ask(tool=place.name, timeout=86_400, arguments=said)
+            asked.append((record, place))
         return [(record, place, await self.card(record, place)) for record, place in asked]
 
     async def shows(self, message: Json, *words: str) -> str:

@@ -269,20 +269,20 @@ async def test_19_a_process_killed_between_decision_and_edit_leaves_a_true_card(
             await second.stop()
 
 
-async def test_20_hundreds_of_live_cards_outlive_their_process(
+async def test_20_a_hundred_live_cards_outlive_their_process(
     server: Server,
     server_url: str,
     namespace: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two hundred cards are out, a modal is open, and another process takes over: every button and
+    """A hundred cards are out, a modal is open, and another process takes over: every button and
     the modal work, without posting or registering anything anew."""
     environment(monkeypatch, server)
     monkeypatch.setattr("adapters.discord.posting.ALL_PER_MINUTE", 60_000)
     server.discord.rest.limits.overall.limit = 10_000
     async with staged(server, server_url, namespace, tmp_path / "old") as old:
-        cards = await old.spread(200)
+        cards = await old.spread(100)
         first, place, message = cards[0]
         opened = await old.click(server.bob, message, "Deny", channel=place)
     posts = len(server.discord.rest.made("POST", "/channels/#/messages"))

@@ -118,7 +118,7 @@ BEHAVIOURS = {
     ),
     "a restart loses no card": (
         "decisions::test_26_clicks_survive_a_restart",
-        "clicks::test_20_hundreds_of_live_cards_outlive_their_process",
+        "clicks::test_20_a_hundred_live_cards_outlive_their_process",
     ),
     "what was decided before a crash is shown after it": (
         "edits::test_34_what_was_decided_before_a_crash_is_shown_after_it",
