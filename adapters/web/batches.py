@@ -48,11 +48,11 @@ class Batches:
     async def _read(self, request: web.Request) -> web.StreamResponse:
         """Return what waits of an agent, oldest first: whole, or why it is decided alone."""
         visitor = await self._guard.reader(request)
-        page = await self._desk.page(Query(agent=request.query.get("agent", ""), limit=MOST))
+        found, more = await self._waiting(request.query.get("agent", ""))
         items: list[JsonObject] = []
         apart: list[JsonObject] = []
-        letters, more = 0, page.next is not None
-        for record in reversed(page.items):
+        letters = 0
+        for record in found:
             why = _why_alone(record) or await self._desk.may_decide(visitor.identity, record)
             if why is not None:
                 row = await self._reading.row(record, visitor)
@@ -66,6 +66,18 @@ class Batches:
             items.append(view)
             await asyncio.sleep(0)  # many large ones must not hold up somebody's click
         return web.json_response({"items": items, "apart": apart, "more": more})
+
+    async def _waiting(self, agent: str) -> tuple[list[Record], bool]:
+        """Return what waits of an agent, oldest first, and whether there is more.
+
+        A test of the gateway's own is no agent's, and stands among all that waits.
+        """
+        own = await self._desk.page(Query(agent=agent, limit=MOST))
+        every = await self._desk.page(Query(limit=MOST))
+        found = {record.id: record for record in (*own.items, *every.items)}
+        shown = [record for record in found.values() if record.request.agent == agent]
+        shown.sort(key=lambda record: record.created)
+        return shown[:MOST], own.next is not None or len(shown) > MOST
 
     async def _decide(self, request: web.Request) -> web.StreamResponse:
         """Apply one answer to all that was ticked, or to none of it."""

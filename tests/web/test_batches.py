@@ -147,23 +147,37 @@ async def test_axe_finds_nothing_serious_in_a_batch(box: Inbox, page: Page) -> N
             assert await page.evaluate(wide)
 
 
+async def canary(box: Inbox, due: str) -> Record:
+    """Have the gateway ask for something dangerous of its own."""
+    store = box.gateway.backend.store
+    notes = RedisNotes(store, "canaries")
+    await notes.put("default 1", due)
+    maker = Canaries(store, box.gateway.approvals.writer, notes, SystemClock(), Random(1))
+    (made,) = await maker.tick()
+    return made
+
+
 async def test_admins_see_how_people_decide_and_canaries_are_told_kindly(
     box: Inbox, page: Page
 ) -> None:
     """Who approves a test is told on the card; the page counts it, and is for admins alone."""
     await box.route(canaries_per_day=1.0)
     await box.decide(await box.ask(**COMMAND), Action.DENY)
-    store = box.gateway.backend.store
-    await RedisNotes(store, "canaries").put("default 1", "1")
-    notes = RedisNotes(store, "canaries")
-    maker = Canaries(store, box.gateway.approvals.writer, notes, SystemClock(), Random(1))
-    (made,) = await maker.tick()
+    made = await canary(box, "1")
     await page.until(card(made))
     await page.press("Approve", card(made))
     await page.until(f"{card(made)}.querySelector('.claimed').textContent.includes('nothing ran')")
     await page.until(f"{card(made)}.classList.contains('cancelled')")
+    real, other = await box.ask(**FILE_CHANGE), await canary(box, "2")
+    await review(box, page, 2)
+    for record in (real, other):
+        await tick(page, record)
+    await page.press("Approve 2")
+    await page.until(f"{TOLD}.startsWith('Nothing was decided')")
+    await page.until(f"{card(other)}.textContent.includes('nothing ran')")
+    assert not (await box.get(real)).final
     await page.goto(f"{box.gateway.url}/inbox/report")
-    await page.until("document.body.textContent.includes('Approved 1 of 1 tests by the gateway')")
+    await page.until("document.body.textContent.includes('Approved 2 of 2 tests by the gateway')")
     assert await page.evaluate("document.body.textContent.includes('bob')")
     assert await serious(page) == []
     await box.sign_in(page, "bob")
