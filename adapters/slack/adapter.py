@@ -28,6 +28,7 @@ from adapters.slack.http import Receiver
 from adapters.slack.interactions import Interaction
 from adapters.slack.manifest import manifest, problems
 from adapters.slack.oauth import Installing
+from adapters.slack.operating import Operating
 from adapters.slack.pace import Pace
 from adapters.slack.posts import Posts
 from adapters.slack.replies import Reply
@@ -46,6 +47,7 @@ from gateway.findings import Finding
 from gateway.grantcards import GrantCard
 from gateway.ports import Desk, Logins
 from gateway.records import MessageRef
+from gateway.worklist import Worklist
 
 _DRAIN_SECONDS = 10.0
 _HOOKS = "hooks.slack.com"
@@ -100,15 +102,17 @@ class SlackAdapter:
         uploads: Uploads,
         session: aiohttp.ClientSession,
     ) -> App:
-        rights = Rights(desk, directory, uploads)
+        worklist = Worklist(desk)
+        rights = Rights(desk, worklist, directory, uploads)
         acts = Acts(desk, desk.notes, rights)
-        commands = Commands(desk, rights, acts)
+        operating = Operating(desk, rights)
+        commands = Commands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
         def reply(workspace: Workspace, did: Interaction) -> Reply:
             return Reply(workspace, did, session, hosts)
 
-        home = Home(directory, commands)
+        home = Home(directory, worklist, operating)
         return App(workspaces, acts, Submissions(desk, desk.notes, rights), commands, home, reply)
 
     @asynccontextmanager

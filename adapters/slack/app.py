@@ -18,7 +18,6 @@ from slack_bolt.authorization import AuthorizeResult
 from adapters.slack import interactions, modals
 from adapters.slack.acts import OPENING, Acts
 from adapters.slack.commands import Commands
-from adapters.slack.directory import Stranger, Unknown
 from adapters.slack.home import Home
 from adapters.slack.interactions import Interaction
 from adapters.slack.logs import library_logger
@@ -27,14 +26,9 @@ from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.text import Json
 from adapters.slack.values import NO_COPY, Malformed
 from adapters.slack.workspaces import NotInstalled, Workspace, Workspaces
-from gateway.errors import (
-    Conflict,
-    GatewayError,
-    InvalidRequest,
-    NotFound,
-    Unauthorized,
-    Unreachable,
-)
+from gateway.delivery import DeliveryFailed
+from gateway.errors import GatewayError, NotFound, Unreachable
+from gateway.masking import shown
 
 log = logging.getLogger("adapters.slack.app")
 
@@ -46,7 +40,6 @@ UNSURE = (
 PATIENCE_SECONDS = 1.0  # a modal's answer may take this long before it gets "one moment"
 _WORK_SECONDS = 20.0
 _ANY = re.compile(".*", re.DOTALL)
-_TOLD = (Stranger, Unknown, Unauthorized, Conflict, InvalidRequest)
 
 NewReply = Callable[[Workspace, Interaction], Reply]
 
@@ -256,13 +249,13 @@ async def _authorize(enterprise_id: str | None, team_id: str | None) -> Authoriz
 
 
 def meant(error: Exception) -> str:
-    """Say to a person what an error means for them."""
-    if isinstance(error, _TOLD):
-        text = str(error)
-        return text[:1].upper() + text[1:]
+    """Say to a person what an error means for them. Parts of its words may be anybody's."""
     if isinstance(error, Malformed | NotFound):
         return GONE
     if isinstance(error, Unreachable):
         return NOT_RECORDED
+    if isinstance(error, GatewayError) and not isinstance(error, DeliveryFailed):
+        text = shown(str(error)).text
+        return text[:1].upper() + text[1:]
     log.error("not done: %s", type(error).__name__, extra={"event": "slack_failed"})
     return UNSURE

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from adapters.slack import modals
 from adapters.slack.acts import Acts, click, said
 from adapters.slack.blocks import Act, actions
@@ -29,16 +27,15 @@ from adapters.slack.text import (
 from adapters.slack.values import NO_COPY, Form
 from adapters.slack.workspaces import Workspace
 from gateway.cards import card_of
-from gateway.errors import InvalidRequest, NotFound
+from gateway.errors import InvalidRequest
 from gateway.grants.grant import Grant
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
-from gateway.records import Identity, Query, Record
+from gateway.records import Record
 from gateway.visible import visible
+from gateway.worklist import Worklist
 
 COMMAND = "/approvals"
-_LEAST_ID = 4
-_PAGES = 10
 _MOST_LISTED = 12
 _ENTRY_LINES, _ENTRY_CHARS = 5, 300
 HELP = (
@@ -55,11 +52,14 @@ HELP = (
 class Commands:
     """Answers the command."""
 
-    def __init__(self, desk: Desk, rights: Rights, acts: Acts) -> None:
+    def __init__(
+        self, desk: Desk, worklist: Worklist, rights: Rights, acts: Acts, operating: Operating
+    ) -> None:
         self._desk = desk
+        self._worklist = worklist
         self._rights = rights
         self._acts = acts
-        self.operating = Operating(desk, rights)
+        self._operating = operating
 
     async def run(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         """Run one command; answers only the caller."""
@@ -77,34 +77,15 @@ class Commands:
             await self._grants(workspace, did, reply)
         elif verb == "revoke" and name in ("all", "session"):
             identity = await self._rights.caller(workspace, did.actor)
-            await reply.tell(await self.operating.command(identity, rest.strip()))
+            await reply.tell(await self._operating.command(identity, rest.strip()))
         elif verb == "revoke":
             await self._revoke(workspace, did, name, reply)
         else:
             await reply.tell(HELP)
 
-    async def waiting(self, identity: Identity) -> AsyncIterator[Record]:
-        """Yield the waiting requests that this person may see, newest first."""
-        after = None
-        for _ in range(_PAGES):
-            page = await self._desk.page(Query(after=after, followers=False))
-            for record in page.items:
-                if not record.final and await self._rights.may_see(identity, record):
-                    yield record
-            after = page.next
-            if after is None:
-                return
-
-    async def granted(self, identity: Identity) -> list[Grant]:
-        """Return the remembered decisions that this person made, or all of them for an admin."""
-        person = await self._desk.person(identity)
-        name = person.name if person else identity.written
-        every = person is not None and person.admin
-        return [one for one in await self._desk.grants() if every or one.made_by == name]
-
     async def _grants(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         identity = await self._rights.caller(workspace, did.actor)
-        found = await self.granted(identity)
+        found = await self._worklist.grants(identity)
         if not found:
             await reply.tell("You have remembered nothing.")
             return
@@ -114,18 +95,14 @@ class Commands:
     async def _revoke(
         self, workspace: Workspace, did: Interaction, name: str, reply: Reply
     ) -> None:
-        if len(name) < _LEAST_ID:
-            raise InvalidRequest(f"give at least {_LEAST_ID} characters of the id")
         identity = await self._rights.caller(workspace, did.actor)
-        found = [one for one in await self.granted(identity) if one.id.startswith(name.lower())]
-        if len(found) != 1:
-            raise NotFound("no remembered decision of yours, or more than one, begins so")
-        await self._desk.revoke(found[0].id, identity)
+        grant = await self._worklist.grant(identity, name)
+        await self._desk.revoke(grant.id, identity)
         await reply.tell("Revoked: from now on it decides nothing.")
 
     async def _list(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         identity = await self._rights.caller(workspace, did.actor)
-        found = [record async for record in self.waiting(identity)]
+        found = [record async for record in self._worklist.waiting(identity)]
         if not found:
             await reply.tell("Nothing waits for you.")
             return
@@ -164,15 +141,7 @@ class Commands:
 
     async def _named(self, workspace: Workspace, did: Interaction, name: str) -> Record:
         """Return the one waiting request, of those the caller may see, whose id begins so."""
-        if len(name) < _LEAST_ID:
-            raise InvalidRequest(f"give at least {_LEAST_ID} characters of the request's id")
-        identity = await self._rights.caller(workspace, did.actor)
-        found = [one async for one in self.waiting(identity) if one.id.startswith(name.lower())]
-        if len(found) > 1:
-            raise InvalidRequest("more than one request begins so; give more of the id")
-        if not found:
-            raise NotFound("nothing of that id waits for you")
-        return found[0]
+        return await self._worklist.named(await self._rights.caller(workspace, did.actor), name)
 
 
 def listed(record: Record) -> list[Json]:

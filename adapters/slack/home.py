@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adapters.slack.calls import SlackRefused, asked
-from adapters.slack.commands import COMMAND, Commands, listed, remembered
+from adapters.slack.commands import COMMAND, listed, remembered
 from adapters.slack.directory import Actor, Directory, Stranger
-from adapters.slack.operating import all_of
+from adapters.slack.operating import Operating, all_of
 from adapters.slack.text import Json, context, header, plain, section
 from adapters.slack.workspaces import Workspace
 from gateway.grants.grant import Grant
 from gateway.records import Record
+from gateway.worklist import Worklist
 
 _MOST_BLOCKS = 100
 _FRAME = 4  # header, count, the last line, and one to spare
@@ -21,9 +22,10 @@ _CONFLICT = "hash_conflict"
 class Home:
     """Publishes Home tabs."""
 
-    def __init__(self, directory: Directory, commands: Commands) -> None:
+    def __init__(self, directory: Directory, worklist: Worklist, operating: Operating) -> None:
         self._directory = directory
-        self._commands = commands
+        self._worklist = worklist
+        self._operating = operating
 
     async def publish(self, workspace: Workspace, user: str, seen: str | None = None) -> None:
         """Show what waits for a user now; `seen` is the hash of what they see."""
@@ -46,9 +48,9 @@ class Home:
         except Stranger as stranger:
             return _home([section(plain(str(stranger)))])
         identity = await self._directory.with_groups(workspace, identity)
-        waiting = [record async for record in self._commands.waiting(identity)]
-        frame = await self._commands.operating.frame(identity)
-        return home(waiting, await self._commands.granted(identity), frame)
+        waiting = [record async for record in self._worklist.waiting(identity)]
+        frame = await self._operating.frame(identity)
+        return home(waiting, await self._worklist.grants(identity), frame)
 
 
 def home(waiting: Sequence[Record], grants: Sequence[Grant], frame: Sequence[Json] = ()) -> Json:

@@ -13,13 +13,17 @@ from gateway.cards import fits
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.ports import Desk
 from gateway.records import Identity, Record
+from gateway.worklist import Worklist
 
 
 class Rights:
     """Checks people, and whether what they would approve can be read in full."""
 
-    def __init__(self, desk: Desk, directory: Directory, uploads: Uploads) -> None:
+    def __init__(
+        self, desk: Desk, worklist: Worklist, directory: Directory, uploads: Uploads
+    ) -> None:
         self._desk = desk
+        self._worklist = worklist
         self._directory = directory
         self._uploads = uploads
 
@@ -69,18 +73,11 @@ class Rights:
     ) -> tuple[Identity, Record]:
         """Return who this is and the request, if they may see it; raises Unauthorized too."""
         identity, record = await self.known(workspace, actor, request_id)
-        if not await self.may_see(identity, record):
+        if not await self._worklist.may_see(identity, record):
             why = "you are not an approver for this request"
             await self._desk.refuse(request_id, identity, why)
             raise Unauthorized(why)
         return identity, record
-
-    async def may_see(self, identity: Identity, record: Record) -> bool:
-        """Tell whether they may decide it, or asked for it themselves, or are an admin."""
-        person = await self._desk.person(identity)
-        if person is not None and (person.admin or person.name == record.owner):
-            return True
-        return await self._desk.may_decide(identity, record) is None
 
     async def unreadable(self, form: Form, team: str, record: Record) -> str:
         """Return why the whole of it cannot be read in Slack, empty when it can.

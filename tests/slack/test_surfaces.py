@@ -131,8 +131,8 @@ async def test_43_home_approves_only_what_it_shows_whole(office: Office) -> None
 
 async def test_43_home_keeps_to_a_hundred_blocks_and_retries_a_conflict(office: Office) -> None:
     """Forty requests: at most 100 blocks and a count of the rest; a stale hash is drawn anew."""
-    for _ in range(40):
-        await office.ask()
+    for number in range(40):
+        await office.ask(arguments={"command": f"make {number}"})
     office.slack.faults.plan("views.publish", Fault.ERROR, error="hash_conflict")
     await office.ann.open_home()
     await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)

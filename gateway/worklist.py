@@ -1,0 +1,69 @@
+"""What waits for somebody, and what they have remembered: the lists of every chat."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from gateway.errors import InvalidRequest, NotFound
+from gateway.grants.grant import Grant
+from gateway.ports import Desk
+from gateway.records import Identity, Query, Record
+
+_LEAST_ID = 4
+_PAGES = 10
+
+
+class Worklist:
+    """Finds what a person may see, and nothing else."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def may_see(self, identity: Identity, record: Record) -> bool:
+        """Tell whether they may decide it, or asked for it themselves, or are an admin."""
+        person = await self._desk.person(identity)
+        if person is not None and (person.admin or person.name == record.owner):
+            return True
+        return await self._desk.may_decide(identity, record) is None
+
+    async def waiting(self, identity: Identity) -> AsyncIterator[Record]:
+        """Yield the waiting requests that this person may see, newest first."""
+        after = None
+        for _ in range(_PAGES):
+            page = await self._desk.page(Query(after=after, followers=False))
+            for record in page.items:
+                if not record.final and await self.may_see(identity, record):
+                    yield record
+            after = page.next
+            if after is None:
+                return
+
+    async def named(self, identity: Identity, start: str) -> Record:
+        """Return the one waiting request whose id begins so. Raises InvalidRequest, NotFound."""
+        _refuse_short(start)
+        found = [one async for one in self.waiting(identity) if one.id.startswith(start.lower())]
+        if len(found) > 1:
+            raise InvalidRequest("more than one request begins so; give more of the id")
+        if not found:
+            raise NotFound("nothing of that id waits for you")
+        return found[0]
+
+    async def grants(self, identity: Identity) -> list[Grant]:
+        """Return the remembered decisions that this person made, or all of them for an admin."""
+        person = await self._desk.person(identity)
+        name = person.name if person else identity.written
+        every = person is not None and person.admin
+        return [one for one in await self._desk.grants() if every or one.made_by == name]
+
+    async def grant(self, identity: Identity, start: str) -> Grant:
+        """Return the one of them whose id begins so. Raises InvalidRequest, NotFound."""
+        _refuse_short(start)
+        found = [one for one in await self.grants(identity) if one.id.startswith(start.lower())]
+        if len(found) != 1:
+            raise NotFound("no remembered decision of yours, or more than one, begins so")
+        return found[0]
+
+
+def _refuse_short(start: str) -> None:
+    if len(start) < _LEAST_ID:
+        raise InvalidRequest(f"give at least {_LEAST_ID} characters of the id")
