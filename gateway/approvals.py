@@ -47,6 +47,7 @@ from gateway.wire import JsonObject, plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer
 
 _MOST_CONSUMERS = 16  # each but the first is warned that it may have run
+_STOPPED = "the gateway's kill switch is on"
 _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
 
 
@@ -183,6 +184,8 @@ class Approvals:
         for _ in range(TRIES):
             record = await self._owned(request_id, origin)
             if record.status is not Status.APPROVED or record.consumers[-1:] == (origin.process,):
+                if record.status is Status.APPROVED and await self._store.stopped():
+                    raise Conflict(_STOPPED)
                 await self._answer(record, origin)
                 return await self._state(record, origin)
             if len(record.consumers) >= _MOST_CONSUMERS:
@@ -208,7 +211,7 @@ class Approvals:
             if outcome == Outcome.LATE:
                 raise Conflict("the approval was not used before its time was over")
             if outcome == Outcome.STOPPED:
-                raise Conflict("the gateway's kill switch is on")
+                raise Conflict(_STOPPED)
         raise Unreachable("the request keeps changing")
 
     async def report(self, request_id: str, report: Report, origin: Origin) -> Record:
@@ -362,6 +365,8 @@ class Approvals:
 
     async def _state(self, record: Record, origin: Origin) -> State:
         state = record.state_for(origin.process)
+        if state.decision and record.status is Status.APPROVED and await self._store.stopped():
+            return replace(state, decision=None)
         if state.decision is None or not record.request.questions:
             return state
         return replace(state, secrets=await self._store.secrets(record.id))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 
 from aiohttp import web
 
-from adapters.web.guard import Guard, Handler, Visitor, csrf_token, seen_token
+from adapters.web.guard import Guard, Handler, Refused, Visitor, csrf_token, seen_token
 from adapters.web.view import (
     Look,
     heavy,
@@ -24,6 +25,7 @@ from gateway.records import Query, Record
 from gateway.scopes import LIFETIME_WORDS
 from gateway.wire import JsonObject
 
+_CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
 _PAGE = 50
 _MOST_KEPT = 200  # rows of large requests
 
@@ -70,7 +72,10 @@ class Reading:
     async def _list(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.reader(request)
         final = request.query.get("status", "pending") != "pending"
-        query = Query(final=final, followers=final, after=request.query.get("after"), limit=_PAGE)
+        after = request.query.get("after")
+        if after is not None and not _CURSOR.fullmatch(after):
+            raise Refused(422, "invalid_request", "after is no cursor of a page")
+        query = Query(final=final, followers=final, after=after, limit=_PAGE)
         page = await self._desk.page(query)
         items = []
         for record in page.items:

@@ -91,8 +91,12 @@ class Access:
 
 
 def bearer_token(request: web.Request) -> str:
-    """Return the bearer token of the Authorization header; raise Unauthenticated without one."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    """Return the bearer token of the Authorization header; raise Unauthenticated without one.
+
+    Of two headers a proxy may have judged the other one.
+    """
+    given = request.headers.getall("Authorization", [])
+    scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
     if scheme.lower() != "bearer" or not 0 < len(token) <= _LONGEST_TOKEN or not token.isascii():
         raise Unauthenticated("send the token in the header: Authorization: Bearer <token>")
     return token

@@ -146,6 +146,7 @@ class RedisStore:
                 keys.replies(agent, process),
                 keys.events,
                 keys.dirty(""),
+                keys.meta,
                 *(
                     key
                     for request_id in request_ids

@@ -1,6 +1,8 @@
 """Who gets in: tokens, kinds, hosts, query strings, and the limit on failed credentials."""
 
+import asyncio
 import logging
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -78,6 +80,36 @@ async def test_only_a_plain_bearer_header_counts(gate: Replica, scheme: str) -> 
     headers = {"Authorization": scheme.format(AGENT_TOKEN)}
     answer = await gate.call("GET", "/v1/requests", token=None, headers=headers)
     assert answer.problem == (401, "unauthorized")
+
+
+RAW = {
+    "a length and chunks": "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+    "two lengths": "Content-Length: 2\r\nContent-Length: 3\r\n",
+    "a length with a sign": "Content-Length: +2\r\n",
+    "an unknown encoding": "Transfer-Encoding: xchunked\r\n",
+    "a space before the colon": "Transfer-Encoding : chunked\r\n",
+    "a folded header": "X-A: b\r\n c\r\n",
+    "half a line end": "X-A: b\rX-B: c\r\n",
+    "NUL": "X-A: b\0c\r\n",
+    "two hosts": "Host: example.invalid\r\n",
+    "two credentials": f"Authorization: Bearer {ANN_TOKEN}\r\n",
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+async def test_what_a_proxy_may_read_otherwise_is_refused(gate: Replica, name: str) -> None:
+    """No request hides in another, and nobody is taken for somebody else."""
+    parts = urlsplit(gate.url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    head = f"Host: {parts.netloc}\r\nAuthorization: Bearer {AGENT_TOKEN}\r\n"
+    head += "Content-Type: application/json\r\n"
+    hidden = f"GET /healthz HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n"
+    raw = f"POST /v1/sync HTTP/1.1\r\n{head}{RAW[name]}Connection: close\r\n\r\n0\r\n\r\n{hidden}"
+    writer.write(raw.encode())
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    assert answer.split()[1] in (b"400", b"401"), answer
+    assert b"alive" not in answer
 
 
 @pytest.mark.parametrize(

@@ -307,6 +307,14 @@ async def test_secrets_are_in_no_answer_but_the_reveal(box: Inbox, ann: Visitor)
     assert SECRET in revealed["editable"]
 
 
+@pytest.mark.parametrize("cursor", ["", "0", "x-y", "(1-2", "+inf-0", f"1-{'g' * 32}"])
+async def test_a_forged_cursor_is_refused(ann: Visitor, cursor: str) -> None:
+    """What is no cursor of ours reaches no store."""
+    params = {"after": cursor}
+    async with ann.http.get(f"{ann.url}/inbox/api/requests", params=params) as answer:
+        assert answer.status == 422
+
+
 async def test_a_body_too_large_is_refused(box: Inbox, ann: Visitor) -> None:
     """Before it is parsed."""
     record = await box.ask(**COMMAND)

@@ -2,7 +2,7 @@
 -- that was seen before).
 --
 -- KEYS 1 processes, 2 what the process waits for, 3 ingress, 4 reply stream, 5 events, 6 the outboxes'
---      keys without their names, then for each request its record and its secret answers
+--      keys without their names, 7 meta, then for each request its record and its secret answers
 -- ARGV 1 agent, 2 process, 3 verb, 4 nonce, 5 entry or '', 6 lease in ms, 7 '1' when nothing is to be
 --      done unless the process has a lease, 8 since when the agent's name is its own, 9... request ids
 -- Returns, for each id: '' unknown or another agent's, '1' attached before, '2' attached now; and
@@ -42,8 +42,9 @@ local function attach(key, id, found)
   return '2', revision
 end
 
-for i = 1, (#KEYS - 6) / 2 do
-  local id, key = ARGV[8 + i], KEYS[5 + 2 * i]
+local stopped = redis.call('HEXISTS', KEYS[7], 'stopped') == 1
+for i = 1, (#KEYS - 7) / 2 do
+  local id, key = ARGV[8 + i], KEYS[6 + 2 * i]
   local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'gone',
     'process', 'deadline', 'decision', 'consumer', 'queues', 'created')
   local answer, revision = '', found[3]
@@ -58,10 +59,10 @@ for i = 1, (#KEYS - 6) / 2 do
       reply(KEYS[4], ARGV[3], ARGV[4], id, 'error', '{"code":"conflict","detail":"too many processes wait for it"}')
     elseif over_redis then
       local consumer = found[10] and string.match(found[10], '%S+$')
-      local acts = found[2] ~= 'approved' or consumer == ARGV[2]
+      local acts = found[2] ~= 'approved' or (consumer == ARGV[2] and not stopped)
       local warn = acts and consumer and consumer ~= found[10]
       reply(KEYS[4], ARGV[3], ARGV[4], id, 'state', state(id, found[2], revision, found[4], found[8],
-        acts and found[9], acts and redis.call('GET', KEYS[6 + 2 * i]), warn))
+        acts and found[9], acts and redis.call('GET', KEYS[7 + 2 * i]), warn))
     end
   elseif over_redis then
     reply(KEYS[4], ARGV[3], ARGV[4], id, 'error', '{"code":"not_found","detail":"no such request"}')
@@ -69,7 +70,7 @@ for i = 1, (#KEYS - 6) / 2 do
   answers[i] = answer
 end
 if over_redis then
-  if #KEYS == 6 then reply(KEYS[4], ARGV[3], ARGV[4], '', 'state', '{}') end
+  if #KEYS == 7 then reply(KEYS[4], ARGV[3], ARGV[4], '', 'state', '{}') end
   forget(KEYS[3], ARGV[5])
 end
 return answers
