@@ -37,6 +37,7 @@ from gateway.serving import (
     desk_of,
     followed_up,
     policy_followed,
+    reviewed,
     served,
 )
 from gateway.settings import BadSettings, Settings
@@ -106,6 +107,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
             await stack.enter_async_context(served(adapter, desks[name], store))
+        await stack.enter_async_context(reviewed(approvals, store))
         await stack.enter_async_context(followed_up(approvals, store))
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         app = build_api(

@@ -20,7 +20,6 @@ from gateway.judging import judged
 from gateway.masking import masked
 from gateway.models import (
     ApprovalRequest,
-    DeciderKind,
     Reason,
     Report,
     State,
@@ -39,6 +38,7 @@ from gateway.records import (
 )
 from gateway.remembering import Remembering
 from gateway.reporting import Reporting
+from gateway.reviews import Reviews
 from gateway.rules import rule_links
 from gateway.signatures import Signer
 from gateway.storage import Origin, Outcome, Store, Transition
@@ -71,6 +71,7 @@ class Approvals:
         self._chain = Chain([*book.deciders, *rule_links(self.writer.policy), *deciders])
         self.remembering = Remembering(store, book, self._chain, clock, self.writer)
         self._clicks = Clicks(store, self._chain, self.writer, self.remembering)
+        self.reviews = Reviews(store, self._chain, self.writer, self.remembering)
         self.reporting = Reporting(store, self.writer)
         self._batches = Batches(store, self.writer, self._clicks)
 
@@ -94,7 +95,7 @@ class Approvals:
         for _ in range(TRIES):
             policy = await self.writer.policy()
             record, timeout_ms = self.writer.newborn(request, policy, origin, waiter)
-            record, decided = await judged(self._chain, record, policy)
+            record, decided = await judged(self._chain, record, policy, stored=False)
             ending = forced or decided
             if ending is not None:
                 record = self.writer.ended(record, ending, revision=1)
@@ -103,7 +104,7 @@ class Approvals:
                 record, origin, policy, data=data, timeout_ms=timeout_ms
             )
             if outcome == Outcome.OK:
-                await self._used(stored)
+                await self.remembering.used(stored)
                 return stored, True
             if outcome == Outcome.SPENT and record.decision is not None:
                 self.writer.book.spend(record.decision.decided_by.name)
@@ -350,12 +351,6 @@ class Approvals:
         data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
         shadows = await self._chain.shadows(record)
         return {**data, "shadow": masked(plain(shadows))} if shadows else data
-
-    async def _used(self, record: Record) -> None:
-        """Drop the grant that decided, if that was its last use."""
-        by = record.decision and record.decision.decided_by
-        if by and by.kind is DeciderKind.GRANT and self.writer.book.limited(by.name):
-            await self.remembering.retire(by.name)
 
     async def _owned(self, request_id: str, origin: Origin) -> Record:
         record = await self.get(request_id)

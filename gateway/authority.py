@@ -29,6 +29,8 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     Someone whom only a platform's group admits, and the people file does not know, goes by their
     identity.
     """
+    if record.unreviewed:
+        raise Unauthorized("policy hooks are still asked about this; it is nobody's to decide yet")
     person = policy.person_of(identity)
     name = person.name if person else identity.written
     route = policy.route_for(record.request.agent, record.request.tool)

@@ -196,12 +196,16 @@ class FrontDesk:
         return (await self._approvals.remembering.reach(record, offer)).words()
 
     async def get(self, request_id: str) -> Record:
-        """Return a request; raises NotFound."""
-        return await self._approvals.get(request_id)
+        """Return a request; raises NotFound, also while policy hooks are asked about it."""
+        record = await self._approvals.get(request_id)
+        if record.unreviewed:
+            raise NotFound("no such request")
+        return record
 
     async def page(self, query: Query) -> Page:
-        """Return one page of requests, newest first."""
-        return await self._approvals.page(query)
+        """Return one page of requests, newest first; none that policy hooks are asked about."""
+        page = await self._approvals.page(query)
+        return replace(page, items=tuple(one for one in page.items if not one.unreviewed))
 
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended."""

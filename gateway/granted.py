@@ -15,6 +15,7 @@ from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.grantcards import GrantCard, grant_card_of
 from gateway.grants.blast import Blast, blast
 from gateway.grants.grant import Effect, Grant, Match, Rule, RuleKind
+from gateway.models import DeciderKind
 from gateway.names import REQUEST_ID
 from gateway.records import Identity, Query, Record
 from gateway.rulebook import PolicyDocument
@@ -195,6 +196,12 @@ class Granted:
             await self._book.store.say(
                 grant, "warned", before="", after="1", event="grant_ending", announced=True
             )
+
+    async def used(self, record: Record) -> None:
+        """Drop the grant that decided, if that was its last use."""
+        by = record.decision and record.decision.decided_by
+        if by and by.kind is DeciderKind.GRANT and self._book.limited(by.name):
+            await self.retire(by.name)
 
     async def retire(self, grant_id: str) -> None:
         """Drop a grant, if its last use was just made."""

@@ -53,6 +53,10 @@ class HeldStore(Protocol):
     async def succeed(self, record: Record, budget: Budget, *, posts: bool) -> None:
         """Have those behind a request that leads no more wait behind their next."""
 
+    async def seat(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
+        """Find the place of a request that was reviewed, as a new one without hooks finds its own.
+        One that stands `alone` is behind no other."""
+
     async def release(self, agent: str, budget: Budget) -> float | None:
         """Give cards to those behind the digest card, as far as the budget goes; return in how many
         seconds there is more, None when none waits there."""

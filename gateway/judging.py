@@ -6,20 +6,25 @@ from dataclasses import replace
 
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Status, digest_of
-from gateway.policy import ALLOW, ASK, DENY, MODIFY, RESPOND, Chain
+from gateway.policy import ALLOW, ASK, DENY, LATER, MODIFY, RESPOND, Chain
 from gateway.ports import Verdict
-from gateway.records import Record
+from gateway.records import REVIEWS, Record
 from gateway.rulebook import PolicyDocument
 from gateway.schemas import check_schema
 from gateway.transitions import Ending
 
 
 async def judged(
-    chain: Chain, record: Record, policy: PolicyDocument
+    chain: Chain, record: Record, policy: PolicyDocument, *, stored: bool = True
 ) -> tuple[Record, Ending | None]:
-    """Return the record, changed where a hook wants that, and how it ends; None asks people."""
+    """Return the record, changed where a hook wants that, and how it ends; None asks people.
+
+    Before it is `stored`, what slow deciders have to say first is left to `gateway.reviews`.
+    """
     route = policy.route_for(record.request.agent, record.request.tool)
-    verdict = await chain.decide(record, route)
+    verdict = await chain.decide(record, route, stored=stored)
+    if verdict is not None and verdict.effect == LATER:
+        return replace(record, queues=(REVIEWS,)), None
     if verdict is not None and verdict.effect == MODIFY:
         try:
             record = _modified(record, verdict, policy)

@@ -34,11 +34,21 @@ class Worker:
     """Takes what is due off one queue and looks at it, until nothing is doubtful any more.
 
     Many looks go on at once, each request in one of them: those that hang hold up no others. What
-    fails, times out or is overtaken stays on the queue and is looked at again, by any replica.
+    fails, times out or is overtaken stays on the queue and is looked at again, by any replica. A
+    look takes `seconds` at most, None where each of its steps has a limit of its own.
     """
 
-    def __init__(self, queue: str, outbox: Outbox, look: Look, changes: Changes) -> None:
+    def __init__(
+        self,
+        queue: str,
+        outbox: Outbox,
+        look: Look,
+        changes: Changes,
+        *,
+        seconds: float | None = LOOK_SECONDS,
+    ) -> None:
         self._queue = queue
+        self._seconds = seconds
         self._outbox = outbox
         self._look = look
         self._changes = changes
@@ -91,7 +101,7 @@ class Worker:
     async def _settle(self, request_id: str) -> None:
         try:
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(self._seconds):
                     again = await self._look(request_id)
             except Exception:
                 # Whatever it was, the card may be untrue, and the others must go on.

@@ -18,6 +18,7 @@ log = logging.getLogger("gateway.policy")
 
 ALLOW, DENY, ASK = "allow", "deny", "ask"
 MODIFY, RESPOND = "modify", "respond"
+LATER = "later"  # a slow decider is asked once the request is stored
 DECIDER_SECONDS = 5.0  # one that takes longer has failed
 
 
@@ -56,14 +57,20 @@ class Chain:
         # Asked once: whether a class fits a protocol takes longer than most deciders.
         self._shadowing = [one for one in self._deciders if isinstance(one, HasShadows)]
 
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
+    async def decide(self, record: Record, route: Route, *, stored: bool = True) -> Verdict | None:
         """Return the first answer; None means people decide.
+
+        Before the request is `stored`, a decider with `after_storing` is not asked, and neither is
+        what stands below it: the answer is `later`.
 
         After a decider has asked for people, or has failed, nothing below it may allow any more:
         a missing answer could have been a denial. Denials still count.
         """
         people = False
         for decider in self._deciders:
+            if not stored and getattr(decider, "after_storing", False):
+                by = DecidedBy(kind=DeciderKind.RULE, name=decider.name)
+                return Verdict(effect=LATER, by=by)
             try:
                 verdict = await _answer(decider, record, route)
             except Exception:

@@ -103,6 +103,10 @@ class Claim(Wire):
     at: int
 
 
+# The outbox of requests that slow deciders are asked about before people see them.
+REVIEWS = "reviews"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record(Wire):
     """One request as it stands.
@@ -171,6 +175,11 @@ class Record(Wire):
     def follows(self) -> bool:
         """Whether it has, or had, no card of its own because another asks the same."""
         return bool(self.behind) and not self.behind.startswith(CROWD)
+
+    @property
+    def unreviewed(self) -> bool:
+        """Whether it waits for slow deciders, and not for people yet."""
+        return REVIEWS in self.queues and not self.final
 
     @property
     def final(self) -> bool:

@@ -112,7 +112,9 @@ class Remembering(Granted):
         for begin in range(0, len(waiting), PAGE):
             for record in await self._store.load_many(waiting[begin : begin + PAGE]):
                 # Most that waits has nothing to do with it, and need not be judged again.
-                if record and not record.final and covers(grant, record) is Cover.YES:
+                if not record or record.final or record.unreviewed:
+                    continue
+                if covers(grant, record) is Cover.YES:
                     await self._settle_one(record, grant)
         if grant.max_uses is not None:
             await self.retire(grant.id)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from random import SystemRandom
 
 from gateway.approvals import Approvals
@@ -20,6 +21,7 @@ from gateway.followups import Followups
 from gateway.grantcourier import GrantCourier, either
 from gateway.outbox import Look, Worker
 from gateway.ports import Adapter
+from gateway.records import REVIEWS
 from gateway.rerouting import Rerouting
 from gateway.storage import REROUTING
 from gateway.stores.held import RedisHeld
@@ -57,6 +59,18 @@ def _look(adapter: Posts, desk: FrontDesk, outbox: RedisOutbox) -> Look:
     if isinstance(adapter, PostsGrants):
         grants = GrantCourier(adapter, desk, outbox, clock).look
     return either(requests, grants)
+
+
+@asynccontextmanager
+async def reviewed(approvals: Approvals, store: RedisStore) -> AsyncIterator[None]:
+    """Ask slow deciders about what is stored, until left."""
+    look = partial(approvals.reviews.look, held=RedisHeld(store))
+    worker = Worker(REVIEWS, RedisOutbox(store), look, approvals.changes, seconds=None)
+    try:
+        async with background("reviews", worker.run):
+            yield
+    finally:
+        await worker.finish()
 
 
 @asynccontextmanager

@@ -106,7 +106,7 @@ class Writer:
             data=data,
             timeout_ms=timeout_ms,
             budget=policy.budget_for(request.agent),
-            posts=bool(posted(policy.route_for(request.agent, request.tool).targets)),
+            posts=posts(record, policy) and not record.unreviewed,
         )
         if outcome == Outcome.AGAIN:
             self.forget_policy()
@@ -172,6 +172,12 @@ def _step(record: Record, effect: Effect, policy: PolicyDocument) -> Transition:
 def _told(after: Record) -> JsonObject:
     """Return what the event of a vote says; that of an ending says what its decision says."""
     return {} if after.final else {"digest": after.digest, "votes": plain(after.votes)}
+
+
+def posts(record: Record, policy: PolicyDocument) -> bool:
+    """Whether cards are posted for a request."""
+    request = record.request
+    return bool(posted(policy.route_for(request.agent, request.tool).targets))
 
 
 def queues_of(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:

@@ -44,6 +44,7 @@ async def listing(call: Call) -> web.Response:
         )
     )
     own = [record for record in page.items if record.created >= call.caller.since]
+    own = [record for record in own if call.is_agent or not record.unreviewed]
     items = tuple(view(record, whole=not call.is_agent) for record in own)
     return reply(Requests(items=items, next=page.next))
 
@@ -77,6 +78,8 @@ async def _seen(call: Call) -> Record:
     record = await call.services.approvals.get(call.id)
     caller = call.caller
     if call.is_agent and (record.holder != caller.name or record.created < caller.since):
+        raise NotFound("no such request")
+    if record.unreviewed and not call.is_agent:
         raise NotFound("no such request")
     return record
 

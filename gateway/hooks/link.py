@@ -32,6 +32,7 @@ class HookLink:
 
     name = "hooks"
     priority = PRIORITY
+    after_storing = True  # it may take a while
 
     def __init__(self, host: HookHost) -> None:
         self._host = host

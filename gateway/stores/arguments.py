@@ -110,7 +110,7 @@ def submission(
             origin.verb,
             _grant_of(record),
             record.decision.expires_at if record.decision else "",
-            "" if record.canary or record.risk.level is RiskLevel.HIGH else likeness(record),
+            _likeness_at_birth(record),
             budget.waiting,
             budget.bytes,
             budget.card_ms if posts else "",
@@ -193,6 +193,13 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             *_pairs(kept),
         ],
     )
+
+
+def _likeness_at_birth(record: Record) -> str:
+    """Return what a new request has in common with others, '' when it needs a card of its own or,
+    before it was reviewed, none yet."""
+    alone = record.canary or record.unreviewed or record.risk.level is RiskLevel.HIGH
+    return "" if alone else likeness(record)
 
 
 def _patience(budget: Budget | None) -> tuple[str | int, int]:

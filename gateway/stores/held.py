@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.fatigue import crowd_of, likeness
+from gateway.models import RiskLevel
 from gateway.records import Paused, Record
 from gateway.rulebook import Budget
 from gateway.stores.codec import dumps
@@ -16,7 +17,7 @@ class RedisHeld:
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys = store.redis, store.keys
         self._succeed, self._release = Script("succeed", store.at), Script("release", store.at)
-        self._lift = Script("lift", store.at)
+        self._lift, self._seat = Script("lift", store.at), Script("seat", store.at)
 
     async def behind(self, what: str) -> list[str]:
         """Return the ids that wait behind a request or a digest card, oldest first."""
@@ -38,6 +39,29 @@ class RedisHeld:
                 keys.behind(""),
             ],
             [record.id, agent, likeness(record), budget.card_ms if posts else "", budget.cards],
+        )
+
+    async def seat(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
+        """Find the place of a request that was reviewed. See `gateway.holding.HeldStore`."""
+        keys, agent = self._keys, record.holder
+        alone = alone or record.risk.level is RiskLevel.HIGH
+        await self._seat.run(
+            self._redis,
+            [
+                keys.record(record.id),
+                keys.load(agent),
+                keys.dirty(""),
+                keys.record(""),
+                keys.behind(""),
+            ],
+            [
+                record.id,
+                agent,
+                "" if alone else likeness(record),
+                budget.card_ms if posts else "",
+                budget.cards,
+                " ".join(record.queues),
+            ],
         )
 
     async def release(self, agent: str, budget: Budget) -> float | None:

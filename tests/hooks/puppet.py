@@ -31,7 +31,7 @@ def main() -> None:
         if message["method"] == "hook.hello":
             say({"jsonrpc": "2.0", "id": message["id"], "result": {"ok": "MUTE" not in os.environ}})
             continue
-        if "id" not in message:
+        if "id" not in message or "STUCK" in os.environ:
             continue
         arguments = message["params"].get("arguments", {})
         orders = arguments.get(NAME) or arguments.get("all") or {}

@@ -29,6 +29,7 @@ from gateway.models import (
 )
 from gateway.records import Record, Remember
 from gateway.rulebook import Mode, PolicyRule, Route, RuleEffect
+from gateway.stores.held import RedisHeld
 from tests.world import World, assembled, click, over_http, request
 
 PUPPET = Path(__file__).with_name("puppet.py")
@@ -42,6 +43,11 @@ def hook(name: str = "puppet", notes: Path | None = None, **more: Any) -> Hook:
     return Hook(command=(sys.executable, str(PUPPET)), env=env, **values)
 
 
+async def reviewed_in(world: World, request_id: str) -> None:
+    """Have hooks asked about a request, as the worker of a gateway does."""
+    await world.approvals.reviews.look(request_id, RedisHeld(world.store))
+
+
 @dataclass
 class Stage:
     """A gateway with hooks."""
@@ -50,8 +56,10 @@ class Stage:
     host: HookHost
 
     async def asked(self, arguments: dict[str, Any], **more: Any) -> Record:
-        """Submit a call whose arguments tell the hooks what to do."""
-        return await self.world.submit(tool="thing", arguments=arguments, **more)
+        """Submit a call whose arguments tell the hooks what to do; return what they make of it."""
+        record = await self.world.submit(tool="thing", arguments=arguments, **more)
+        await reviewed_in(self.world, record.id)
+        return await self.world.approvals.get(record.id)
 
     async def auto_approve(self) -> None:
         """Have the route approve what nothing above refuses."""
@@ -127,7 +135,9 @@ async def test_a_modified_call_is_another_digest_that_people_see(staged: Staged)
     stage = await staged()
     orders = {"before_tool": {"action": "modify", "call": {"tool": "thing", "arguments": {"y": 2}}}}
     asked = request(tool="thing", arguments={"all": orders})
-    record, _ = await stage.world.approvals.submit(asked, over_http())
+    await stage.world.approvals.submit(asked, over_http())
+    await reviewed_in(stage.world, asked.id)
+    record = await stage.world.approvals.get(asked.id)
     assert record.status is Status.PENDING
     assert (record.arguments, record.edited) == ({"y": 2}, {"y": 2})
     assert record.digest == digest_of(asked, {"y": 2}) != asked.digest
