@@ -17,7 +17,7 @@ from gateway.models import Kind, RiskLevel, Status
 from gateway.records import Record
 from gateway.visible import Segment, Visible
 
-_LISTED = 8
+_LISTED = 5
 _LINE_CHARS = 100
 _DOUBT_MS = 30_000
 
@@ -130,7 +130,7 @@ def digest_card(crowd: Crowd) -> Card:
         if crowd.final
         else (
             "Open the inbox to see and decide them all. High risk is never among them.",
-            f"To end them all: end {crowd.agent}'s session in the inbox.",
+            f"To end them all: end {crowd.agent}'s sessions in the inbox.",
         ),
         progress="",
         claimed="",

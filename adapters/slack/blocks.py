@@ -193,7 +193,7 @@ def budgeted(text: str) -> str:
 
 def _fingerprint(card: Card) -> str:
     if not card.digest:
-        return card.summary
+        return "Nothing is decided on this card"
     size = f" · {card.size}" if card.blocks else ""
     return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
 

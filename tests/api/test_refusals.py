@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from aiohttp import web
 from redis.exceptions import ConnectionError as RedisDown
 
 from gateway.api.calls import Limits
+from gateway.rulebook import Budget
 from gateway.wire import plain
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, PROCESS, Replica, made, replica
 
@@ -264,3 +266,15 @@ async def test_pages_keep_their_own_answers(server_url: str, namespace: str) -> 
         refused = await gate.call("GET", "/refuse")
         assert (refused.status, refused.text) == (403, "<p>no")
         assert (await gate.call("GET", "/login", headers={"Host": "evil.example"})).status == 421
+
+
+async def test_too_much_of_one_agent_is_a_problem_of_its_own(gate: Replica) -> None:
+    """429 with a code that no other refusal has; room is made as soon as one ended."""
+    policy = replace(await gate.store.policy(), budgets=(Budget(waiting=1),))
+    await gate.store.apply(policy, by="test")
+    gate.approvals.forget_policy()
+    first, more = made(), made(arguments={"command": "pwd"})
+    assert (await gate.submitted(first)).status == 201
+    assert (await gate.submitted(more)).problem == (429, "over_budget")
+    assert (await gate.decided(first.id)).status == 200
+    assert (await gate.submitted(more)).status == 201

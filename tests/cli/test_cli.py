@@ -60,6 +60,22 @@ def test_several_are_approved_together_and_the_report_counts_them(up: Shell) -> 
     assert (owner["name"], owner["decisions"], owner["denials"]) == ("owner", 2, 0)
 
 
+def test_who_asks_too_much_is_refused_with_a_code_of_its_own(up: Shell, tmp_path: Path) -> None:
+    """7: nobody was asked. Whom people deny too often asks nobody until somebody lifts it."""
+    document = tmp_path / "policy.toml"
+    people = '[[people]]\nname = "owner"\nadmin = true\n[[routes]]\napprovers = ["owner"]\n'
+    document.write_text(f"{people}[[budgets]]\nwaiting = 1\ndenials = 1\n")
+    up.run("apply", str(document))
+    asked = up.run("ask", "shell", "--no-wait", "--", "ls", code=6)
+    assert "wait already" in up.run("ask", "shell", "--no-wait", "--", "pwd", code=7)
+    up.run("deny", json.loads(asked.splitlines()[0])["id"])
+    assert "denied unasked" in up.run("ask", "shell", "--", "ls", code=1)
+    (paused,) = json.loads(up.run("agent", "paused", "--json"))
+    assert "until" in up.run("agent", "paused")
+    assert "may ask again" in up.run("agent", "lift", paused["agent"])
+    up.run("ask", "shell", "--no-wait", "--", "ls", code=6)
+
+
 def test_expired_cancelled_and_pending_have_codes_of_their_own(up: Shell) -> None:
     """3, 4, and 6 for a question that nobody may mistake for leave; `wait` takes it later."""
     up.run("ask", "shell", "--timeout", "0.2", "--", "true", code=3)

@@ -51,6 +51,7 @@ OUTCOMES = (
     Outcome(Status.DENIED, Reason.HOOK, HOOK, Denied, 1, "scanner; no person was asked"),
     Outcome(Status.DENIED, Reason.UNDELIVERABLE, SYSTEM, Denied, 1, "could not be shown"),
     Outcome(Status.DENIED, Reason.STOPPED, SYSTEM, Denied, 1, "kill switch"),
+    Outcome(Status.DENIED, Reason.BREAKER, SYSTEM, Denied, 1, "denied unasked"),
     Outcome(Status.EXPIRED, Reason.TIMEOUT, SYSTEM, Expired, 3, "nobody answered in time"),
     Outcome(Status.CANCELLED, Reason.CANCELLED_BY_AGENT, SYSTEM, Cancelled, 4, "by the agent"),
     Outcome(Status.CANCELLED, Reason.CANCELLED_BY_OPERATOR, SYSTEM, Cancelled, 4, "an operator"),
@@ -70,7 +71,9 @@ async def gate(server_url: str, namespace: str) -> AsyncIterator[Replica]:
 
 def test_the_table_is_whole() -> None:
     """Every reason and every final status stands in it, and no two rows look alike."""
-    assert {row.reason for row in OUTCOMES} == set(Reason)
+    # No agent hears of a canary.
+    unheard = {Reason.CANARY_CAUGHT, Reason.CANARY_MISSED}
+    assert {row.reason for row in OUTCOMES} == set(Reason) - unheard
     assert {row.status for row in OUTCOMES} == set(Status) - {Status.PENDING}
     assert len({(row.status, row.reason, row.abort) for row in OUTCOMES}) == len(OUTCOMES)
 

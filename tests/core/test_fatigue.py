@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from gateway.rulebook import Budget, PolicyDocument, Route
 from gateway.stores.held import RedisHeld
 from gateway.wire import plain
 from tests.core.test_outbox import Office
-from tests.world import AGENT, PEOPLE, World, click, identity, over_http, request
+from tests.world import AGENT, PEOPLE, World, assembled, click, identity, over_http, request
 
 CARDS = Budget(cards=2)
 
@@ -301,6 +302,36 @@ async def test_over_redis_the_refusal_is_an_answer(world: World) -> None:
     await world.send("submit", plain(request(arguments={"command": "pwd"})))
     await world.handled()
     assert (await world.reply())["error"]["code"] == "over_budget"
+
+
+async def test_racing_replicas_make_one_leader_and_lose_nobody(
+    world: World, server_url: str
+) -> None:
+    """Two gateways take in, deny and release at once: each request ends once, with a decision."""
+    await govern(world, Budget(cards=3, denials=0))
+    async with assembled(server_url, world.store.keys.namespace) as other:
+        both = (Office(world), Office(other))
+        for office in both[1:]:
+            office.adapter = both[0].adapter
+        asked = [request(arguments={"command": f"make {number % 5}"}) for number in range(40)]
+        taken = [
+            both[number % 2].world.approvals.submit(one, over_http())
+            for number, one in enumerate(asked)
+        ]
+        made = [record for record, _ in await asyncio.gather(*taken)]
+        assert len({one.id for one in made if not one.behind}) == 3
+        leaders = [one for one in made if not one.behind or one.behind.startswith("~")]
+        assert len(leaders) == 5
+        for one in leaders:
+            await other.approvals.decide(click(one, Action.DENY))
+        await asyncio.gather(*(settled(office) for office in both))
+        ends = await world.store.load_many([one.id for one in made])
+        assert {one and one.status for one in ends} == {Status.DENIED}
+    endings = [one for one in await world.events() if one.type == "denied"]
+    assert len(endings) == len({one.request_id for one in endings}) == 40
+    load = await world.store.redis.hgetall(world.store.keys.load(AGENT))
+    assert load["bytes"] == "0"
+    assert not [name for name in load if name.startswith("=")]
 
 
 # ---------------------------------------------------------------- the breaker

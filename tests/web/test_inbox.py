@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from gateway.models import Action, Execution, FieldKind, Option, Question, Report, Status
+from gateway.models import (
+    Action,
+    Execution,
+    FieldKind,
+    Option,
+    Question,
+    Reason,
+    Report,
+    Status,
+)
+from gateway.rulebook import Budget
 from gateway.storage import Origin
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import (
@@ -246,6 +258,37 @@ async def test_sessions_are_listed_and_ended(box: Inbox, page: Page) -> None:
     await page.press("Really end the session night-run of deployer")
     await page.until("document.querySelector('.empty')")
     assert (await box.get(record)).status is Status.CANCELLED
+
+
+async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> None:
+    """Sessions names whom people denied too often; who may decide there ends it, after one more
+    tap."""
+    store = box.gateway.backend.store
+    policy = await store.policy()
+    await store.apply(replace(policy, budgets=(Budget(denials=1),)), by="test")
+    box.gateway.approvals.forget_policy()
+    await box.decide(await box.ask(**COMMAND), Action.DENY)
+    refused = await box.ask(**COMMAND)
+    assert refused.decision is not None and refused.decision.reason is Reason.BREAKER
+    await page.press("Sessions")
+    await page.until("document.querySelector('.sessions').textContent.includes('asks nobody')")
+    await page.press("Let it ask for deployer")
+    await page.press("Really let it ask for deployer")
+    await page.until("!document.querySelector('.sessions').textContent.includes('asks nobody')")
+    assert (await box.ask(**COMMAND)).status is Status.PENDING
+
+
+async def test_identical_requests_are_one_card_that_counts(box: Inbox, page: Page) -> None:
+    """The others are not listed; a denial of the one is theirs too."""
+    first, second, third = [await box.ask(**COMMAND) for _ in range(3)]
+    await page.until(f"{card(first)}?.textContent.includes('2 more requests ask exactly this')")
+    assert not await page.evaluate(f"{card(second)} || {card(third)}")
+    await page.press("Deny", card(first))
+    await page.until("!document.querySelector('.card.pending')")
+    async with box.gateway.approvals.changes() as changes:
+        while not all([(await box.get(one)).final for one in (second, third)]):
+            await anext(changes)
+    assert (await box.get(third)).status is Status.DENIED
 
 
 async def test_sound_and_notifications_are_off_until_asked_for(box: Inbox, page: Page) -> None:
