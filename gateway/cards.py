@@ -1,8 +1,7 @@
 """What an approver must see, once for all platforms. Adapters translate a card and add nothing.
 
 Everything in a card is either our own words or `Visible` text: nothing deceives the eye, secrets
-are
-masked. Platforms still have to make markup and mentions inert, each in its own way.
+are masked. Platforms still have to make markup and mentions inert, each in its own way.
 """
 
 from __future__ import annotations
