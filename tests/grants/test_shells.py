@@ -130,7 +130,7 @@ def _reads(program: str) -> st.SearchStrategy[str]:
 @pytest.mark.parametrize("program", [name for name in READERS if shutil.which(name)])
 def test_no_permitted_flag_of_a_reader_writes(real: Path, program: str) -> None:
     """Real programs, where they are installed: `tree -Io x M` wrote M once."""
-    few = settings(QUICK, max_examples=15)
+    few = settings(QUICK, max_examples=8)
     few(given(_reads(program))(lambda text: check_reader(real, program, text)))()
 
 
@@ -138,8 +138,8 @@ def test_no_permitted_flag_of_a_reader_writes(real: Path, program: str) -> None:
 @LONG
 @pytest.mark.parametrize("program", [name for name in READERS if shutil.which(name)])
 def test_no_permitted_flag_of_a_reader_writes_at_length(real: Path, program: str) -> None:
-    """The same for 500 commands a program."""
-    many = settings(QUICK, max_examples=500)
+    """The same for 200 commands a program."""
+    many = settings(QUICK, max_examples=200)
     many(given(_reads(program))(lambda text: check_reader(real, program, text)))()
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from gateway.models import DecidedBy, DeciderKind
-from gateway.policy import ALLOW, DENY, Chain, ModeDecider
+from gateway.policy import ALLOW, DENY, LATER, Chain, ModeDecider
 from gateway.ports import Verdict
 from gateway.records import Record
 from gateway.rulebook import Mode, Route
@@ -28,6 +28,26 @@ class Fixed:
             return None
         by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
         return Verdict(effect=self.effect, by=by)
+
+
+class Slow(Fixed):
+    """One that is asked once the request is stored."""
+
+    after_storing = True
+
+
+async def test_a_slow_decider_is_asked_once_the_request_is_stored() -> None:
+    """What stands above it answers at once; neither it nor what stands below is asked before."""
+    slow, low = Slow("slow", 5, None), Fixed("low", 1, ALLOW)
+    before = await Chain([low, slow]).decide(record(), Route(), stored=False)
+    assert before is not None
+    assert (before.effect, slow.asked, low.asked) == (LATER, 0, 0)
+    after = await Chain([low, slow]).decide(record(), Route())
+    assert after is not None
+    assert (after.effect, slow.asked, low.asked) == (ALLOW, 1, 1)
+    denied = await Chain([slow, Fixed("high", 9, DENY)]).decide(record(), Route(), stored=False)
+    assert denied is not None
+    assert (denied.effect, slow.asked) == (DENY, 1)
 
 
 async def test_the_highest_priority_answers_first_and_ends_it() -> None:
