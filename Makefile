@@ -18,9 +18,10 @@ setup: $(READY) ## install everything into .venv, once
 demo: $(READY) ## try the product: an agent asks, you answer in the browser
 	$(VENV)/bin/gateway demo
 
-# Two at a time: most tests wait for processes and browsers. One file stays in one process.
+# Two at a time: most tests wait for processes and browsers. Those that share what is dear to make name
+# a group, which stays in one process.
 test: $(READY) ## run the tests
-	$(RUN) -m pytest -q -m "not slow" --numprocesses 2 --dist loadfile
+	$(RUN) -m pytest -q -m "not slow" --numprocesses 2 --dist loadgroup
 
 test-slow: $(READY) ## run the long tests
 	$(RUN) -m pytest -q -m slow

@@ -13,6 +13,8 @@ import pytest
 
 from tests.docs.test_examples import TUTORIAL, blocks
 
+pytestmark = pytest.mark.xdist_group("tutorial")  # one server or build for all of them
+
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("toy")  # one server or build for all of them
+
 PAGE = (Path(__file__).parents[2] / "docs" / "write-an-adapter.md").read_text(encoding="utf-8")
 MOST_LINES = 60
 POLICY = """

@@ -15,6 +15,8 @@ import pytest
 import gateway
 from tests.frame.tree import ROOT, pyproject
 
+pytestmark = pytest.mark.xdist_group("agent distribution")  # one server or build for all of them
+
 SERVER_LIBRARIES = {
     "adapters", "aiohttp", "cryptography", "jsonschema", "prometheus_client", "pydantic", "redis",
 }  # fmt: skip

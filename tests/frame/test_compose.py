@@ -23,6 +23,8 @@ from redis.retry import Retry
 from gateway.embedded import find_server_binary
 from tests.frame.tree import ROOT
 
+pytestmark = pytest.mark.xdist_group("compose")  # one server or build for all of them
+
 AGENT_PASSWORD = "an agent's password"
 READY_TRIES = 200
 
