@@ -217,7 +217,7 @@ async def test_17_a_card_deleted_after_the_decision_troubles_nobody(stage: Stage
     await stage.approvals.report(record.id, report, over_http())
     async with asyncio.timeout(15):
         while not await stage.events("copy_gone"):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0)
     edits = len(stage.server.discord.rest.made("PATCH", "/channels/#/messages/#"))
     await stage.outbox.mark("discord", record.id)
     await stage.asked()

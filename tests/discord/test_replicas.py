@@ -100,7 +100,7 @@ async def test_21_and_43_a_rolling_deploy_fails_no_tap(
         done = await stage.click(stage.server.ann, card, "Approve", channel=channel)
         assert not done.failed, private_text(done)
         assert (await stage.ended(record)).status is Status.APPROVED
-        await asyncio.sleep(0.1)
+        await asyncio.wait({stopping}, timeout=0.1)
     await stopping
     assert stage.server.discord.gateway.identified == 2
     assert len(await stage.events("approved")) == len(cards)
