@@ -18,15 +18,7 @@ from gateway.hooks.config import BadHooks, Hook, read_hooks
 from gateway.hooks.host import HookHost
 from gateway.hooks.link import HookEvents, HookLink
 from gateway.hooks.process import HookProcess
-from gateway.models import (
-    Action,
-    Execution,
-    Origin,
-    Reason,
-    Report,
-    Status,
-    digest_of,
-)
+from gateway.models import Action, Execution, Origin, Reason, Report, Status, digest_of
 from gateway.records import Record, Remember
 from gateway.rulebook import Mode, PolicyRule, Route, RuleEffect
 from gateway.stores.held import RedisHeld
