@@ -10,7 +10,7 @@ from gateway.canonical import sha256_hex
 from gateway.records import CROWD, Record
 from gateway.wire import plain
 
-_LENGTH = 32
+_LENGTH = 16
 
 
 def crowd_of(agent: str) -> str:
@@ -19,7 +19,7 @@ def crowd_of(agent: str) -> str:
 
 
 def likeness(record: Record) -> str:
-    """Return what equal requests of one agent share: 32 hex digits.
+    """Return what equal requests of one agent share: 16 hex digits.
 
     It covers everything that would run and that the card shows, who may decide, and the session;
     not ids, the process, the turn, or how long to wait. It never changes over a record's life.

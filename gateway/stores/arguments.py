@@ -23,6 +23,7 @@ HTTP_LEASE_MS = 90_000
 # What a record is born with; the script itself sets its status, its times and whose it is.
 _AT_BIRTH = (
     "rev",
+    "asked",
     "since",
     "about",
     "process",

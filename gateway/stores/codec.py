@@ -9,14 +9,16 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from gateway.models import ApprovalRequest, Decision, Report, Risk, Status
+from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
 from gateway.records import Claim, Event, Record, ScopeQuorum, Vote
 from gateway.transitions import summary
 from gateway.wire import JsonObject, build, plain
 
 # Members of the request that the hash holds as fields of their own, so that scripts can check them.
-_OWN_FIELDS = ("id", "agent", "session")
+_OWN_FIELDS = ("id", "agent", "session", "digest")
 
+
+_COMMON = Risk(level=RiskLevel.MEDIUM)
 
 T = TypeVar("T")
 
@@ -52,9 +54,18 @@ def _later(revision: int) -> str:
     return "" if revision == 1 else str(revision)
 
 
+def _asked(digests: tuple[str, str]) -> str:
+    now, asked = digests
+    return "" if now == asked else asked
+
+
 def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum]) -> str:
     route, quorum, risk, owner, scopes = values
-    about = {"route": route, "quorum": quorum, "risk": plain(risk)}
+    about: JsonObject = {"route": route}
+    if quorum != 1:
+        about["quorum"] = quorum
+    if risk != _COMMON:
+        about["risk"] = plain(risk)
     if owner is not None:
         about["owner"] = owner
     if wider := plain(scopes):
@@ -63,13 +74,14 @@ def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum]) -> str:
 
 
 # The fields that may change over a record's life, apart from its decision and from who waits behind
-# whom, which is the scripts' own: how each is read off a
-# record, and written. What is written as "" is absent from the hash.
+# whom, which is the scripts' own: how each is read off a record, and written. What is written as ""
+# is absent from the hash.
 _FIELDS: tuple[tuple[str, Callable[[Record], Any], Callable[[Any], str]], ...] = (
     ("rev", attrgetter("revision"), str),
     ("since", attrgetter("shown_since"), _later),
     ("status", attrgetter("status"), str),
     ("digest", attrgetter("digest"), str),
+    ("asked", attrgetter("digest", "request.digest"), _asked),
     ("about", attrgetter("route", "quorum", "risk", "owner", "scope_quorum"), _about),
     ("process", attrgetter("process"), _text),
     ("attached", attrgetter("attached"), " ".join),
@@ -125,6 +137,8 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
             "id": request_id,
             "agent": fields.get("canary") or fields["agent"],
             "session": fields["session"],
+            # An edit changes what would run, and not what was asked.
+            "digest": fields.get("asked", fields["digest"]),
         },
     )
     return Record(
@@ -136,8 +150,8 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         created=int(fields["created"]),
         deadline=int(fields["deadline"]),
         route=about["route"],
-        quorum=about["quorum"],
-        risk=build(Risk, about["risk"]),
+        quorum=about.get("quorum", 1),
+        risk=build(Risk, about["risk"]) if "risk" in about else _COMMON,
         owner=about.get("owner"),
         scope_quorum=build(ScopeQuorum, about.get("scopes", {})),
         process=fields.get("process"),

@@ -45,7 +45,8 @@ if status == 'pending' then
   if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[20]) then return {'crowded'} end
   if tonumber(load[1] or '0') + #ARGV[24] > tonumber(ARGV[21]) then return {'crowded'} end
   -- From here on it is taken in.
-  if load[3] and redis.call('HGET', KEYS[16] .. load[3], 'status') == 'pending' then
+  local leader = load[3] and redis.call('HMGET', KEYS[16] .. load[3], 'status', 'digest')
+  if leader and leader[1] == 'pending' and leader[2] == ARGV[4] then
     behind = load[3]
   else
     if ARGV[22] ~= '' then
