@@ -26,6 +26,8 @@ class Verdict:
     def __init__(self, state: dict[str, Any], request_id: str, public_key: str | None) -> None:
         """Take a state that has ended. Raises Unverified unless it is about this request and, when
         it approves, signed by the pinned key."""
+        if state.get("status") == "approved" and state.get("decision") is None:
+            raise Unreachable("the approval is not handed out; is the gateway's kill switch on?")
         decision = _member(state, "decision", dict)
         if [state.get("id"), decision.get("request_id")] != [request_id, request_id]:
             raise Unverified("the gateway answered something else than was asked")

@@ -203,6 +203,16 @@ def test_waiting_takes_only_what_can_run(changes: Any, code: int, run: Any, caps
     assert run(answer(state), answer({**state, "may_have_run": True}), words=words)[0] != 0
 
 
+def test_an_approval_that_is_held_back_says_so(run: Any, capsys: Any) -> None:
+    """As while the kill switch is on: no leave, and not "something else answered"."""
+
+    def held(state: JsonObject) -> JsonObject:
+        return {name: value for name, value in state.items() if name != "decision"}
+
+    assert run(deciding(held))[0] == 5
+    assert "kill switch" in capsys.readouterr().err
+
+
 def test_it_looks_now_and_then_where_no_more_calls_may_hang(run: Any) -> None:
     """Refused with 429, it looks without waiting, and tries to wait again."""
     state: list[bytes] = []
