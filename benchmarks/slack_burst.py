@@ -6,7 +6,7 @@ import asyncio
 
 from benchmarks.simulated import Loop, run
 from benchmarks.slack import towards_channel
-from benchmarks.stage import Stage, click, stage
+from benchmarks.stage import Stage, argument, click, stage
 from benchmarks.table import Row
 from gateway.storage import Origin
 from tests.slack.counterpart.slack import Slack
@@ -77,7 +77,8 @@ async def _poured(scene: Stage, slack: Slack, channels: list[str]) -> None:
     """Submit the burst and wait until every card is posted."""
     for number in range(_BURST):
         name = f"agent-{number % _AGENTS}"
-        asked = request(agent=name, tool=f"tool{number % _SPREAD}", timeout=0)
+        said = {"command": argument()}
+        asked = request(agent=name, tool=f"tool{number % _SPREAD}", arguments=said, timeout=0)
         await scene.gateway.approvals.submit(asked, Origin(agent=name))
     await slack.until(
         lambda: sum(len(slack.messages(channel)) for channel in channels) >= _BURST, seconds=3600
