@@ -4,6 +4,7 @@ Slack and in Discord."""
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -149,3 +150,14 @@ def test_both_chats_have_it(behaviour: str) -> None:
     for chat, named in zip(("slack", "discord"), BEHAVIOURS[behaviour], strict=True):
         module, _, test = named.partition("::")
         assert test in _tests(FOLDER / chat / f"test_{module}.py"), f"{chat}: {named}"
+
+
+SCENARIOS = {"slack": 48, "discord": 45}
+
+
+@pytest.mark.parametrize("chat", SCENARIOS)
+def test_every_scenario_is_a_test_by_its_number(chat: str) -> None:
+    """Those of the reference; a test of several names each."""
+    names = " ".join(one for path in (FOLDER / chat).glob("test_*.py") for one in _tests(path))
+    named = {int(number) for number in re.findall(r"(?:test|and)_(\d\d)_", names)}
+    assert named == set(range(1, SCENARIOS[chat] + 1))
