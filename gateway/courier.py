@@ -25,9 +25,10 @@ from gateway.delivery import (
     TryLater,
 )
 from gateway.desk import FrontDesk
+from gateway.drawing import made, weight_of
 from gateway.errors import NotFound
 from gateway.outbox import RETRY_SECONDS
-from gateway.records import CROWD, Record
+from gateway.records import CROWD, MessageRef, Record
 from gateway.rulebook import REQUESTER, PolicyDocument, Route
 
 _TELLING_SECONDS = 30.0  # by then a telling has ended, or whoever did it
@@ -68,8 +69,18 @@ class Courier:
         adapter = self._adapter
         called = mentions(policy, route, adapter.name) if route.mention else ()
 
-        def card() -> Card:
-            return replace(self._card(record), calls=() if record.final else called)
+        async def card() -> Card:
+            return replace(await self._card(record), calls=() if record.final else called)
+
+        async def deliver(target: str, nonce: str) -> MessageRef:
+            return await adapter.deliver(target, await card(), nonce)
+
+        async def update(ref: MessageRef, nonce: str) -> None:
+            await adapter.update(ref, await card(), nonce)
+
+        async def remind(copy: Copy) -> None:
+            reminder = self._reminder(copy, policy, route)
+            await adapter.tell(reminder, await self._card(record))
 
         return Subject(
             id=record.id,
@@ -77,11 +88,9 @@ class Courier:
             reminders=0 if record.final else record.reminders,
             final=record.final,
             count=None if record.final else record.alike,
-            deliver=lambda target, nonce: adapter.deliver(target, card(), nonce),
-            update=lambda ref, nonce: adapter.update(ref, card(), nonce),
-            remind=lambda copy: adapter.tell(
-                self._reminder(copy, policy, route), self._card(record)
-            ),
+            deliver=deliver,
+            update=update,
+            remind=remind,
             noted=partial(self._noted, record),
             stands=partial(self._desk.stands, record.id),
         )
@@ -127,7 +136,8 @@ class Courier:
             return RETRY_SECONDS
         notice = Notice(kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce)
         try:
-            await asked(self._adapter.tell(notice, self._card(record)))
+            card = await self._card(record)
+            await asked(self._adapter.tell(notice, card))
         except TryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.
             await self._copies.keep(record.id, replace(due, at=intent.at), intent)
@@ -150,8 +160,9 @@ class Courier:
         about = {"request_id": record.id}
         await self._desk.note(event, record.holder, about, copy, why)
 
-    def _card(self, record: Record) -> Card:
-        return card_of(record, lines=self._adapter.card_lines, chars=self._adapter.card_chars)
+    async def _card(self, record: Record) -> Card:
+        lines, chars = self._adapter.card_lines, self._adapter.card_chars
+        return await made(lambda: card_of(record, lines=lines, chars=chars), *weight_of(record))
 
 
 def mentions(policy: PolicyDocument, route: Route, platform: str) -> tuple[str, ...]:

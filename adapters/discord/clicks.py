@@ -118,7 +118,7 @@ class Clicks:
         try:
             async with asyncio.timeout(_MODAL_SECONDS):
                 record = await self._reading.permitted(interaction, button.request_id)
-                modal = self._modal_for(record, button)
+                modal = await self._modal_for(record, button)
         except Unfit as error:
             await answered(interaction, _said(str(error)))
             return
@@ -134,17 +134,17 @@ class Clicks:
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
             log.info("modal not opened: %s", error, extra={"event": "answer_late"})
 
-    def _modal_for(self, record: Record, button: Button) -> discord.ui.Modal:
+    async def _modal_for(self, record: Record, button: Button) -> discord.ui.Modal:
         if button.verb == KEEP:
-            return self._remembering.modal(record, button)
-        return modal_for(Action(button.verb), self._reading.whole(record), button)
+            return await self._remembering.modal(record, button)
+        return modal_for(Action(button.verb), await self._reading.whole(record), button)
 
     async def _submitted(self, interaction: discord.Interaction, button: Button) -> Answer:
         action = Action(button.verb)
         fields: tuple[Field, ...] = ()
         if action is Action.ANSWER:
             record = await self._desk.get(button.request_id)
-            fields = self._reading.whole(record).fields
+            fields = (await self._reading.whole(record)).fields
         content = content_of(action, interaction.data, fields)
         content["confirmed"] = content.get("confirmed", False) or button.more == CONFIRMED
         return await self._decide(interaction, button, action, content)
@@ -157,7 +157,7 @@ class Clicks:
         content: dict[str, Any],
     ) -> Answer:
         record = await self._decided(interaction, button, action, content)
-        return self._shown(interaction, button, record)
+        return await self._shown(interaction, button, record)
 
     async def _kept(self, interaction: discord.Interaction, button: Button) -> Answer:
         """Decide, and have it remembered; either both or neither."""
@@ -194,11 +194,13 @@ class Clicks:
         record = await self._desk.claim(
             button.request_id, identity_of(interaction), on=button.verb == CLAIM
         )
-        return self._shown(interaction, button, record)
+        return await self._shown(interaction, button, record)
 
-    def _shown(self, interaction: discord.Interaction, button: Button, record: Record) -> Answer:
+    async def _shown(
+        self, interaction: discord.Interaction, button: Button, record: Record
+    ) -> Answer:
         """Return the clicked message as it must look now. The other copies follow by themselves."""
-        card = self._reading.card(record)
+        card = await self._reading.card(record)
         if _is_private(interaction):
             return Answer(outcome_view(card), replaces=True)
         return Answer(card_view(card, button.copy), replaces=True)

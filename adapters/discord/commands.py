@@ -19,8 +19,10 @@ from adapters.discord.people import identity_of, refuse_stranger
 from adapters.discord.reading import Reading
 from adapters.discord.remembering import Remembering
 from adapters.discord.views import READ, Shown, outcome_view
+from gateway.blocks import headline
 from gateway.delivery import Notes
 from gateway.errors import NotFound
+from gateway.masking import shown
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Click, Identity, Query, Record
@@ -34,7 +36,7 @@ _SCANNED = 200
 _COMPLETION_SECONDS = 2.0
 _TEXT = 3  # Discord's number for an option of text
 _NOTE = "commands"
-_SHORT = 8
+_SHORT, _LINE = 8, 100
 
 
 def _option(name: str, says: str, *, required: bool, completes: bool = False) -> JsonObject:
@@ -168,7 +170,7 @@ class Commands:
             feedback=bool(reason),
         )
         record = await self._desk.decide(click)
-        return Answer(outcome_view(self._reading.card(record)))
+        return Answer(outcome_view(await self._reading.card(record)))
 
     async def _choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
         data: Any = interaction.data
@@ -201,5 +203,6 @@ class Commands:
         return record
 
     def _line(self, record: Record) -> str:
-        card = self._reading.card(record)
-        return clipped(f"{card.short_id} · {card.tool.text} · {card.headline.text}", 100)
+        tool = shown(record.request.tool[:_LINE]).text
+        said = headline(record, _LINE).text
+        return clipped(f"{record.id[:_SHORT]} · {tool} · {said}", _LINE)

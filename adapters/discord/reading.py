@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
+from functools import partial
 
 import discord
 
@@ -13,11 +13,11 @@ from adapters.discord.people import refuse_stranger
 from adapters.discord.views import CARD_CHARS, CARD_LINES, PAGE_CHARS, full_view
 from gateway.cards import Card, card_of
 from gateway.cards import full_view as pages_of
+from gateway.drawing import made, weight_of
 from gateway.ports import Desk
 from gateway.records import Record
 
 EVERYTHING = 10**9
-LARGE = 100_000  # from here on cards are made in a thread, so that clicks elsewhere go on
 
 
 class Reading:
@@ -26,13 +26,13 @@ class Reading:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def card(self, record: Record) -> Card:
+    async def card(self, record: Record) -> Card:
         """Return the card as it fits into a channel."""
-        return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+        return await made(partial(_card, record, CARD_LINES, CARD_CHARS), *weight_of(record))
 
-    def whole(self, record: Record) -> Card:
+    async def whole(self, record: Record) -> Card:
         """Return the card with room for everything, and so with every control."""
-        return card_of(record, lines=EVERYTHING, chars=EVERYTHING)
+        return await made(partial(_card, record, EVERYTHING, EVERYTHING), *weight_of(record))
 
     async def permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
         """Return a request to whoever may decide it. Raises NotFound, Unauthorized."""
@@ -67,12 +67,14 @@ class Reading:
     ) -> Answer:
         """Return the full view of a record. The caller has checked who asks."""
 
-        def made() -> Answer:
+        def drawn() -> Answer:
             view = pages_of(record, page_chars=PAGE_CHARS)
             limit = interaction.filesize_limit
-            shown = full_view(self.whole(record), view, button, page=page, limit=limit)
-            return Answer(shown, replaces=replaces)
+            card = _card(record, EVERYTHING, EVERYTHING)
+            return Answer(full_view(card, view, button, page=page, limit=limit), replaces=replaces)
 
-        if len(str(record.arguments)) + len(str(record.request.payload)) < LARGE:
-            return made()
-        return await asyncio.to_thread(made)
+        return await made(drawn, *weight_of(record))
+
+
+def _card(record: Record, lines: int, chars: int) -> Card:
+    return card_of(record, lines=lines, chars=chars)

@@ -46,7 +46,7 @@ class Remembering:
     async def offered(self, interaction: discord.Interaction, button: Button) -> Answer:
         """Show what could be remembered, and how far each would have reached."""
         record = await self._reading.permitted(interaction, button.request_id)
-        card = self._reading.whole(record)
+        card = await self._reading.whole(record)
         button = self._reading.placed(interaction, button)
         lines = ["### 🧠 What should be remembered?"]
         for number, scope in enumerate(card.approve_scopes[:_OFFERED], 1):
@@ -65,10 +65,10 @@ class Remembering:
         view.stop()
         return Answer(Shown(view))
 
-    def modal(self, record: Record, button: Button) -> ui.Modal:
+    async def modal(self, record: Record, button: Button) -> ui.Modal:
         """Return the modal that asks what, where and how long. Raises Conflict."""
         action = Action(button.more)
-        scopes = _scopes(self._reading.whole(record), action)[:_OFFERED]
+        scopes = _scopes(await self._reading.whole(record), action)[:_OFFERED]
         if not scopes:
             raise Conflict("there is nothing that could be remembered about this request")
         modal = ui.Modal(title=_VERBS[action][0], custom_id=button.custom_id)
@@ -85,7 +85,7 @@ class Remembering:
 
     async def shown(self, record: Record) -> Shown:
         """Return the outcome with the way back: a button that revokes what was remembered."""
-        shown = outcome_view(self._reading.card(record))
+        shown = outcome_view(await self._reading.card(record))
         made = next(
             (one for one in await self._desk.grants() if one.from_request == record.id), None
         )

@@ -18,8 +18,9 @@ from adapters.web.guard import (
 )
 from adapters.web.members import checked, written
 from adapters.web.reading import Reading
-from adapters.web.view import changes_of, made
+from adapters.web.view import changes_of
 from gateway.blocks import changes
+from gateway.drawing import made
 from gateway.errors import Conflict
 from gateway.models import Action
 from gateway.ports import Desk

@@ -11,14 +11,12 @@ from aiohttp import web
 from adapters.web.guard import Guard, Handler, Refused, Visitor, csrf_token, seen_token
 from adapters.web.view import (
     Look,
-    heavy,
     line_of,
-    made,
     row_of,
     seen_by,
-    weight_of,
     whole_of,
 )
+from gateway.drawing import heavy, made, weight_of
 from gateway.masking import shown
 from gateway.ports import Desk
 from gateway.records import Query, Record

@@ -5,10 +5,8 @@ Text is a string, or a list of [text, is an escape] where something was made vis
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from gateway.blocks import Block, Change
 from gateway.cards import Card, Field, card_of
@@ -19,9 +17,7 @@ from gateway.wire import JsonObject
 
 ROW_LINES, ROW_CHARS = 24, 2_000  # what a row of the list shows of all blocks together
 WHOLE = 10**9
-HEAVY_CHARS = 50_000  # more than this is rendered beside the event loop, which would stand still
 
-T = TypeVar("T")
 Line = str | list[list[str | bool]]
 
 
@@ -63,35 +59,6 @@ def line_of(segments: tuple[Segment, ...]) -> Line:
     if not any(escape for _, escape in segments):
         return "".join(text for text, _ in segments)
     return [[text, escape] for text, escape in segments]
-
-
-async def made(make: Callable[[], T], *values: Any) -> T:
-    """Return what `make` returns, in a thread when the values it renders are large."""
-    return await asyncio.to_thread(make) if heavy(*values) else make()
-
-
-def heavy(*values: Any) -> bool:
-    """Whether values hold more text than the event loop should wait for."""
-    left, waiting = HEAVY_CHARS, list(values)
-    while waiting and left > 0:
-        value = waiting.pop()
-        left -= 1
-        if isinstance(value, str):
-            left -= len(value)
-        elif isinstance(value, dict):
-            waiting += value
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
-    return left <= 0
-
-
-def weight_of(record: Record) -> tuple[Any, ...]:
-    """Return the parts of a request that may be large."""
-    request, preview = record.request, record.request.preview
-    told = (request.hint, preview.text if preview else "")
-    context = (request.context.env, request.context.files)
-    return (request.arguments, record.edited, request.payload, *context, *told)
 
 
 def _view(card: Card, record: Record) -> JsonObject:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gateway.cards import Card, card_of
 from gateway.models import Execution, Reason, Report, Status
-from gateway.records import MessageRef
+from gateway.records import MessageRef, Record
 from tests.discord.furnished import Server
 from tests.discord.interactions import DEFERRED_UPDATE, UPDATE, Interaction
 from tests.discord.messages import buttons
@@ -60,6 +62,29 @@ async def test_09_a_tap_is_answered_in_time_while_others_want_the_interpreter(st
     finally:
         done.set()
         thread.join()
+
+
+async def test_09_a_large_card_is_drawn_beside_the_event_loop(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the courier, and for the answer to a tap: other people's taps need the loop meanwhile."""
+    drawn: list[tuple[str, bool]] = []
+
+    def noting(record: Record, **how: Any) -> Card:
+        drawn.append((record.id, threading.current_thread() is threading.main_thread()))
+        return card_of(record, **how)
+
+    for module in ("gateway.courier", "adapters.discord.reading"):
+        monkeypatch.setattr(f"{module}.card_of", noting)
+    small, card = await stage.asked()
+    await stage.click(stage.server.ann, card, "Approve")
+    large, card = await stage.asked(arguments={"command": "echo 1\n" * 8_000})
+    view = await stage.click(stage.server.ann, card, "Read it all")
+    await stage.click(stage.server.ann, view.private[0], "Approve")
+    assert (await stage.ended(large)).status is Status.APPROVED
+    for record, on_the_loop in ((small, True), (large, False)):
+        seen = [where for request_id, where in drawn if request_id == record.id]
+        assert len(seen) > 1 and set(seen) == {on_the_loop}
 
 
 async def test_10_a_late_acknowledgement_decides_all_the_same(stage: Stage) -> None:
