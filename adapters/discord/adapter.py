@@ -15,6 +15,7 @@ from adapters.discord.clicks import Clicks
 from adapters.discord.commands import registered
 from adapters.discord.connection import Connection
 from adapters.discord.endpoint import PATH, Endpoint
+from adapters.discord.granted import GrantPosts
 from adapters.discord.ids import PLATFORM
 from adapters.discord.posting import Posting
 from adapters.discord.rights import add_commands
@@ -23,6 +24,7 @@ from adapters.discord.views import CARD_CHARS, CARD_LINES
 from gateway.cards import Card
 from gateway.delivery import Notice, TryLater
 from gateway.findings import Finding
+from gateway.grantcards import GrantCard
 from gateway.ports import Desk, Logins
 from gateway.records import MessageRef
 
@@ -86,6 +88,18 @@ class DiscordAdapter:
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a reminder or an outcome."""
         await self._post().tell(notice, card)
+
+    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
+        """Post the card of a remembered decision."""
+        return await GrantPosts(self._post()).deliver(target, card, nonce)
+
+    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
+        """Edit the posted card of a remembered decision."""
+        await GrantPosts(self._post()).update(ref, card, nonce)
+
+    async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
+        """Announce what the card of a remembered decision says newly."""
+        await GrantPosts(self._post()).announce(notice, card)
 
     def _post(self) -> Posting:
         if self._posting is None:

@@ -15,10 +15,11 @@ import discord
 from adapters.discord.answers import Answer, answered, private, refusal
 from adapters.discord.commands import OPEN, Commands
 from adapters.discord.forms import REASON, Unfit, content_of, modal_for, typed
+from adapters.discord.granted import REVOKE, SWITCHES, Operating, grant_view
 from adapters.discord.ids import PLATFORM, Button, OldButton, read_button
 from adapters.discord.people import identity_of, refuse_unfit
 from adapters.discord.reading import Reading
-from adapters.discord.remembering import KEEP, REVOKE, Remembering, remember_of
+from adapters.discord.remembering import KEEP, Remembering, remember_of
 from adapters.discord.views import (
     CLAIM,
     CONFIRMED,
@@ -49,7 +50,8 @@ class Clicks:
         self._desk = desk
         self._reading = Reading(desk)
         self._remembering = Remembering(desk, self._reading)
-        self._commands = Commands(desk, self._reading, self._remembering)
+        self._operating = Operating(desk)
+        self._commands = Commands(desk, self._reading, self._remembering, self._operating)
 
     async def arrived(self, interaction: discord.Interaction) -> None:
         """Handle one interaction to its end. Nothing escapes: the client must go on."""
@@ -85,8 +87,9 @@ class Clicks:
             await answered(interaction, self._decide(interaction, button, Action.APPROVE, sure))
         elif button.verb == REMEMBER:
             await answered(interaction, self._remembering.offered(interaction, button))
-        elif button.verb == REVOKE:
-            await answered(interaction, self._remembering.revoked(interaction, button.request_id))
+        elif button.verb in (REVOKE, *SWITCHES):
+            operating = self._revoke if button.verb == REVOKE else self._operating.pressed
+            await answered(interaction, operating(interaction, button))
         elif button.verb in _MODALS or button.verb == KEEP:
             await self._open(interaction, button)
 
@@ -188,6 +191,20 @@ class Clicks:
                 **content,
             )
         )
+
+    async def _revoke(self, interaction: discord.Interaction, button: Button) -> Answer:
+        """Take a remembered decision back; its card, if that was pressed, shows it at once."""
+        if not button.copy:
+            return await self._remembering.revoked(interaction, button.request_id)
+        await refuse_unfit(self._desk, interaction, button.request_id)
+        await self._desk.revoke(
+            button.request_id,
+            identity_of(interaction),
+            copy=button.copy,
+            ref=ref_of(interaction, button),
+        )
+        card = await self._desk.grant_card(button.request_id)
+        return Answer(grant_view(card, button.copy), replaces=True)
 
     async def _claim(self, interaction: discord.Interaction, button: Button) -> Answer:
         await refuse_unfit(self._desk, interaction, button.request_id)

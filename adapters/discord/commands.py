@@ -13,6 +13,7 @@ import discord
 from discord import ui
 
 from adapters.discord.answers import Answer, private
+from adapters.discord.granted import ALL, SESSION, Operating
 from adapters.discord.ids import PLATFORM, Button
 from adapters.discord.markup import clipped, inert
 from adapters.discord.people import identity_of, refuse_stranger
@@ -59,6 +60,7 @@ DEFINITIONS: list[JsonObject] = [
         "options": [_REQUEST, _option("reason", "what the agent is told", required=False)],
     },
     {"name": "grants", "description": "What is remembered", "options": []},
+    {"name": "stop-all", "description": "Deny everything, or allow again: admins", "options": []},
     {
         "name": "revoke",
         "description": "Take back what is remembered",
@@ -82,10 +84,13 @@ async def registered(client: discord.Client, notes: Notes) -> None:
 class Commands:
     """Runs slash commands and completes what is typed."""
 
-    def __init__(self, desk: Desk, reading: Reading, remembering: Remembering) -> None:
+    def __init__(
+        self, desk: Desk, reading: Reading, remembering: Remembering, operating: Operating
+    ) -> None:
         self._desk = desk
         self._reading = reading
         self._remembering = remembering
+        self._operating = operating
 
     async def run(self, interaction: discord.Interaction) -> Answer:
         """Answer a command, privately."""
@@ -101,10 +106,18 @@ class Commands:
                 record = await self._found(interaction, options.get("request", ""))
                 reason = options.get("reason", "")
                 return await self._deny(interaction, record, reason)
+        return await self._operated(interaction, str(data.get("name")), options.get("grant", ""))
+
+    async def _operated(self, interaction: discord.Interaction, name: str, what: str) -> Answer:
+        match name:
             case "grants":
                 return await self._remembering.listed(interaction)
+            case "stop-all":
+                return await self._operating.switch(interaction)
+            case "revoke" if what == ALL or what.startswith(SESSION):
+                return await self._operating.revoked(interaction, what)
             case "revoke":
-                grant = await self._remembering.found(interaction, options.get("grant", ""))
+                grant = await self._remembering.found(interaction, what)
                 return await self._remembering.revoked(interaction, grant)
         return private("This command is not known any more.")
 
@@ -175,7 +188,8 @@ class Commands:
     async def _choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
         data: Any = interaction.data
         if data.get("name") == "revoke":
-            return await self._remembering.choices(interaction)
+            single = await self._remembering.choices(interaction)
+            return [*single, *await self._operating.choices(interaction)]
         records = await self._theirs(identity_of(interaction))
         return [(record.id, self._line(record)) for record in records]
 

@@ -15,7 +15,7 @@ from discord.abc import Messageable
 from adapters.discord.ids import PLATFORM, Place, read_target
 from adapters.discord.markup import inert, named
 from adapters.discord.turns import Pace, Turns
-from adapters.discord.views import card_view
+from adapters.discord.views import Shown, card_view
 from gateway.cards import Card
 from gateway.delivery import (
     CopyGone,
@@ -55,6 +55,8 @@ _WHY = {
 _LOST = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, MISSING_ACCESS, NO_PERMISSION, THREAD_LOCKED, ARCHIVED}
 
 Clients = Callable[[], discord.Client]
+View = Callable[[bool], Shown]
+"""Makes a message; silent, nothing of the agent's stands in it."""
 
 
 class Posting:
@@ -69,25 +71,36 @@ class Posting:
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card; the same nonce within minutes is the same message."""
-        place = read_target(target)
-        if place is None:
-            raise DeliveryFailed(f"{target!r} is no place in Discord")
-        async with self._turns.turn(place.posts, PACE, nonce, rank=card.created):
-            return await self._deliver(place, card, nonce)
+        place = _place_of(target)
+        called, allowed = _called(card.calls, place.guild)
 
-    async def _deliver(self, place: Place, card: Card, nonce: str) -> MessageRef:
-        await self._overall()
-        async with _understood(sending=True):
-            channel = await self._channel(place)
-            called, allowed = _called(card.calls, place.guild)
-            try:
-                shown = card_view(card, nonce, called=called)
-                message = await channel.send(view=shown.view, nonce=nonce, allowed_mentions=allowed)
-            except discord.HTTPException as error:
-                if error.code != MODERATED:
-                    raise
-                shown = card_view(card, nonce, called=called, silent=True)
-                message = await channel.send(view=shown.view, nonce=nonce, allowed_mentions=allowed)
+        def view(silent: bool) -> Shown:
+            return card_view(card, nonce, called=called, silent=silent)
+
+        return await self._post(place, view, nonce, rank=card.created, allowed=allowed)
+
+    async def post(self, target: str, view: View, nonce: str) -> MessageRef:
+        """Post a message that calls nobody; what Discord's moderation refuses is posted silent."""
+        allowed = discord.AllowedMentions.none()
+        return await self._post(_place_of(target), view, nonce, rank=0, allowed=allowed)
+
+    async def _post(
+        self, place: Place, view: View, nonce: str, *, rank: int, allowed: discord.AllowedMentions
+    ) -> MessageRef:
+        async with self._turns.turn(place.posts, PACE, nonce, rank=rank):
+            await self._overall()
+            async with _understood(sending=True):
+                channel = await self._channel(place)
+                try:
+                    message = await channel.send(
+                        view=view(False).view, nonce=nonce, allowed_mentions=allowed
+                    )
+                except discord.HTTPException as error:
+                    if error.code != MODERATED:
+                        raise
+                    message = await channel.send(
+                        view=view(True).view, nonce=nonce, allowed_mentions=allowed
+                    )
         return MessageRef(
             adapter=PLATFORM, channel=str(message.channel.id), message=str(message.id)
         )
@@ -95,30 +108,32 @@ class Posting:
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Have a posted message show the card as it is now; what was decided goes first."""
         rank = 0 if card.final else 1
+        await self.edit(ref, lambda silent: card_view(card, nonce, silent=silent), nonce, rank=rank)
+
+    async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int = 0) -> None:
+        """Have a posted message show something else."""
         async with self._turns.turn(f"edits {ref.channel}", PACE, nonce, rank=rank):
             await self._overall()
-            await self._update(ref, card, nonce)
+            await self._update(ref, view)
 
-    async def _update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+    async def _update(self, ref: MessageRef, view: View) -> None:
         async with _understood(sending=False):
             channel = self._client().get_partial_messageable(int(ref.channel))
             message = channel.get_partial_message(int(ref.message))
             try:
-                await message.edit(view=card_view(card, nonce).view)
+                await message.edit(view=view(False).view)
             except discord.HTTPException as error:
                 if error.code == MODERATED:
-                    await message.edit(view=card_view(card, nonce, silent=True).view)
+                    await message.edit(view=view(True).view)
                 elif error.code == ARCHIVED:
                     await self._wake(int(ref.channel))
-                    await message.edit(view=card_view(card, nonce).view)
+                    await message.edit(view=view(False).view)
                 else:
                     raise
 
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a reminder in answer to a card, or tell someone how a request ended."""
-        place = read_target(notice.target)
-        if place is None:
-            raise DeliveryFailed(f"{notice.target!r} is no place in Discord")
+        place = _place_of(notice.target)
         # Each reminder is a new revision of the card, so that a repeated one is known as such.
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
         async with self._turns.turn(place.posts, PACE, said, rank=card.created):
@@ -128,6 +143,20 @@ class Posting:
                     await self._remind(notice, notice.ref, card, place, nonce=said)
                 else:
                     await self._inform(notice, card, place)
+
+    async def answer(self, target: str, ref: MessageRef, text: str, nonce: str) -> None:
+        """Answer a posted message with words of ours, calling nobody."""
+        async with self._turns.turn(_place_of(target).posts, PACE, nonce, rank=0):
+            await self._overall()
+            async with _understood(sending=True):
+                channel = self._client().get_partial_messageable(int(ref.channel))
+                message = channel.get_partial_message(int(ref.message))
+                await message.reply(
+                    text[:1900],
+                    allowed_mentions=discord.AllowedMentions.none(),
+                    suppress_embeds=True,
+                    nonce=nonce,
+                )
 
     async def _inform(self, notice: Notice, card: Card, place: Place) -> None:
         said = named(card.outcome.text, 1200) if card.outcome else ""
@@ -175,6 +204,13 @@ class Posting:
         thread = await client.fetch_channel(channel_id)
         if isinstance(thread, discord.Thread):
             await thread.edit(archived=False)
+
+
+def _place_of(target: str) -> Place:
+    place = read_target(target)
+    if place is None:
+        raise DeliveryFailed(f"{target!r} is no place in Discord")
+    return place
 
 
 def _called(wanted: Sequence[str], guild: str | None) -> tuple[str, discord.AllowedMentions]:

@@ -10,6 +10,7 @@ from discord import ui
 
 from adapters.discord.answers import Answer, private
 from adapters.discord.forms import REASON, typed, written
+from adapters.discord.granted import REVOKE
 from adapters.discord.ids import Button
 from adapters.discord.markup import clipped, inert, named, whole_lines
 from adapters.discord.people import identity_of, refuse_unfit
@@ -24,7 +25,7 @@ from gateway.ports import Desk
 from gateway.records import Record, Remember
 from gateway.scopes import LIFETIME_WORDS, Scope
 
-KEEP, REVOKE = "keep", "revoke"
+KEEP = "keep"
 _SCOPE, _WHERE, _LIFE = "scope", "where", "life"
 _EVERYWHERE, _SESSION = "everywhere", "session"
 _OFFERED = 8  # each is measured against the history, and read by somebody on a phone

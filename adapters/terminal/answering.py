@@ -22,6 +22,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
 from adapters.terminal.drawing import diff_of, drawn, text_of
+from adapters.terminal.granted import listed, revoked, told
 from adapters.terminal.questions import YES, Form, Reading, Remembering, Words
 from gateway.blocks import changes
 from gateway.canonical import parse
@@ -40,6 +41,7 @@ y  approve             n  deny, with a reason if you like
 f  read all of it      e  edit the arguments in $EDITOR
 c  copy what would run k  say that you are looking at it
 a  approve several     r  approve and remember it
+g  what is remembered, and take it back
 ←  the one before      →  the next request
 ↑ ↓  scroll            q  leave; requests stay where they are
 
@@ -70,6 +72,7 @@ class Answering(App[None]):
         ("k", "claim", "looking"),
         ("r", "remember", "remember"),
         ("a", "several", "several"),
+        ("g", "granted", "remembered"),
         ("left", "move(-1)", "◀"),
         ("right", "move(1)", "▶"),
         ("question_mark", "help", "help"),
@@ -115,6 +118,8 @@ class Answering(App[None]):
                     async for event in events:
                         if event.request_id:
                             await self._reload()
+                        elif news := told(event):
+                            self._say(news)
             except (Unreachable, OSError) as error:
                 self._say(f"not connected: {error}", bad=True)
                 await asyncio.sleep(1)
@@ -225,7 +230,7 @@ class Answering(App[None]):
         if not chosen:
             self._say("none of them can be approved without a closer look", bad=True)
             return
-        listed = Group(*(_listed(one) for one in chosen))
+        listed = Group(*(_one_line(one) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
         if await self.push_screen_wait(Words(question, shown=listed)) == YES:
             for one in chosen:
@@ -246,6 +251,22 @@ class Answering(App[None]):
         chosen = await self.push_screen_wait(Remembering(record, scopes))
         if chosen is not None:
             await self._click(record, Action.APPROVE, remember=chosen)
+
+    @work
+    async def action_granted(self) -> None:
+        """Show what is remembered, and take back what is chosen."""
+        grants = await self._desk.grants()
+        if not grants:
+            self._say("nothing is remembered")
+            return
+        question = "Take back which? A number, all, or just Escape"
+        chosen = await self.push_screen_wait(Words(question, shown=listed(grants)))
+        if not chosen:
+            return
+        try:
+            self._say(await revoked(self._desk, self._who, grants, chosen.strip()))
+        except GatewayError as error:
+            self._say(str(error), bad=True)
 
     def action_copy(self) -> None:
         """Copy what would run, as it is shown."""
@@ -351,7 +372,7 @@ def _outcome(record: Record) -> str:
     return outcome.text if outcome else ""
 
 
-def _listed(record: Record) -> Text:
+def _one_line(record: Record) -> Text:
     card = _card(record)
     return (
         Text("• ")
