@@ -69,7 +69,7 @@ def _view(card: GrantCard, copy: str, silent: bool) -> Shown:
         covers.append(f"**Made from**\n> {inert(card.asked.text, 500)}")
     notices = [f"⚠️ {inert(notice, 300)}" for notice in card.notices]
     reach = [f"-# {inert(card.reach, 300)}"] if card.reach else []
-    foot = f"-# {ends} · {card.uses} · `{card.short_id}`"
+    foot = f"-# {'over' if card.ended else ends} · {card.uses} · `{card.short_id}`"
     container: ui.Container[Any] = ui.Container(accent_colour=_ENDED if card.ended else _LIVE)
     for text in (*head, facts, *covers, *notices, *reach, foot):
         container.add_item(ui.TextDisplay(text))

@@ -100,7 +100,9 @@ def message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
 
 
 def ends(card: GrantCard) -> str:
-    """Say until when it holds; for `ours` alone."""
+    """Say until when it holds, or how it was used; for `ours` alone."""
+    if card.ended:
+        return "Over"
     return f"Until {moment(card.until)}" if card.until else "Until revoked"
 
 

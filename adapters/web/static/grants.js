@@ -18,14 +18,14 @@ export async function showGrants(list, say, current) {
 function card(row, say, again) {
   const name = ` what ${row.made_by} remembered for ${row.agent}`;
   const facts = row.facts.flatMap(([label, text]) => [make("dt", {}, label), make("dd", {}, ...line(text))]);
-  const ends = row.ended ? `${row.outcome}, ${clock(row.ended_at)}` : `${row.until ? `until ${clock(row.until)}` : "until revoked"}, ${row.uses}`;
+  const ends = row.ended ? `${row.outcome}, ${clock(row.ended_at)}, ${row.uses}` : `${row.until ? `until ${clock(row.until)}` : "until revoked"}, ${row.uses}`;
   const more = make("div", { class: "quiet", "aria-live": "polite" });
   const controls = row.ended ? [] : [make("div", { class: "acts" },
     make("button", { type: "button", class: "plain", onclick: (event) => reach(row, more, event.target) }, "How far it reaches"),
     sure("Revoke", name, () => api("grants/revoke", { id: row.id }), () => { say("Revoked: it is asked about again."); return again(); }))];
   return make("article", { class: `card grant${row.ended ? " ended" : ""}`, "data-grant": row.id },
     make("h2", {}, `${row.icon} ${row.word} · `, ...line(row.tool)),
-    make("p", { class: "covers" }, make("strong", { class: row.allows ? "allow-word" : "deny-word" }, row.allows ? "Goes through: " : "Is denied: "), ...line(row.words)),
+    make("p", { class: "covers" }, make("strong", { class: row.allows ? "allow-word" : "deny-word" }, row.ended ? "Covered: " : row.allows ? "Goes through: " : "Is denied: "), ...line(row.words)),
     ...row.notices.map((text) => make("p", { class: "notice" }, text)),
     make("dl", { class: "facts" }, ...facts),
     make("p", { class: "quiet" }, ends), more, ...controls);

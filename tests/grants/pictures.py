@@ -1,0 +1,79 @@
+"""Takes the pictures of docs/grants.md from the real cards: `python -m tests.grants.pictures`.
+
+One sheet: the inbox, Slack and Discord at a phone's width. Look at it afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from adapters.discord.granted import grant_view
+from adapters.slack.granted import message
+from gateway.grantcards import GrantCard
+from gateway.grants.offers import offers
+from gateway.models import Action, Kind
+from gateway.records import Remember
+from tests.discord import pictures as discord_pictures
+from tests.slack import pictures as slack_pictures
+from tests.slack import render
+from tests.web.chromium import PHONE, chromium, running, visiting
+from tests.web.inbox import Inbox, inbox
+from tests.web.sheets import cropped, sheet
+from tests.world import click
+
+FOLDER = Path(__file__).parents[2] / "docs" / "images"
+COMMAND: dict[str, Any] = {"kind": Kind.COMMAND, "arguments": {"command": "git log --oneline -n 5"}}
+COPY = "0" * 22
+HEIGHT = 950
+
+
+async def main() -> None:
+    """Take every picture."""
+    taken: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder, running() as address:
+        async with inbox(Path(folder)) as box, visiting(address) as browser:
+            live, ended = await made(box)
+            page = await browser.tab()
+            await box.sign_in(page)
+            await page.evaluate("document.querySelector('[data-view=grants]').click()")
+            await page.until("document.querySelectorAll('.grant').length === 2")
+            await page.press("How far it reaches")
+            await page.until("document.querySelector('.grant').textContent.includes('of the last')")
+            await page.until("!document.querySelector('.settling')")
+            taken["the inbox"] = cropped(await page.picture(HEIGHT), HEIGHT)
+        async with chromium() as page:
+            for name, card in (("Slack", live), ("Slack, taken back", ended)):
+                path = Path(folder) / "slack.png"
+                html = render.page(render.message(*message(card, COPY)))
+                await slack_pictures.shot(page, html, path, PHONE[0])
+                taken[name] = path.read_bytes()
+            path = Path(folder) / "discord.png"
+            view = grant_view(live, COPY)
+            size = discord_pictures.NARROW
+            await discord_pictures.photographed(page, view, path, size, word="remembered")
+            taken["Discord"] = path.read_bytes()
+    await asyncio.to_thread(sheet, taken, FOLDER / "grants-cards-phone.png", columns=4, dark=False)
+
+
+async def made(box: Inbox) -> tuple[GrantCard, GrantCard]:
+    """Remember a pattern and an exact command; take the second back."""
+    desk = box.gateway.approvals.remembering
+    cards = []
+    for number, details in enumerate((COMMAND, {"arguments": {"command": "make deploy"}})):
+        record = await box.ask(**details)
+        wish = Remember(offer=offers(record)[-1 if not number else 0].id, lifetime="1d")
+        await box.gateway.approvals.decide(click(record, Action.APPROVE, remember=wish))
+        grant = (await desk.all())[0]
+        if number:
+            await desk.revoke(grant.id, click(record).identity)
+        shown = await desk.shown(grant.id)
+        assert shown is not None
+        cards.append(shown.card)
+    return cards[0], cards[1]
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
