@@ -65,7 +65,7 @@ ROWS = {
     52: ("another workspace, a guest", "slack discord"),
     53: ("a guessed id", "api slack discord web"),
     54: ("a grant revoked meanwhile", "core"),
-    55: ("a flood", "slack web"),
+    55: ("a flood", "core slack web"),
     56: ("a forged decision", "client"),
     57: ("an edit", "client api slack discord web"),
     58: ("an agent that writes decisions", "frame"),
