@@ -86,7 +86,7 @@ def stands(policy: PolicyDocument, grant: Grant) -> bool:
     if grant.effect is Effect.DENY:
         return True
     admins = {person.name for person in policy.people if person.admin}
-    if any(ADMIN in one.via and one.person in admins for one in grant.backers):
+    if any(ADMIN in one.via and one.person in admins for one in grant.voices):
         return True
     routes = [policy.route_for(grant.agent, grant.match.tool)]
     if grant.match.shape in PASSES:
@@ -97,7 +97,7 @@ def stands(policy: PolicyDocument, grant: Grant) -> bool:
 def _speaks(route: Route, grant: Grant) -> bool:
     everywhere = grant.session is None
     needs = needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
-    return sum(_admitted(route, one.via) is not None for one in grant.backers) >= needs
+    return sum(_admitted(route, one.via) is not None for one in grant.voices) >= needs
 
 
 def _admitted(route: Route, names: tuple[str, ...]) -> str | None:

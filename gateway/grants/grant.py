@@ -255,6 +255,11 @@ class Grant(Wire):
         return ends and self.session is not None and self.effect is Effect.ALLOW
 
     @property
+    def voices(self) -> tuple[Backer, ...]:
+        """Whose voice it is: its backers, in grants without any its maker by name."""
+        return self.backers or (Backer(person=self.made_by, via=(self.made_by,)),)
+
+    @property
     def uses_left(self) -> int | None:
         """How often it may still be used; None is without limit."""
         return None if self.max_uses is None else max(0, self.max_uses - self.used)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gateway.cards import card_of
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
-from gateway.grants.grant import Shape
-from gateway.models import Action, Status
+from gateway.grants.grant import Effect, Grant, Match, Shape
+from gateway.models import Action, Status, new_id
 from gateway.records import Record, Remember, ScopeQuorum
 from gateway.rulebook import Route
 from tests.core.test_remembering import widest
@@ -128,6 +130,19 @@ async def test_a_denial_is_remembered_by_one(world: World, asked: Record) -> Non
     done = await world.approvals.decide(click(asked, Action.DENY, remember=Remember()))
     assert done.status is Status.DENIED
     assert len(await world.approvals.remembering.all()) == 1
+
+
+async def test_a_grant_that_names_no_backers_speaks_for_its_maker(world: World) -> None:
+    """As those of an earlier version: it holds for a route that admits them, and for no other."""
+    await route(world, "ann")
+    same: dict[str, Any] = {"tool": "deploy", "arguments": {"to": "staging"}}
+    match = Match(shape=Shape.EXACT, tool="deploy", digest=(await world.submit(**same)).digest)
+    values: dict[str, Any] = {"id": new_id(), "effect": Effect.ALLOW, "agent": "bot"}
+    plain = Grant(**values, match=match, made_by="ann", made_at=0, session="default")
+    await world.approvals.remembering.keep(plain)
+    assert (await world.submit(**same)).status is Status.APPROVED
+    await route(world, "bob")
+    assert (await world.submit(**same)).status is Status.PENDING
 
 
 async def test_a_grant_counts_while_enough_of_its_voters_may_approve(
