@@ -8,11 +8,10 @@ import re
 import sys
 from pathlib import Path
 
-import pytest
-
 from adapters.discord.settings import DiscordSettings
 from tests.discord.furnished import Server
 from tests.discord.messages import shown_text
+from tests.discord.pictures import SHAPES, SHEETS, scenes
 from tests.discord.town import Json
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +111,13 @@ def test_the_page_names_every_setting_command_and_picture() -> None:
         assert (ROOT / "docs" / picture).exists(), picture
 
 
-@pytest.mark.parametrize("name", ["pending", "approved", "denied", "expired", "quorum", "long"])
-def test_there_is_a_picture_of_every_state(name: str) -> None:
-    """`python -m tests.discord.pictures` draws them."""
-    assert (ROOT / "docs" / "images" / f"discord-{name}.png").stat().st_size > 10_000
+def test_there_is_a_picture_of_every_state() -> None:
+    """On the sheets, dark and light, wide and for a phone: `python -m tests.discord.pictures`."""
+    drawn = {name for names in SHEETS.values() for name in names}
+    asked = {"pending", "approved", "denied", "expired", "quorum", "long", "hostile", "question"}
+    assert asked | {"grants"} <= drawn == set(scenes())
+    for sheet in SHEETS:
+        for shape in SHAPES:
+            for theme in ("", "-light"):
+                path = ROOT / "docs" / "images" / f"discord-{sheet}{shape}{theme}.png"
+                assert path.stat().st_size > 10_000
