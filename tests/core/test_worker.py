@@ -66,7 +66,7 @@ async def shown(office: Office, target: str, count: int) -> None:
 async def test_a_place_that_hangs_holds_up_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thirty cards hang at one place; those for another appear meanwhile, and later these too."""
+    """Twenty cards hang at one place; those for another appear meanwhile, and later these too."""
     await policy(
         world.store,
         Route(name="slow", tools=("slow",), approvers=("ann",), targets=("rec:a",)),
@@ -76,17 +76,17 @@ async def test_a_place_that_hangs_holds_up_no_other(
     office = Office(world)
     gate = Gate(office, "rec:a", monkeypatch)
     async with working(office):
-        for _ in range(30):
-            await world.submit(tool="slow")
+        for number in range(20):
+            await world.submit(tool="slow", arguments={"n": number})
         async with asyncio.timeout(40):
-            while gate.held < 30:
+            while gate.held < 20:
                 await asyncio.sleep(0)
-        for _ in range(3):
-            await world.submit()
+        for number in range(3):
+            await world.submit(arguments={"n": number})
         await shown(office, "rec:b", 3)
-        assert gate.held == 30
+        assert gate.held == 20
         gate.open.set()
-        await shown(office, "rec:a", 30)
+        await shown(office, "rec:a", 20)
 
 
 async def test_one_copy_that_hangs_keeps_no_other_copy_of_its_request(
@@ -114,8 +114,8 @@ async def test_no_more_hang_than_there_is_room_for(
     office = Office(world)
     gate = Gate(office, "rec:a", monkeypatch)
     async with working(office):
-        for _ in range(5):
-            await world.submit()
+        for number in range(5):
+            await world.submit(arguments={"n": number})
         await gate.waiting.wait()
         assert await office.cards.begin() == 0
         assert gate.held <= 2
