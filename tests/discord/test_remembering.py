@@ -69,7 +69,8 @@ async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
     refused = await stranger.command(server.app, server.channel, "grants")
     assert "whom the gateway knows" in private_text(refused)
     assert await stranger.complete(server.app, server.channel, "revoke", "grant") == []
-    (choice,) = await server.bob.complete(server.app, server.channel, "revoke", "grant", "")
+    choice, *more = await server.bob.complete(server.app, server.channel, "revoke", "grant", "")
+    assert [one["value"] for one in more] == ["all", "session bot default"]
     refused = await server.eve.command(server.app, server.channel, "revoke", grant=choice["value"])
     assert "Not you" in private_text(refused)
     done = await server.bob.command(server.app, server.channel, "revoke", grant=choice["value"])
