@@ -343,6 +343,8 @@ class Answering(App[None]):
         record = self.record
         # Asked of the screen itself: a question may lie above it.
         base = self.screen_stack[0]
+        if not base.query("#top"):
+            return  # the terminal is being closed
         base.query_one("#top", Static).update(self._top())
         shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
         if record is not None:

@@ -82,6 +82,6 @@ def test_a_broken_adapter_is_named_when_it_should_run(toys: Shell) -> None:
 
 def test_our_commands_come_first(toys: Shell) -> None:
     """An adapter cannot stand in for the command that approves."""
-    assert "approve a request as yourself" in toys.apart("approve", "--help")
+    assert "approve requests as yourself" in toys.apart("approve", "--help")
     assert "adds no commands" in toys.apart("greet", "web", code=2)
     assert "invalid choice" in toys.apart("greet", "nobody", code=2)

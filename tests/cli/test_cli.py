@@ -80,7 +80,8 @@ def test_expired_cancelled_and_pending_have_codes_of_their_own(up: Shell) -> Non
     """3, 4, and 6 for a question that nobody may mistake for leave; `wait` takes it later."""
     up.run("ask", "shell", "--timeout", "0.2", "--", "true", code=3)
     asking = up.popen("ask", "shell", "--", "true")
-    first_pending(up)
+    assert asking.stderr is not None
+    assert "waiting for approval" in asking.stderr.readline()
     asking.terminate()
     asking.communicate(timeout=30)
     assert asking.returncode == 4

@@ -117,14 +117,13 @@ async def test_05_text_that_moderation_blocks_still_reaches_people(stage: Stage)
 async def test_06_a_burst_arrives_whole_in_order_and_within_the_limits(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty at once, Discord's limit and our pace ten times as fast: all come, one of them after
+    """Fifty in a row, Discord's limit and our pace ten times as fast: all come, one of them after
     the other as they were asked for, and none is refused."""
     monkeypatch.setattr("adapters.discord.posting.PACE", Pace(PACE.per_minute * 10, PACE.burst))
     rest = stage.server.discord.rest
     rest.limits.rule("POST", r"/channels/\d+/messages$", 5, 0.5)
     await stage.policy(stage.route(), budgets=(Budget(cards=50),))
-    asking = (stage.ask(arguments={"command": f"ls {n}"}) for n in range(50))
-    records = await asyncio.gather(*asking)
+    records = [await stage.ask(arguments={"command": f"ls {n}"}) for n in range(50)]
     await stage.seen(lambda: len(stage.server.channel.messages) == 50, 60)
     asked = sorted(records, key=lambda one: one.created)
     posted = [shown_text(one) for one in stage.server.channel.messages.values()]

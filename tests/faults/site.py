@@ -21,8 +21,9 @@ from gateway.client.http import Http
 from gateway.clock import SystemClock
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.records import Identity
+from gateway.records import REVIEWS, Identity
 from gateway.rulebook import Budget
+from gateway.stores.bounded import MOST_BYTES
 from gateway.stores.connect import connect
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS
@@ -46,7 +47,7 @@ DECISIONS: dict[str, JsonObject] = {
 
 CROWDED = "crowd-"
 """How the name of an agent begins that may post one card a minute."""
-QUEUES = ("wall", "board", FOLLOWUPS)
+QUEUES = ("wall", "board", FOLLOWUPS, REVIEWS)
 
 
 class Site:
@@ -179,8 +180,10 @@ class Site:
         await self.store.redis.xadd(keys.ingress(agent), {"v": "1"}, id="1-1")
 
     async def send_nonsense(self) -> None:
-        """Write an entry that no gateway can read."""
-        await self.store.redis.xadd(self.store.keys.ingress(self.agent), {"v": "0"})
+        """Write an entry that no gateway can read, and one that is too large to be read."""
+        queue = self.store.keys.ingress(self.agent)
+        await self.store.redis.xadd(queue, {"v": "0"})
+        await self.store.redis.xadd(queue, {f"f{n}": "x" * MOST_BYTES for n in range(2)})
 
     async def lose_a_waiter(self) -> str:
         """Submit as a process that then is gone, lease and all; return the request's id."""
@@ -207,13 +210,22 @@ class Site:
         await self.submit("lift", agent)
         first, process = await self.submit("same", agent)
         second, _ = await self.submit("same", agent)
-        assert await store.redis.hget(store.keys.record(second), "behind") == first
+        while await store.redis.hget(store.keys.record(second), "behind") != first:
+            await asyncio.sleep(0)
         await self._send(agent, "cancel", process, {"id": first})
         while await store.redis.hget(store.keys.record(second), "behind") != f"~{agent}":
             await asyncio.sleep(0)
         await store.redis.hdel(store.keys.load(agent), "free")
         await store.redis.zadd(store.keys.dirty(FOLLOWUPS), {f"~{agent}": 0})
         await self.until("shown", second)
+
+    async def remember(self) -> None:
+        """Have something remembered that covers nothing here, and its end come near."""
+        match = {"shape": "exact", "tool": "unheard", "digest": "0" * 64}
+        grant = {"agent": self.agent, "effect": "deny", "match": match, "words": "nothing"}
+        made = await self._call("POST", "/v1/grants", grant)
+        await self.store.redis.zadd(self.store.keys.grants_ending, {made["id"]: 0})
+        await self.until("grant_ending")
 
     async def _send(self, agent: str, verb: str, process: str, body: JsonObject) -> None:
         entry = {"v": "1", "verb": verb, "process": process, "nonce": new_id()}

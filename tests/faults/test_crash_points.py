@@ -43,6 +43,7 @@ async def story(site: Site, steps: Sequence[str], nth: int = 1) -> None:
             await site.until("dead_letter")
             await site.until("refused")
             await site.crowd()
+            await site.remember()
             await ended(approving)
         await site.deny_the_rest()
         await site.until_shown()
@@ -56,6 +57,8 @@ async def judged(server_url: str, folder: Path, steps: Sequence[str], nth: int =
     namespace = f"t{os.urandom(6).hex()}"
     (folder / namespace).mkdir()
     async with Site(server_url, namespace, folder / namespace) as site:
+        if any(step.startswith("seat:") for step in steps):
+            site.env["GATEWAY_DECIDERS"] = '["slow"]'
         await story(site, steps, nth)
         return problems(await site.export(), site.logs(), site.cards())
 

@@ -56,19 +56,22 @@ function many(live, say, again) {
       end({ agent: rows[0].agent, session: rows[0].session }), done)));
 }
 
-// A press that is asked again before it does anything.
+// A press that is asked again before it does anything. It stays asked when the list is drawn anew.
+let asked = null;
 export function sure(label, about, act, done) {
   const place = make("span", { class: "sure" });
   const end = make("button", { type: "button", class: "plain" }, label, make("span", { class: "unseen" }, about));
   const really = make("button", { type: "button", class: "deny" }, `Really ${label[0].toLowerCase()}${label.slice(1)}`, make("span", { class: "unseen" }, about));
-  end.addEventListener("click", () => { place.replaceChildren(really); really.focus(); });
-  really.addEventListener("blur", () => { if (!really.disabled && really.isConnected) place.replaceChildren(end); });
+  end.addEventListener("click", () => { asked = label + about; place.replaceChildren(really); really.focus(); });
+  really.addEventListener("blur", () => { if (!really.disabled && really.isConnected) { asked = null; place.replaceChildren(end); } });
   really.addEventListener("click", async () => {
+    asked = null;
     really.disabled = true;
     const answer = await act().catch(() => null);
     if (answer?.ok) { really.disabled = false; place.replaceChildren(end); await done(answer.value); return; }
     place.replaceChildren(end, make("p", { class: "problem", role: "alert" }, answer?.value.detail ?? "Not done: the gateway did not answer."));
   });
-  place.append(end);
+  place.append(asked === label + about ? really : end);
+  if (really.parentNode) queueMicrotask(() => really.focus());
   return place;
 }

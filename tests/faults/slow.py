@@ -1,0 +1,19 @@
+"""A decider that wants every request stored before it is asked, and then has no opinion."""
+
+from __future__ import annotations
+
+from gateway.ports import Verdict
+from gateway.records import Record
+from gateway.rulebook import Route
+
+
+class Slow:
+    """Leaves everything to people."""
+
+    name = "slow"
+    priority = 500
+    after_storing = True
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Return no answer."""
+        return None
