@@ -5,7 +5,7 @@ It looks at the request as it is now, never at a message about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -27,7 +27,7 @@ from gateway.delivery import (
 from gateway.desk import FrontDesk
 from gateway.drawing import made, weight_of
 from gateway.errors import NotFound
-from gateway.outbox import RETRY_SECONDS
+from gateway.outbox import RETRY_SECONDS, Line
 from gateway.records import CROWD, MessageRef, Record
 from gateway.rulebook import REQUESTER, PolicyDocument, Route
 
@@ -44,12 +44,18 @@ class Courier:
         self._outbox = outbox
         self._clock = clock
         self._copies = Copies(adapter.name, outbox, clock, repeatable=adapter.repeatable)
+        self._line = Line()
         self._crowds = Crowds(adapter, desk, outbox, clock, self._copies)
 
     async def look(self, request_id: str) -> float | None:
         """Make the copies of a request true; return in how many seconds to look again, or None."""
         if request_id.startswith(CROWD):
             return await self._crowds.look(request_id.removeprefix(CROWD))
+        # Cards come to a channel as they were asked for, however long each takes to be read.
+        async with self._line.standing() as passed:
+            return await self._show(request_id, passed)
+
+    async def _show(self, request_id: str, passed: Callable[[], Awaitable[None]]) -> float | None:
         try:
             record = await self._desk.get(request_id)
         except NotFound:
@@ -59,6 +65,7 @@ class Courier:
         copies = await self._outbox.copies(request_id)
         subject = self._subject(record, policy, route)
         places = () if record.behind else route.places(record.tier)
+        await passed()
         waits = await self._copies.look(subject, places, copies)
         if record.final and not record.follows:
             informed = self._informed(record, policy, route)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from gateway.delivery import Outbox, Task
 from gateway.errors import Unreachable
@@ -21,6 +21,7 @@ _GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answe
 RETRY_SECONDS = 5.0
 FINISH_SECONDS = 3.0  # whoever leaves waits so long for what is on its way to a platform
 _BUSY_SECONDS = 0.2
+_PATIENCE_SECONDS = 1.0
 # What changes no request, and yet asks for the next step: notes about copies, and of grants.
 _NEWS = ("undelivered", "delivery_uncertain", "copy_gone", "policy_applied", "grant_")
 _AT_ONCE = 64
@@ -28,6 +29,34 @@ _AT_ONCE = 64
 Look = Callable[[str], Awaitable[float | None]]
 """Looks at a request; returns in how many seconds to look again, or None."""
 Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[Event]]]
+
+
+class Line:
+    """Lets looks at requests pass a point in the order in which they began."""
+
+    def __init__(self) -> None:
+        self._last = asyncio.Event()
+        self._last.set()
+
+    @asynccontextmanager
+    async def standing(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """Stand in line from here on; yields what waits until those ahead have passed or left.
+
+        Whoever is slow keeps others waiting for a second at most.
+        """
+        ahead, mine = self._last, asyncio.Event()
+        self._last = mine
+
+        async def passed() -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    await ahead.wait()
+            mine.set()
+
+        try:
+            yield passed
+        finally:
+            mine.set()
 
 
 class Worker:
