@@ -41,6 +41,7 @@ from gateway.serving import (
     served,
 )
 from gateway.settings import BadSettings, Settings
+from gateway.signatures import Signer
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.cursor import RedisCursor
@@ -89,14 +90,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
-        approvals = Approvals(
-            store,
-            feed,
-            [*links(hooks), *deciders(settings.deciders), ModeDecider()],
-            SystemClock(),
-            signer=signer,
-            grants=RedisGrants(store),
-        )
+        approvals = _approvals(settings, store, feed, hooks, signer)
         intake = Intake(approvals, store, backend.credentials)
         ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)
         await stack.enter_async_context(feed.running())
@@ -133,6 +127,19 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             )
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, approvals=approvals, url=url, public_key=signer.public_key)
+
+
+def _approvals(
+    settings: Settings, store: RedisStore, feed: RedisFeed, hooks: HookHost, signer: Signer
+) -> Approvals:
+    return Approvals(
+        store,
+        feed,
+        [*links(hooks), *deciders(settings.deciders), ModeDecider()],
+        SystemClock(),
+        signer=signer,
+        grants=RedisGrants(store),
+    )
 
 
 @asynccontextmanager

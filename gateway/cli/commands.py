@@ -116,6 +116,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     _serving(verbs)
     _answering(verbs)
     _granting(verbs)
+    _credentials(verbs)
     _operating(verbs)
     return parser, verbs
 
@@ -204,7 +205,7 @@ def _granting(verbs: Verbs) -> None:
         one.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _operating(verbs: Verbs) -> None:
+def _credentials(verbs: Verbs) -> None:
     agent = verbs.add_parser("agent", help="agents and their credentials")
     kinds = agent.add_subparsers(metavar="ACTION", required=True)
     add = _command(kinds, "add", operator.agent_add, "make an agent; its token is shown once")
@@ -228,14 +229,20 @@ def _operating(verbs: Verbs) -> None:
     join.add_argument("--admin", action="store_true", help="may also use the kill switch")
     leave = _command(kinds, "revoke", operator.approver_revoke, "remove an approver")
     people_listed = _command(kinds, "list", operator.approver_list, "list approvers")
+    login = _command(verbs, "login", operator.login, "print a one-time link to the inbox")
+    for one in (add, rotate, revoke, lift, join, leave, login):
+        one.add_argument("name")
+    lift.add_argument("--by", default="operator", help="who does it, for the audit")
+    for one in (add, rotate, revoke, listed, join, leave, people_listed, paused):
+        one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _operating(verbs: Verbs) -> None:
     applying = _command(verbs, "apply", policy.apply, "put people, routes and risk rules in force")
     applying.add_argument("file", help="a TOML file, see docs/routes.md")
     applying.add_argument("--check", action="store_true", help="only say what would change")
     applying.add_argument("--by", default="operator", help="who does it, for the audit")
     _command(verbs, "policy", policy.show, "print people, routes and risk rules in force")
-    login = _command(verbs, "login", operator.login, "print a one-time link to the inbox")
-    for one in (add, rotate, revoke, lift, join, leave, login):
-        one.add_argument("name")
     stop = _command(
         verbs, "stop-all", operator.stop_all, "kill switch: deny everything until resume"
     )
@@ -259,8 +266,7 @@ def _operating(verbs: Verbs) -> None:
     erasing.add_argument("--by", default="operator", help="who does it, for the audit")
     doctor = _command(verbs, "doctor", operator.doctor, "check everything, and say what to do")
     doctor.add_argument("--live", action="store_true", help="have chat adapters post and take back")
-    made = (add, rotate, revoke, listed, join, leave, people_listed, paused)
-    for one in (*made, explain, report, tail, doctor):
+    for one in (explain, report, tail, doctor):
         one.add_argument("--json", action="store_true", help="print JSON")
-    for one in (stop, resume, lift):
+    for one in (stop, resume):
         one.add_argument("--by", default="operator", help="who does it, for the audit")

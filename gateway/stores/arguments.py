@@ -72,26 +72,7 @@ def submission(
     if decision:
         born["decision"] = decision
     return Call(
-        [
-            keys.record(request.id),
-            keys.pending,
-            keys.pending_of(record.holder),
-            keys.deadlines,
-            keys.done,
-            keys.events,
-            keys.meta,
-            keys.sessions,
-            keys.waiting(record.holder, process),
-            keys.processes,
-            keys.ingress(record.holder),
-            keys.replies(record.holder, origin.process or ""),
-            keys.grant(_grant_of(record)),
-            keys.load(record.holder),
-            keys.dirty(""),
-            keys.record(""),
-            keys.behind(""),
-            *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
-        ],
+        _keys_at_birth(keys, record, origin),
         [
             request.id,
             record.holder,
@@ -142,26 +123,7 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
     gone = [name for name, text in changed.items() if not text]
     kept = {name: text for name, text in changed.items() if text and name not in ("rev", "status")}
     return Call(
-        [
-            keys.record(after.id),
-            keys.pending,
-            keys.pending_of(agent),
-            keys.deadlines,
-            keys.done,
-            keys.events,
-            keys.meta,
-            keys.ingress(agent),
-            keys.replies(agent, process),
-            keys.secret(after.id),
-            keys.grant(_new_grant(transition)),
-            keys.load(agent),
-            keys.breakers,
-            keys.dirty(""),
-            keys.record(""),
-            keys.behind(""),
-            *_keys_of_waiters(keys, before),
-            *(keys.dirty(name) for name in after.queues),
-        ],
+        _keys_of_change(keys, transition, origin),
         [
             after.id,
             agent,
@@ -194,6 +156,53 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             *_pairs(kept),
         ],
     )
+
+
+def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[str]:
+    return [
+        keys.record(record.id),
+        keys.pending,
+        keys.pending_of(record.holder),
+        keys.deadlines,
+        keys.done,
+        keys.events,
+        keys.meta,
+        keys.sessions,
+        keys.waiting(record.holder, record.process or ""),
+        keys.processes,
+        keys.ingress(record.holder),
+        keys.replies(record.holder, origin.process or ""),
+        keys.grant(_grant_of(record)),
+        keys.load(record.holder),
+        keys.dirty(""),
+        keys.record(""),
+        keys.behind(""),
+        *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
+    ]
+
+
+def _keys_of_change(keys: Keys, transition: Transition, origin: Origin | None) -> list[str]:
+    after, agent = transition.after, transition.after.holder
+    return [
+        keys.record(after.id),
+        keys.pending,
+        keys.pending_of(agent),
+        keys.deadlines,
+        keys.done,
+        keys.events,
+        keys.meta,
+        keys.ingress(agent),
+        keys.replies(agent, (origin and origin.process) or ""),
+        keys.secret(after.id),
+        keys.grant(_new_grant(transition)),
+        keys.load(agent),
+        keys.breakers,
+        keys.dirty(""),
+        keys.record(""),
+        keys.behind(""),
+        *_keys_of_waiters(keys, transition.before),
+        *(keys.dirty(name) for name in after.queues),
+    ]
 
 
 def _likeness_at_birth(record: Record) -> str:

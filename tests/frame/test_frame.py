@@ -13,6 +13,7 @@ from packaging.version import Version
 from tests.frame.tree import ROOT, project_files, pyproject
 
 LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
 INDEX_URL = re.compile(r"https?://(?:registry|files|deb|security)\.[a-z]|https?://[a-z.]+/simple\b")
 MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(?:root|work|opt/pypi|opt/wheels)/\w")
 PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[^ ;]+)(?: ; [^#@/]+)? \\")
@@ -70,6 +71,18 @@ def test_python_files_stay_short() -> None:
     """No Python file is longer than a reviewer can hold in mind."""
     lengths = {str(p.relative_to(ROOT)): _text(p).count("\n") for p in project_files(".py")}
     assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
+
+
+def test_functions_stay_short() -> None:
+    """No function of the product is longer than a screen."""
+    lengths = {
+        f"{path.relative_to(ROOT)}:{node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in project_files(".py")
+        if path.relative_to(ROOT).parts[0] in ("gateway", "adapters")
+        for node in ast.walk(ast.parse(_text(path)))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: n for name, n in lengths.items() if n > LONGEST_FUNCTION} == {}
 
 
 # Programs on a simulated clock: there a day passes at once.
