@@ -57,6 +57,25 @@ async def test_a_sessions_grants_and_all_of_them_are_taken_back_together(
     assert await box.gateway.approvals.remembering.all() == []
 
 
+async def test_what_was_pressed_stays_asked_when_the_list_is_drawn_anew(
+    box: Inbox, page: Page
+) -> None:
+    """On the card that was pressed and on no other, though all of them are of one agent."""
+    for number in range(2):
+        await remembered(box, arguments={"command": f"ls {number}"})
+    await page.evaluate("document.querySelector('[data-view=grants]').click()")
+    await page.until(f"{GRANTS} === 2")
+    pressed = await page.evaluate(
+        "(() => { const card = document.querySelectorAll('[data-grant]')[1];"
+        " card.querySelector('.sure button').click(); return card.dataset.grant; })()"
+    )
+    await remembered(box, arguments={"command": "ls 2"})
+    await page.until(f"{GRANTS} === 3")
+    asked = "[...document.querySelectorAll('.sure .deny')]"
+    await page.until(f"{asked}.length === 1")
+    assert await page.evaluate(f"{asked}[0].closest('[data-grant]').dataset.grant") == pressed
+
+
 async def test_an_admin_stops_everything_and_allows_it_again(
     box: Inbox, page: Page, browser_address: str
 ) -> None:

@@ -1,18 +1,15 @@
 // What is remembered: a card for each, and one press that takes back one, a session's, or all.
 import { api } from "./api.js";
 import { clock, line, make, plain } from "./dom.js";
+import { sure } from "./sure.js";
 
-export async function showGrants(list, say, current) {
-  const answer = await api("grants");
-  if (!current()) return; // another view was chosen meanwhile
-  const rows = answer.ok ? answer.value.items : [];
-  const again = () => showGrants(list, say, current);
+export function grantCards(rows, say, again) {
   const live = rows.filter((row) => !row.ended), ended = rows.filter((row) => row.ended);
   const made = [];
   if (live.length) made.push(many(live, say, again), ...live.map((row) => card(row, say, again)));
   else made.push(make("div", { class: "empty" }, make("p", {}, "Nothing is remembered.")));
   if (ended.length) made.push(make("h2", { class: "part" }, "Ended lately"), ...ended.map((row) => card(row, say, again)));
-  list.replaceChildren(make("div", { class: "grants" }, ...made));
+  return make("div", { class: "grants" }, ...made);
 }
 
 function card(row, say, again) {
@@ -22,7 +19,7 @@ function card(row, say, again) {
   const more = make("div", { class: "quiet", "aria-live": "polite" });
   const controls = row.ended ? [] : [make("div", { class: "acts" },
     make("button", { type: "button", class: "plain", onclick: (event) => reach(row, more, event.target) }, "How far it reaches"),
-    sure("Revoke", name, () => api("grants/revoke", { id: row.id }), () => { say("Revoked: it is asked about again."); return again(); }))];
+    sure(row.id, "Revoke", name, () => api("grants/revoke", { id: row.id }), () => { say("Revoked: it is asked about again."); return again(); }))];
   return make("article", { class: `card grant${row.ended ? " ended" : ""}`, "data-grant": row.id },
     make("h2", {}, `${row.icon} ${row.word} · `, ...line(row.tool)),
     make("p", { class: "covers" }, make("strong", { class: row.allows ? "allow-word" : "deny-word" }, row.ended ? "Covered: " : row.allows ? "Goes through: " : "Is denied: "), ...line(row.words)),
@@ -49,29 +46,9 @@ function many(live, say, again) {
   }
   const end = (body) => () => api("grants/revoke-all", body);
   const done = (value) => { say(`Revoked: ${value.revoked}. What others alone may end stays.`); return again(); };
-  const groups = [...sessions.values()].filter((rows) => rows.length > 1);
+  const groups = [...sessions].filter(([, rows]) => rows.length > 1);
   return make("div", { class: "acts many" },
-    sure("Revoke all", ` ${live.length} that you may`, end({}), done),
-    ...groups.map((rows) => sure("Revoke the session's", ` ${rows.length}: ${rows[0].agent}, ${plain(rows[0].where)}`,
+    sure(`all ${live.length}`, "Revoke all", ` ${live.length} that you may`, end({}), done),
+    ...groups.map(([key, rows]) => sure(`${key} ${rows.length}`, "Revoke the session's", ` ${rows.length}: ${rows[0].agent}, ${plain(rows[0].where)}`,
       end({ agent: rows[0].agent, session: rows[0].session }), done)));
-}
-
-// A press that is asked again before it does anything. It stays asked when the list is drawn anew.
-let asked = null;
-export function sure(label, about, act, done) {
-  const place = make("span", { class: "sure" });
-  const end = make("button", { type: "button", class: "plain" }, label, make("span", { class: "unseen" }, about));
-  const really = make("button", { type: "button", class: "deny" }, `Really ${label[0].toLowerCase()}${label.slice(1)}`, make("span", { class: "unseen" }, about));
-  end.addEventListener("click", () => { asked = label + about; place.replaceChildren(really); really.focus(); });
-  really.addEventListener("blur", () => { if (!really.disabled && really.isConnected) { asked = null; place.replaceChildren(end); } });
-  really.addEventListener("click", async () => {
-    asked = null;
-    really.disabled = true;
-    const answer = await act().catch(() => null);
-    if (answer?.ok) { really.disabled = false; place.replaceChildren(end); await done(answer.value); return; }
-    place.replaceChildren(end, make("p", { class: "problem", role: "alert" }, answer?.value.detail ?? "Not done: the gateway did not answer."));
-  });
-  place.append(asked === label + about ? really : end);
-  if (really.parentNode) queueMicrotask(() => really.focus());
-  return place;
 }

@@ -4,9 +4,9 @@ import { api, nonce, signIn } from "./api.js";
 import { card } from "./card.js";
 import { copied, left, make, setClock } from "./dom.js";
 import { listen, listKeys } from "./keys.js";
-import { showGrants } from "./grants.js";
+import { grantCards } from "./grants.js";
 import { news, standing } from "./news.js";
-import { showSessions } from "./tables.js";
+import { sessionTable } from "./tables.js";
 import { follow } from "./stream.js";
 import { together } from "./together.js";
 
@@ -269,12 +269,16 @@ function draw(added) {
   count();
 }
 
-const TABLES = { sessions: showSessions, grants: showGrants };
+const TABLES = { sessions: sessionTable, grants: grantCards };
 
 async function refresh() {
-  const chosen = view;
-  if (chosen in TABLES) await TABLES[chosen](list, say, () => view === chosen);
-  else await load();
+  if (!(view in TABLES)) return load();
+  const mine = ++loads;
+  const answer = await api(view);
+  if (mine !== loads) return; // another view was chosen meanwhile, or this one was read again
+  if (!answer.ok) throw new Error(answer.value.detail);
+  const again = () => refresh().catch(() => connection(false));
+  list.replaceChildren(TABLES[view](answer.value.items, say, again));
 }
 
 async function read(id) {

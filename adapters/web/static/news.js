@@ -1,7 +1,7 @@
 // What happens beside requests: the kill switch, and what is remembered, ends soon or was dropped.
 import { api } from "./api.js";
-import { sure } from "./grants.js";
 import { line, make, plain } from "./dom.js";
+import { sure } from "./sure.js";
 
 const stop = document.getElementById("stop"), switching = document.getElementById("switch"), told = document.getElementById("told");
 const SAID = {
@@ -27,7 +27,7 @@ function draw(on) {
 }
 
 function press(on) {
-  return sure(on ? "Stop everything" : "Allow again", "", () => api("stop", { on }), () => draw(on));
+  return sure(`stop ${on}`, on ? "Stop everything" : "Allow again", "", () => api("stop", { on }), () => draw(on));
 }
 
 // Tell about one event of the gateway's; `open` shows what is remembered.

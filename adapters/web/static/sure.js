@@ -1,0 +1,36 @@
+// A button whose press is asked again before it does anything.
+import { make } from "./dom.js";
+
+// What was pressed last. For a while it stays asked when the list around it is drawn anew.
+let asked = { key: null, until: 0 };
+const STAYS_MS = 10_000;
+
+// `key` names what would be done, so that no other button is taken for the one that was pressed.
+export function sure(key, label, about, act, done) {
+  const place = make("span", { class: "sure" });
+  const button = (kind, text) => make("button", { type: "button", class: kind }, text, make("span", { class: "unseen" }, about));
+  const end = button("plain", label), really = button("deny", `Really ${label[0].toLowerCase()}${label.slice(1)}`);
+  const forget = () => { asked = { key: null, until: 0 }; };
+  end.addEventListener("click", () => {
+    asked = { key, until: Date.now() + STAYS_MS };
+    place.replaceChildren(really);
+    really.focus();
+  });
+  // Chromium also tells a blur while a redraw takes the button away: look a moment later whether it did.
+  really.addEventListener("blur", () => setTimeout(() => {
+    if (really.disabled || !really.isConnected || really === document.activeElement) return;
+    forget();
+    place.replaceChildren(end);
+  }));
+  really.addEventListener("click", async () => {
+    forget();
+    really.disabled = true;
+    const answer = await act().catch(() => null);
+    if (answer?.ok) { really.disabled = false; place.replaceChildren(end); await done(answer.value); return; }
+    place.replaceChildren(end, make("p", { class: "problem", role: "alert" }, answer?.value.detail ?? "Not done: the gateway did not answer."));
+  });
+  const still = asked.key === key && Date.now() < asked.until;
+  place.append(still ? really : end);
+  if (still) queueMicrotask(() => really.focus());
+  return place;
+}
