@@ -207,9 +207,9 @@ class Site:
         first of these withdrawn, and time pass until the next card."""
         store, agent = self.store, f"{CROWDED}{self.agent}"[:64]
         await RedisCredentials(store, SystemClock()).add_agent(agent)
-        await self.submit("lift", agent)
-        first, process = await self.submit("same", agent)
-        second, _ = await self.submit("same", agent)
+        await self._reviewed("lift", agent)
+        first, process = await self._reviewed("same", agent)
+        second, _ = await self._reviewed("same", agent)
         while await store.redis.hget(store.keys.record(second), "behind") != first:
             await asyncio.sleep(0)
         await self._send(agent, "cancel", process, {"id": first})
@@ -218,6 +218,14 @@ class Site:
         await store.redis.hdel(store.keys.load(agent), "free")
         await store.redis.zadd(store.keys.dirty(FOLLOWUPS), {f"~{agent}": 0})
         await self.until("shown", second)
+
+    async def _reviewed(self, tool: str, agent: str) -> tuple[str, str]:
+        """Submit, and wait until slow deciders, if there are any, have left it to people: until then
+        it stands behind nothing, and others may overtake it."""
+        request_id, process = await self.submit(tool, agent)
+        while (record := await self.store.load(request_id)) is None or record.unreviewed:
+            await asyncio.sleep(0)
+        return request_id, process
 
     async def remember(self) -> None:
         """Have something remembered that covers nothing here, and its end come near."""
