@@ -18,10 +18,10 @@ setup: $(READY) ## install everything into .venv, once
 demo: $(READY) ## try the product: an agent asks, you answer in the browser
 	$(VENV)/bin/gateway demo
 
-# Two at a time: most tests wait for processes and browsers. Those that share what is dear to make name
-# a group, which stays in one process.
+# Four at a time, also on two cores: most tests wait for processes, browsers and pauses of the product.
+# Those that share what is dear to make name a group, which stays in one process.
 test: $(READY) ## run the tests
-	$(RUN) -m pytest -q -m "not slow" --numprocesses 2 --dist loadgroup
+	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 --dist loadgroup
 
 test-slow: $(READY) ## run the long tests
 	$(RUN) -m pytest -q -m slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,6 +27,7 @@ from gateway.stores.grants import RedisGrants
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from gateway.wire import JsonObject, build, plain
+from tests.waiting import moment
 
 SEED = "A" * 43 + "="
 AGENT_TOKEN = "agw_agent1_secretsecretsecret"
@@ -178,7 +178,7 @@ def made(agent: str = "agent1", **more: Any) -> ApprovalRequest:
 async def until(condition: Callable[[], Any]) -> None:
     """Let the loop turn until the condition holds; the test's own timeout bounds it."""
     while not condition():
-        await asyncio.sleep(0)
+        await moment()
 
 
 async def enroll_anyone(agent: str) -> JsonObject:

@@ -17,6 +17,7 @@ from gateway.models import Action
 from gateway.records import Event
 from gateway.retention import Retention
 from gateway.stores.seals import Sealer, export
+from tests.waiting import moment
 from tests.world import World, click
 
 
@@ -143,7 +144,7 @@ async def test_the_sealer_seals_what_happens_while_it_runs(world: World) -> None
     await world.submit()
     task = asyncio.create_task(Sealer(world.store, world.feed).run())
     while not await world.store.redis.xlen(world.store.keys.seals):
-        await asyncio.sleep(0)
+        await moment()
     task.cancel()
 
 

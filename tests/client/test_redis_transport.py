@@ -14,6 +14,7 @@ from gateway.errors import Cancelled, Conflict, Unauthorized
 from gateway.models import Reason, Status
 from gateway.records import Query
 from gateway.storage import Origin
+from tests.waiting import moment
 from tests.world import AGENT, World, click, identity
 
 
@@ -62,7 +63,7 @@ async def test_a_request_submitted_while_no_gateway_runs_is_picked_up(
     """It waits in the stream until someone reads it."""
     asking = asyncio.create_task(client.ask("shell", {}))
     while not await world.store.redis.exists(world.store.keys.ingress(AGENT)):
-        await asyncio.sleep(0)
+        await moment()
     async with world.ingress().running():
         await approve_next(world)
         assert (await asking).decision.status is Status.APPROVED
@@ -92,7 +93,7 @@ async def test_a_lost_reply_stream_loses_no_decision(world: World, client: Async
         transport = client._transport
         assert isinstance(transport, RedisTransport)
         while transport._cursor == 0:
-            await asyncio.sleep(0)
+            await moment()
         transport._cursor = 99
         await world.approvals.decide(click(record))
         transport._rewind()
@@ -107,10 +108,10 @@ async def test_a_gap_in_the_replies_makes_it_ask_again(world: World, client: Asy
     key = world.store.keys.replies(AGENT, transport._process)
     asking = asyncio.create_task(client.ask("shell", {}))
     while not await world.store.redis.exists(world.store.keys.ingress(AGENT)):
-        await asyncio.sleep(0)
+        await moment()
     await world.handled()
     while transport._cursor == 0:
-        await asyncio.sleep(0)
+        await moment()
     record = (await world.approvals.page(_all())).items[0]
     await world.approvals.decide(click(record))
     pushed = (await world.store.redis.xrevrange(key, count=1))[0][0]

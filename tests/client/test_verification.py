@@ -31,6 +31,7 @@ from gateway.errors import (
 )
 from gateway.models import Action, ApprovalRequest, Execution, State
 from gateway.signatures import Signer
+from tests.waiting import moment
 from tests.world import SEED
 
 
@@ -134,7 +135,7 @@ async def test_an_approval_after_our_deadline_is_refused_and_reported() -> None:
         async def wait(self, request_id: str, *, until: float) -> State:
             state = await super().wait(request_id, until=until)
             while asyncio.get_running_loop().time() <= until:
-                await asyncio.sleep(0)
+                await moment()
             return state
 
     transport = Late(lambda request: True)

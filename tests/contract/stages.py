@@ -35,6 +35,7 @@ from tests.recording import Message, RecordingAdapter
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import environment, shown
+from tests.waiting import moment
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-an-adapter.md"
 PATIENCE = 40.0
@@ -44,7 +45,7 @@ async def until(holds: Callable[[], Any]) -> Any:
     """Return what `holds` finds, once it finds something."""
     async with asyncio.timeout(PATIENCE):
         while not (found := holds()):
-            await asyncio.sleep(0)
+            await moment()
     return found
 
 

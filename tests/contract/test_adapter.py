@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from gateway.delivery import CopyGone, DeliveryFailed, Notice, NoticeKind, Posts
 from gateway.models import Risk, RiskLevel
 from gateway.serving import desk_of
 from tests.contract.stages import Stage
+from tests.waiting import moment
 from tests.world import World, click
 
 NONCE = "a" * 22
@@ -44,7 +44,7 @@ async def patiently(call: Callable[[], Awaitable[None]]) -> None:
         try:
             return await call()
         except TryLater:
-            await asyncio.sleep(0)
+            await moment()
 
 
 def card(record: Any, adapter: Any) -> Card:

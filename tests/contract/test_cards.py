@@ -20,6 +20,7 @@ from gateway.records import Person, Record
 from gateway.rulebook import PolicyDocument, Route
 from gateway.serving import desk_of, served
 from tests.contract.stages import Faulty, Stage, until
+from tests.waiting import moment
 from tests.world import World, click, identity
 
 
@@ -43,7 +44,7 @@ class Play:
         """Wait until the place of the card is written down."""
         async with asyncio.timeout(40):
             while (await self.copy(record)) not in (CopyState.POSTED, CopyState.GONE):
-                await asyncio.sleep(0)
+                await moment()
 
     async def copy(self, record: Record) -> CopyState | None:
         """Return how far the one copy of a request has come."""
@@ -54,7 +55,7 @@ class Play:
         """Wait until the copy has come so far."""
         async with asyncio.timeout(40):
             while await self.copy(record) is not state:
-                await asyncio.sleep(0)
+                await moment()
 
     async def shows(self, words: str) -> None:
         """Wait until the one card says this."""
@@ -94,7 +95,7 @@ async def ended(play: Play, record: Record) -> Record:
     """Return a request once it has ended."""
     async with asyncio.timeout(40):
         while not (now := await play.desk.get(record.id)).final:
-            await asyncio.sleep(0)
+            await moment()
     return now
 
 

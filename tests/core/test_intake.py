@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 from gateway.clock import SystemClock
@@ -13,6 +12,7 @@ from gateway.storage import Origin
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS
 from gateway.wire import plain
+from tests.waiting import moment
 from tests.world import (
     AGENT,
     PROCESS,
@@ -52,7 +52,7 @@ async def test_malformed_entries_are_refused_and_never_block(world: World) -> No
     await world.send("submit", plain(asked))
     async with world.ingress().running():
         while await world.store.redis.xlen(stream):
-            await asyncio.sleep(0)
+            await moment()
     assert any(event.request_id == asked.id for event in await world.events())
     refused = [event for event in await world.events() if event.type == "refused"]
     assert len(refused) == len(BAD_ENTRIES)
@@ -77,7 +77,7 @@ async def test_an_entry_that_keeps_failing_goes_to_the_dead_letters(world: World
         assert (await world.reply())["id"] == good.id
         assert (await world.reply())["error"]["code"] == "error"
         while await world.store.redis.hlen(world.store.keys.attempts):
-            await asyncio.sleep(0)
+            await moment()
     assert await world.store.redis.xlen(world.store.keys.dead) == 1
     assert MOST_ATTEMPTS == 5
 

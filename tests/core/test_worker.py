@@ -16,6 +16,7 @@ from gateway.records import MessageRef
 from gateway.rulebook import Route
 from gateway.tasks import ended
 from tests.core.test_outbox import Office, route
+from tests.waiting import moment
 from tests.world import World, click, policy
 
 
@@ -61,7 +62,7 @@ async def shown(office: Office, target: str, count: int) -> None:
     """Wait until so many cards stand at a target."""
     async with asyncio.timeout(40):
         while sum(one.target == target for one in office.adapter.messages.values()) < count:
-            await asyncio.sleep(0)
+            await moment()
 
 
 async def test_a_place_that_hangs_holds_up_no_other(
@@ -81,7 +82,7 @@ async def test_a_place_that_hangs_holds_up_no_other(
             await world.submit(tool="slow", arguments={"n": number})
         async with asyncio.timeout(40):
             while gate.held < 20:
-                await asyncio.sleep(0)
+                await moment()
         for number in range(3):
             await world.submit(arguments={"n": number})
         await shown(office, "rec:b", 3)
@@ -141,7 +142,7 @@ async def test_a_change_while_its_card_is_posted_is_shown_after(
         gate.open.set()
         async with asyncio.timeout(40):
             while await office.due():
-                await asyncio.sleep(0)
+                await moment()
     assert office.adapter.shown("rec:a").word == "Approved"
     assert len(office.adapter.messages) == 1
 

@@ -15,6 +15,7 @@ from tests.discord.faults import VIA, Fault, Limits, too_many
 from tests.discord.interactions import Desk
 from tests.discord.messages import Board, Upload
 from tests.discord.town import THREAD, Application, Channel, DiscordError, Guild, Json, Town
+from tests.waiting import moment
 
 BASE = "/api/v10"
 Work = Callable[["Call"], Awaitable[Any]]
@@ -309,4 +310,4 @@ async def settled(condition: Callable[[], bool], seconds: float = 40) -> None:
     """Return once a condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():
-            await asyncio.sleep(0)
+            await moment()

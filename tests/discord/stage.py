@@ -21,6 +21,7 @@ from tests.discord.interactions import Interaction
 from tests.discord.messages import buttons, shown_text
 from tests.discord.person import Person as Finger
 from tests.discord.town import Channel, Json
+from tests.waiting import moment
 from tests.world import over_http, request
 
 AGENT = "bot"
@@ -117,14 +118,14 @@ class Stage:
         """Return what `look` finds, once it finds something."""
         async with asyncio.timeout(seconds):
             while not (found := look()):
-                await asyncio.sleep(0)
+                await moment()
         return found
 
     async def ended(self, record: Record) -> Record:
         """Return a request once it has ended."""
         async with asyncio.timeout(40):
             while not (now := await self.approvals.get(record.id)).final:
-                await asyncio.sleep(0)
+                await moment()
         return now  # type: ignore[no-any-return]
 
     async def events(self, *types: str) -> list[Any]:

@@ -18,6 +18,7 @@ from tests.discord.messages import buttons
 from tests.discord.processes import Replica
 from tests.discord.stage import Stage, environment, labels, private_text, staged
 from tests.discord.town import Json
+from tests.waiting import moment
 from tests.world import over_http
 
 NOTHING: dict[str, tuple[str, ...]] = {"adapters": ()}
@@ -242,7 +243,7 @@ async def test_17_a_card_deleted_after_the_decision_troubles_nobody(stage: Stage
     await stage.approvals.report(record.id, report, over_http())
     async with asyncio.timeout(15):
         while not await stage.events("copy_gone"):
-            await asyncio.sleep(0)
+            await moment()
     edits = len(stage.server.discord.rest.made("PATCH", "/channels/#/messages/#"))
     await stage.outbox.mark("discord", record.id)
     await stage.asked()

@@ -13,6 +13,7 @@ from tests.discord.furnished import Server
 from tests.discord.messages import shown_text
 from tests.discord.pictures import SHAPES, SHEETS, scenes
 from tests.discord.town import Json
+from tests.waiting import moment
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "discord.md").read_text(encoding="utf-8")
@@ -96,7 +97,7 @@ async def test_the_page_leads_to_a_first_approval(server: Server, tmp_path: Path
 async def _card(server: Server) -> Json:
     async with asyncio.timeout(40):
         while not server.channel.messages:
-            await asyncio.sleep(0)
+            await moment()
     return next(iter(server.channel.messages.values()))
 
 

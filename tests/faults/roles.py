@@ -25,6 +25,7 @@ from gateway.settings import Settings
 from gateway.stores import ingress
 from tests.faults.agentlog import AgentLog
 from tests.faults.processes import Door
+from tests.waiting import moment
 
 ANY = "any step"
 NEVER = 0
@@ -191,4 +192,4 @@ async def persisted(call: Callable[[], Awaitable[T]], *passing: type[GatewayErro
         try:
             return await call()
         except (Unreachable, *passing):  # type: ignore[misc] # the stars hide that these are errors
-            await asyncio.sleep(0)
+            await moment()

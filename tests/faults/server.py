@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.embedded import find_server_binary
+from tests.waiting import moment
 
 
 class Server:
@@ -40,7 +41,7 @@ class Server:
                 try:
                     await client.ping()
                 except (RedisError, OSError):
-                    await asyncio.sleep(0)
+                    await moment()
                     continue
                 return
 

@@ -36,6 +36,7 @@ from tests.faults import roles
 from tests.faults.processes import Child, child
 from tests.faults.wall import ANN, CHANNEL, Wall
 from tests.ports import free_port
+from tests.waiting import moment
 
 DECISIONS: dict[str, JsonObject] = {
     "write": {"action": "approve"},
@@ -211,20 +212,22 @@ class Site:
         first, process = await self._reviewed("same", agent)
         second, _ = await self._reviewed("same", agent)
         while await store.redis.hget(store.keys.record(second), "behind") != first:
-            await asyncio.sleep(0)
+            await moment()
         await self._send(agent, "cancel", process, {"id": first})
         while await store.redis.hget(store.keys.record(second), "behind") != f"~{agent}":
-            await asyncio.sleep(0)
+            await moment()
         await store.redis.hdel(store.keys.load(agent), "free")
         await store.redis.zadd(store.keys.dirty(FOLLOWUPS), {f"~{agent}": 0})
+        await self.submit("bell")  # whatever happens has queues looked at
         await self.until("shown", second)
 
     async def _reviewed(self, tool: str, agent: str) -> tuple[str, str]:
-        """Submit, and wait until slow deciders, if there are any, have left it to people: until then
-        it stands behind nothing, and others may overtake it."""
+        """Submit, and wait until slow deciders, if there are any, have left it to people.
+
+        Until then it stands behind nothing, and others may overtake it."""
         request_id, process = await self.submit(tool, agent)
         while (record := await self.store.load(request_id)) is None or record.unreviewed:
-            await asyncio.sleep(0)
+            await moment()
         return request_id, process
 
     async def remember(self) -> None:
@@ -295,7 +298,7 @@ class Site:
         try:
             found = await self._blocking.xread({self.store.keys.events: cursor}, block=1000)
         except (RedisError, OSError):
-            await asyncio.sleep(0)  # it may be down for the test's own reasons
+            await moment()  # it may be down for the test's own reasons
             found = []
         rows = found[0][1] if found else []
         return rows[-1][0] if rows else cursor, [fields for _, fields in rows]
@@ -304,7 +307,7 @@ class Site:
         """Wait until every copy of every card is as it should be."""
         for queue in QUEUES:
             while await self.store.redis.zcard(self.store.keys.dirty(queue)):
-                await asyncio.sleep(0)
+                await moment()
 
     async def export(self) -> list[str]:
         """Return the lines of `gateway audit export`."""

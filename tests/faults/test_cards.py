@@ -13,6 +13,7 @@ from gateway.models import Action
 from gateway.records import MessageRef
 from gateway.tasks import ended
 from tests.core.test_outbox import Office, route
+from tests.waiting import moment
 from tests.world import World, click
 
 
@@ -89,7 +90,7 @@ async def test_what_takes_long_is_left_to_whoever_began_it(
         assert await office.outbox.take("rec", limit=5, lease_ms=1000) == []
     go_on.set()
     while await office.due():
-        await asyncio.sleep(0)
+        await moment()
     await ended(working)
     assert len(office.adapter.messages) == 1
 

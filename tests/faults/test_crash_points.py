@@ -68,14 +68,14 @@ def _named(lives: Sequence[Sequence[str]]) -> str:
 
 
 @pytest.mark.parametrize(
-    "lives", [LIVES[place : place + 2] for place in range(0, len(LIVES), 2)], ids=_named
+    "lives", [LIVES[place : place + 4] for place in range(0, len(LIVES), 4)], ids=_named
 )
 async def test_killed_at_each_step(
     server_url: str, tmp_path: Path, lives: list[Sequence[str]]
 ) -> None:
     """One dies there, the next takes over, and all invariants hold; every answer is right.
 
-    Two stories at a time, each in a namespace of its own. A step that nobody passes is a failure.
+    Four stories at a time, each in a namespace of its own. A step that nobody passes is a failure.
     """
     stories = [judged(server_url, tmp_path, steps) for steps in lives]
     assert await asyncio.gather(*stories) == [[] for _ in lives]

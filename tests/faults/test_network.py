@@ -19,6 +19,7 @@ from tests.api.replica import AGENT_TOKEN, POLICY, replica
 from tests.faults.invariants import problems
 from tests.faults.proxy import Open, Proxy
 from tests.faults.site import Site
+from tests.waiting import moment
 from tests.world import AGENT, assembled, click
 
 WAYS = ("redis", "http")
@@ -75,7 +76,7 @@ async def over_http(server_url: str, namespace: str) -> AsyncIterator[Asking]:
 
         async def submitted() -> str:
             while not gate.hanging:
-                await asyncio.sleep(0)
+                await moment()
             return (await gate.store.pending_of("agent1"))[0]
 
         yield Asking(client, proxy, submitted, gate.decided)
@@ -109,7 +110,7 @@ async def cut_in_mid_reply(proxy: Proxy, decide: Callable[[], Awaitable[object]]
     proxy.most_replies = 0
     await decide()
     while proxy.broken < 3:
-        await asyncio.sleep(0)
+        await moment()
     proxy.most_replies = None
 
 
@@ -119,7 +120,7 @@ async def stalled(proxy: Proxy, decide: Callable[[], Awaitable[object]]) -> None
     proxy.stall()
     await decide()
     while proxy.accepted == before:
-        await asyncio.sleep(0)
+        await moment()
     proxy.flow()
 
 

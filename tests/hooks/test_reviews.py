@@ -27,6 +27,7 @@ from gateway.serving import desk_of, reviewed
 from tests.faults import roles
 from tests.faults.processes import child
 from tests.hooks.test_hooks import hook, reviewed_in
+from tests.waiting import moment
 from tests.world import AGENT, World, assembled, click, identity, over_http
 
 
@@ -163,7 +164,7 @@ async def test_a_slow_hook_holds_up_nobody_else(
     ):
         held = await waiting(world, arguments={"all": {"hold": True}})
         while not (notes.exists() and "approve_tool" in notes.read_text()):
-            await asyncio.sleep(0)
+            await moment()
         quick = await waiting(world, arguments={"x": 2})
         # With its next answer the hook says what it held: it is asked although one is held.
         await world.until(lambda found: {held.id, quick.id} <= _reviewed(found))
@@ -230,7 +231,7 @@ async def test_a_killed_gateways_review_is_taken_over(
             asking = asyncio.create_task(client.ask("thing", refuse, timeout=60))
             notes = tmp_path / "first.notes"
             while not notes.exists() or "approve_tool" not in notes.read_text():
-                await asyncio.sleep(0)
+                await moment()
             first.signal(signal.SIGKILL)
             await first.ended()
         answers = hooks_file(tmp_path, "second")

@@ -20,6 +20,7 @@ from gateway.serving import desk_of, followed_up, served
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
+from tests.waiting import moment
 from tests.world import World
 
 HIGH = Risk(level=RiskLevel.HIGH, reasons=("deletes data",))
@@ -100,7 +101,7 @@ class Office:
         """Wait until all that people asked for is done."""
         async with asyncio.timeout(40):
             while self.adapter.busy:
-                await asyncio.sleep(0)
+                await moment()
 
     async def until_kept(self, record: Record, target: str) -> None:
         """Wait until the place of a copy is written down."""

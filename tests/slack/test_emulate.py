@@ -26,6 +26,7 @@ from tests.ports import free_port
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message, View
 from tests.slack.office import at_work, put_in_force, shown
+from tests.waiting import moment
 from tests.world import World
 
 Json = dict[str, Any]
@@ -164,7 +165,7 @@ async def test_card_click_modal_and_edit_against_emulate(world: World, tmp_path:
             await press("Deny…")
             async with asyncio.timeout(15):
                 while bridge.view.get("callback_id") != "deny":
-                    await asyncio.sleep(0)
+                    await moment()
             shown_view = View(
                 id=bridge.view["id"], user=user, view=bridge.view, hash="", root="", previous=None
             )

@@ -23,6 +23,7 @@ from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import ROUTE, Office, at_work, environment, form, put_in_force, shown, told
 from tests.slack.test_authenticity import payload_of
+from tests.waiting import moment
 from tests.world import SEED, World, click
 
 
@@ -49,7 +50,7 @@ async def test_36_a_revoked_connection_turns_readiness_red(office: Office, reaso
     async with asyncio.timeout(40):
         while not any(reason in one for one in office.adapter.problems()):
             await office.slack.until(lambda: True)
-            await asyncio.sleep(0)
+            await moment()
     assert office.adapter.problems()[0].startswith("Slack: ")
 
 
@@ -239,7 +240,7 @@ async def test_36_the_gateway_is_not_ready_while_slack_is_refused(
             await slack.sockets.disconnect("link_disabled")
             async with asyncio.timeout(40):
                 while (answer := await http.get(f"{gateway.url}/readyz")).status == 200:
-                    await asyncio.sleep(0)
+                    await moment()
             assert "Slack refuses the app token: invalid_auth" in await answer.text()
 
 

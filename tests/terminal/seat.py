@@ -17,6 +17,7 @@ from gateway.models import RiskLevel
 from gateway.records import Identity, Person, Record
 from gateway.rulebook import PolicyDocument, RiskRule, Route
 from gateway.serving import desk_of
+from tests.waiting import MOMENT
 from tests.world import World, click, identity
 
 SIZE = (90, 36)
@@ -53,7 +54,7 @@ class Seat:
         """Wait for what the screen shows in its own time."""
         async with asyncio.timeout(40):
             while not holds():
-                await self.pilot.pause()
+                await self.pilot.pause(MOMENT)
 
     async def sees(self, *words: str) -> None:
         """Wait until the screen shows all these words."""
@@ -66,7 +67,7 @@ class Seat:
         """Return a request once it is decided."""
         async with asyncio.timeout(40):
             while not (now := await self.world.approvals.get(record.id)).final:
-                await self.pilot.pause()
+                await self.pilot.pause(MOMENT)
         return now
 
     def card(self) -> Static:

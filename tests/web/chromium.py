@@ -45,7 +45,7 @@ def binary() -> str:
     if found is None:
         if os.environ.get("CI") == "true":
             pytest.fail("there is no chromium on this machine")
-        pytest.skip("there is no chromium on this machine: apt-get install chromium")
+        pytest.skip("there is no chromium on this machine: apt-get install chromium-headless-shell")
     return found
 
 

@@ -62,8 +62,8 @@ async def test_axe_would_find_something(box: Inbox, page: Page) -> None:
 async def test_axe_finds_nothing_serious(box: Inbox, page: Page, dark: bool) -> None:
     """In every kind of card, with each panel open, in the history, sessions and settings."""
     await page.size(PHONE, dark=dark, still=True)
-    for details in (COMMAND, FILE_CHANGE, HIGH_RISK, HOSTILE, LONG, MASKED, QUESTION):
-        record = await box.ask(**details)
+    kinds = (COMMAND, FILE_CHANGE, HIGH_RISK, HOSTILE, LONG, MASKED, QUESTION)
+    for record in [await box.ask(**details) for details in kinds]:
         await page.until(card(record))
     await page.until("!document.querySelector('.settling')")
     assert await serious(page) == []

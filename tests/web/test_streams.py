@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from adapters.web.streams import MOST_STREAMS
+from tests.waiting import moment
 from tests.web.inbox import COMMAND, Inbox
 from tests.web.visitor import Visitor, visitor
 
@@ -85,7 +86,7 @@ async def test_one_session_has_so_many_streams(box: Inbox) -> None:
         assert MOST_STREAMS == 4
         async with asyncio.timeout(40):
             while await refusal(ann) is not None:
-                await asyncio.sleep(0)
+                await moment()
 
 
 async def test_all_visitors_together_have_so_many_streams(
