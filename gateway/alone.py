@@ -54,7 +54,7 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
         await stack.enter_async_context(
             background("policy", partial(policy_followed, approvals, backend.store))
         )
-        desk = desk_of(name, approvals, backend.store)
+        desk = desk_of(name, approvals, backend.store, inbox=settings.inbox_url)
         adapter = adapter_class(name)()
         await stack.enter_async_context(served(adapter, desk, backend.store))
         site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)

@@ -97,7 +97,8 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, approvals, store, feed, hooks))
 
-        desks = {name: desk_of(name, approvals, store) for name in settings.adapters}
+        inbox = settings.inbox_url
+        desks = {name: desk_of(name, approvals, store, inbox=inbox) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
             await stack.enter_async_context(served(adapter, desks[name], store))

@@ -75,15 +75,13 @@ class Card:
     """One request as it stands, for people.
 
     `icon` and `word` name the state, `title` is both with the tool. `summary` is one line of our
-    own
-    words for lock screens and lists, without arguments. `blocks` are what would run, as far as it
-    fits; `complete` says that they are all of it and nothing was cut. Without it there is no
-    control
-    to approve: the full view has it. `notices` are warnings in our words. `progress` counts a
-    quorum. `outcome` says who decided and why, `result` what the agent reported since. `editable`
+    own words for lock screens and lists, without arguments. `blocks` are what would run, as far as
+    it fits; `complete` says that they are all of it and nothing was cut. Without it there is no
+    control to approve: the full view has it. `notices` are warnings in our words. `progress` counts
+    a quorum. `outcome` says who decided and why, `result` what the agent reported since. `editable`
     is the text to edit, None when it may not be shown. `calls` are who is called by name, as the
-    platform's identities and groups. One that does not `ask` stands for requests which have no
-    cards yet. Times are milliseconds since the epoch.
+    platform's identities and groups. One that does not `ask` stands for requests without cards, or
+    says until when an agent is `paused`; people go on at `inbox`, an address. Times are in ms.
     """
 
     request_id: str
@@ -119,6 +117,8 @@ class Card:
     editable: str | None
     controls: tuple[Control, ...]
     asks: bool = True
+    paused: int | None = None
+    inbox: str = ""
     approve_scopes: tuple[Scope, ...] = ()
     deny_scopes: tuple[Scope, ...] = ()
     calls: tuple[str, ...] = ()

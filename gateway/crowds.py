@@ -1,5 +1,5 @@
-"""The digest card: what people see of an agent's requests that wait for cards of their own, kept
-true wherever it stands."""
+"""The digest card: what people see of an agent's requests that wait for cards of their own, and of
+an agent that is paused. It is kept true wherever it stands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.blocks import Block, headline
 from gateway.cards import Card, Fact
 from gateway.clock import Clock
 from gateway.copies import Copies, Subject
-from gateway.delivery import Copy, CopyState, Outbox, Posts
+from gateway.delivery import Copy, CopyState, Lists, Outbox, Posts
 from gateway.desk import FrontDesk
 from gateway.holding import Crowd
 from gateway.masking import shown
@@ -20,6 +20,7 @@ from gateway.visible import Segment, Visible
 _LISTED = 5
 _LINE_CHARS = 100
 _DOUBT_MS = 30_000
+_SOON = 0.05
 
 
 class Crowds:
@@ -33,19 +34,22 @@ class Crowds:
         self._outbox = outbox
         self._clock = clock
         self._copies = copies
+        self._command = adapter.list_command if isinstance(adapter, Lists) else ""
 
     async def look(self, agent: str) -> float | None:
         """Make an agent's digest card true wherever it stands, or should stand."""
         crowd, policy = await self._desk.holding.crowd(agent), await self._desk.policy()
         copies = await self._outbox.copies(crowd.id)
-        there = [
-            (one, policy.route_for(agent, one.request.tool).places(one.tier))
-            for one in crowd.records
-        ]
+        about = (*crowd.records, *((crowd.denied,) if crowd.denied else ()))
+        there = [(one, policy.route_for(agent, one.request.tool).places(one.tier)) for one in about]
         targets = {place for _, places in there for place in places} | copies.keys()
         waits = []
+        if crowd.paused is not None:
+            waits.append(max(_SOON, (crowd.paused - self._clock.now_ms()) / 1000))
         for target in sorted(filter(self._copies.is_ours, targets)):
-            here = tuple(one for one, places in there if target in places)
+            here = tuple(
+                one for one, places in there if target in places and one is not crowd.denied
+            )
             waits += await self._at(replace(crowd, records=here), target, copies.get(target))
         return min(waits) if waits else None
 
@@ -75,7 +79,7 @@ class Crowds:
             await self._outbox.forget(subject.id, copy)
 
     def _subject(self, crowd: Crowd) -> Subject:
-        card, adapter = digest_card(crowd), self._adapter
+        card, adapter = digest_card(crowd, self._desk.inbox, self._command), self._adapter
 
         async def noted(event: str, copy: Copy, why: str) -> None:
             await self._desk.note(event, crowd.agent, {"crowd": crowd.id}, copy, why)
@@ -89,7 +93,8 @@ class Crowds:
             revision=crowd.revision + 1 if crowd.final else 1,
             reminders=0,
             final=crowd.final,
-            count=None if crowd.final else crowd.revision,
+            # Another number whenever it says something else: a pause also ends by itself.
+            count=None if crowd.final else 2 * crowd.revision + (crowd.paused is not None),
             deliver=lambda target, nonce: adapter.deliver(target, card, nonce),
             update=lambda ref, nonce: adapter.update(ref, card, nonce),
             remind=remind,
@@ -98,11 +103,15 @@ class Crowds:
         )
 
 
-def digest_card(crowd: Crowd) -> Card:
-    """Return the card that stands for a crowd. Nothing is decided on it."""
-    count, agent = len(crowd.records), shown(crowd.agent)
-    word = "All of them are out" if crowd.final else "Too many at once"
-    said = _said(count, crowd.agent)
+def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
+    """Return the card that stands for a crowd. Nothing is decided on it.
+
+    It leads to the `inbox`, where that has an address that people can open, or else names the
+    `command` that lists what waits where the card stands.
+    """
+    agent = shown(crowd.agent)
+    icon, word = _state(crowd)
+    said = _said(crowd)
     listed = _listed(crowd)
     return Card(
         request_id=crowd.id,
@@ -111,7 +120,9 @@ def digest_card(crowd: Crowd) -> Card:
         status=Status.PENDING,
         kind=Kind.TOOL,
         asks=False,
-        icon="📭" if crowd.final else "📚",
+        paused=crowd.paused,
+        inbox="" if crowd.final else inbox,
+        icon=icon,
         word=word,
         tool=agent,
         summary=said,
@@ -126,12 +137,7 @@ def digest_card(crowd: Crowd) -> Card:
         preview=None,
         changed=(),
         fields=(),
-        notices=()
-        if crowd.final
-        else (
-            "Open the inbox to see and decide them all. High risk is never among them.",
-            f"To end them all: end {crowd.agent}'s sessions in the inbox.",
-        ),
+        notices=_notices(crowd, inbox, command),
         progress="",
         claimed="",
         created=crowd.records[0].created if crowd.records else 0,
@@ -146,11 +152,37 @@ def digest_card(crowd: Crowd) -> Card:
     )
 
 
-def _said(count: int, agent: str) -> str:
-    if not count:
-        return f"no more requests of {agent} wait for a card"
+def _state(crowd: Crowd) -> tuple[str, str]:
+    if crowd.paused is not None:
+        return "⏸️", "Paused"
+    return ("📭", "Nothing waits here") if not crowd.records else ("📚", "Too many at once")
+
+
+def _said(crowd: Crowd) -> str:
+    agent, count = crowd.agent, len(crowd.records)
     requests = "request" if count == 1 else "requests"
-    return f"{count} more {requests} of {agent} wait; they get cards as its budget allows"
+    waits = f"{count} more {requests} of {agent} wait; they get cards as its budget allows"
+    if crowd.paused is not None:
+        paused = f"people denied too many requests of {agent} in a row, so it asks nobody for now"
+        return f"{paused}; {waits}" if count else paused
+    return waits if count else f"no request of {agent} waits for a card any more, and it may ask"
+
+
+def _notices(crowd: Crowd, inbox: str, command: str) -> tuple[str, ...]:
+    """Say how people go on from here."""
+    agent, said = crowd.agent, []
+    if crowd.paused is not None:
+        said.append("What people would be asked about is denied at once. Rules and grants go on.")
+        said.append(
+            "To let it ask again: an admin or an approver of this agent, in the inbox under "
+            f"Sessions; an operator with gateway agent lift {agent}"
+        )
+    if crowd.records:
+        by_command = command and not inbox
+        where = f"{command} shows them" if by_command else "Open the inbox to see and decide them"
+        said.append(f"{where}. High risk is never among them.")
+        said.append(f"To end them all: end {agent}'s sessions in the inbox.")
+    return tuple(said)
 
 
 def _risk(crowd: Crowd) -> RiskLevel:
@@ -160,7 +192,7 @@ def _risk(crowd: Crowd) -> RiskLevel:
 
 def _listed(crowd: Crowd) -> Block | None:
     """Return the oldest of a crowd, a line each."""
-    if crowd.final:
+    if not crowd.records:
         return None
     lines = [_line(one) for one in crowd.records[:_LISTED]]
     if len(crowd.records) > _LISTED:

@@ -127,6 +127,15 @@ class Posts(Protocol):
 
 
 @runtime_checkable
+class Lists(Protocol):
+    """An adapter with a command of its own that shows people what waits for them."""
+
+    @property
+    def list_command(self) -> str:
+        """What they type, for example `/waiting`."""
+
+
+@runtime_checkable
 class PostsGrants(Posts, Protocol):
     """An adapter that also posts the cards of remembered decisions. Failures as in `Posts`."""
 

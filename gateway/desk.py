@@ -51,12 +51,15 @@ class FrontDesk:
         clock: Clock,
         notes: Notes,
         held: HeldStore,
+        *,
+        inbox: str = "",
     ) -> None:
         self._approvals = approvals
         self._store = store
         self._outbox = outbox
         self._clock = clock
         self.notes = notes
+        self.inbox = inbox  # its address as people open it, '' without one
         self.holding = Holding(store, held, approvals.writer)
         self._standing: dict[tuple[str, str], MessageRef] = {}
 

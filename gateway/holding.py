@@ -24,14 +24,18 @@ _RETRY = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """The requests that wait behind an agent's digest card, the oldest first.
+    """What an agent's digest card is about: the requests that wait behind it, the oldest first,
+    and until when the agent is `paused`, in ms since the epoch.
 
-    `revision` rises whenever one joins or leaves them.
+    `revision` rises whenever one joins or leaves them, and when the agent is paused or lifted.
+    `denied` is the request whose denial paused it, as long as it is known.
     """
 
     agent: str
     revision: int
     records: tuple[Record, ...]
+    paused: int | None = None
+    denied: Record | None = None
 
     @property
     def id(self) -> str:
@@ -40,8 +44,18 @@ class Crowd:
 
     @property
     def final(self) -> bool:
-        """Whether none waits any more."""
-        return not self.records
+        """Whether none waits any more, and the agent may ask."""
+        return not self.records and self.paused is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What is kept of an agent's digest card. `denied` is the id of the request whose denial paused
+    the agent."""
+
+    revision: int
+    paused: int | None = None
+    denied: str | None = None
 
 
 class HeldStore(Protocol):
@@ -61,8 +75,8 @@ class HeldStore(Protocol):
         """Give cards to those behind the digest card, as far as the budget goes; return in how many
         seconds there is more, None when none waits there."""
 
-    async def revision(self, agent: str) -> int:
-        """Return the revision of an agent's digest card."""
+    async def load(self, agent: str) -> Load:
+        """Return what an agent's digest card must say beside who waits behind it."""
 
     async def paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now."""
@@ -109,11 +123,16 @@ class Holding:
         return await self.held.release(agent, policy.budget_for(agent))
 
     async def crowd(self, agent: str) -> Crowd:
-        """Return what waits behind an agent's digest card."""
-        revision = await self.held.revision(agent)
+        """Return what an agent's digest card is about."""
+        load = await self.held.load(agent)
         found = await self._store.load_many(await self.held.behind(crowd_of(agent)))
-        records = tuple(one for one in found if one is not None and not one.final)
-        return Crowd(agent=agent, revision=revision, records=records)
+        return Crowd(
+            agent=agent,
+            revision=load.revision,
+            records=tuple(one for one in found if one is not None and not one.final),
+            paused=load.paused,
+            denied=await self._store.load(load.denied) if load.denied else None,
+        )
 
     async def _undecided(self, leader: Record, policy: PolicyDocument) -> bool:
         """Whether one still waits that should have taken over the denial."""

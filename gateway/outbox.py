@@ -23,7 +23,7 @@ FINISH_SECONDS = 3.0  # whoever leaves waits so long for what is on its way to a
 _BUSY_SECONDS = 0.2
 _PATIENCE_SECONDS = 1.0
 # What changes no request, and yet asks for the next step: notes about copies, and of grants.
-_NEWS = ("undelivered", "delivery_uncertain", "copy_gone", "policy_applied", "grant_")
+_NEWS = ("undelivered", "delivery_uncertain", "copy_gone", "policy_applied", "grant_", "breaker_")
 _AT_ONCE = 64
 
 Look = Callable[[str], Awaitable[float | None]]

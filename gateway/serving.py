@@ -35,11 +35,11 @@ log = logging.getLogger("gateway.serving")
 _RESTART_SECONDS = 1.0
 
 
-def desk_of(name: str, approvals: Approvals, store: RedisStore) -> FrontDesk:
-    """Return the desk of an adapter, with its own notes."""
+def desk_of(name: str, approvals: Approvals, store: RedisStore, *, inbox: str = "") -> FrontDesk:
+    """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to."""
     outbox = RedisOutbox(store)
     notes = RedisNotes(store, name)
-    return FrontDesk(approvals, store, outbox, SystemClock(), notes, RedisHeld(store))
+    return FrontDesk(approvals, store, outbox, SystemClock(), notes, RedisHeld(store), inbox=inbox)
 
 
 @asynccontextmanager

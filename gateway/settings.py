@@ -155,6 +155,13 @@ class Settings(BaseSettings):
         """Whether browsers reach us over TLS."""
         return self.trusted_proxy or self.tls_cert is not None
 
+    @property
+    def inbox_url(self) -> str:
+        """Where links lead to the inbox; empty when nobody is known to reach it there."""
+        if self.public_url is None or "web" not in self.adapters:
+            return ""
+        return f"{self.public_url.rstrip('/')}/inbox"
+
     def local_url(self, port: int) -> str:
         """Return how this machine reaches a gateway with these settings that listens on `port`."""
         host = self.host

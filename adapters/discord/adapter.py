@@ -37,6 +37,7 @@ class DiscordAdapter:
     name = PLATFORM
     card_lines = CARD_LINES
     card_chars = CARD_CHARS
+    list_command = "/pending"
     repeatable = True
 
     def __init__(self) -> None:

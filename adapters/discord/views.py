@@ -98,7 +98,7 @@ def card_view(card: Card, copy: str, *, called: str = "", silent: bool = False) 
     size = budget.take(_size(card, complete=complete, silent=silent))
     above = (head, who, risk, says, notices)
     below = (blocks, size, changed, preview, fields)
-    rows = [] if card.final else _rows(card, copy, complete=complete)
+    rows = _leading(card) if card.final else _rows(card, copy, complete=complete)
     view = _layout(card, above, below, (ended, foot), rows)
     return Shown(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
 
@@ -191,6 +191,8 @@ def _facts(card: Card, budget: _Budget) -> str:
 
 
 def _risk(card: Card, budget: _Budget) -> str:
+    if not card.asks:
+        return ""
     reasons = "; ".join(reason.text for reason in card.reasons)
     said = f": {inert(reasons, budget.room(350))}" if reasons else ""
     return f"{_RISKS[card.risk]} risk{said}"
@@ -267,6 +269,8 @@ def _ended(card: Card, budget: _Budget) -> str:
     if card.outcome is not None:
         when = f" <t:{card.decided_at // 1000}:R>" if card.decided_at else ""
         lines.append(f"**{card.icon} {named(card.outcome.text, budget.room(500))}**{when}")
+    if card.paused is not None:
+        lines.append(f"⏸️ Until <t:{card.paused // 1000}:f> (<t:{card.paused // 1000}:R>)")
     if card.note is not None:
         lines.append(f"For the record: {inert(card.note.text, budget.room(300))}")
     if card.result is not None:
@@ -305,6 +309,11 @@ def _rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
     label = "Not looking" if card.claimed else "I'm looking"
     looking.append(ui.Button(label=label, custom_id=looks.custom_id))
     return [*_rowed(deciding), *_rowed(looking)]
+
+
+def _leading(card: Card) -> list[ui.ActionRow[Any]]:
+    """Return what leads on from a card on which nothing is decided."""
+    return _rowed([ui.Button(label="Open the inbox", url=card.inbox)] if card.inbox else [])
 
 
 def _remembering(card: Card, base: Button) -> list[ui.Button[Any]]:

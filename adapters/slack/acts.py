@@ -47,6 +47,8 @@ class Acts:
 
     async def clicked(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         """Do what a button asks for."""
+        if did.act == Act.OPEN:
+            return
         if did.act in OPERATING:
             await self._operating.clicked(workspace, did, reply)
             return

@@ -20,7 +20,7 @@ from adapters.slack.app import App
 from adapters.slack.blocks import CARD_CHARS, CARD_LINES
 from adapters.slack.calls import CALL_SECONDS, Patience, Unavailable, client_of
 from adapters.slack.checks import examined
-from adapters.slack.commands import Commands
+from adapters.slack.commands import COMMAND, Commands
 from adapters.slack.directory import Directory
 from adapters.slack.granted import GrantPosts
 from adapters.slack.home import Home
@@ -61,6 +61,7 @@ class SlackAdapter:
     repeatable = False
     card_lines = CARD_LINES
     card_chars = CARD_CHARS
+    list_command = f"{COMMAND} list"
     ping_seconds = PING_SECONDS
     idle_seconds = IDLE_SECONDS
 

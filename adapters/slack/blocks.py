@@ -16,6 +16,7 @@ from adapters.slack.text import (
     header,
     label,
     labelled,
+    link,
     moment,
     one_line,
     option,
@@ -68,6 +69,7 @@ class Act(StrEnum):
     MORE = "more"
     NEXT = "next_page"
     BACK = "previous_page"
+    OPEN = "open_inbox"  # a link: Slack says that it was pressed, and opens it by itself
 
 
 # A press on one of these opens a modal; approving alone needs none.
@@ -103,6 +105,9 @@ def message(
         blocks += [section(ours(called))] if called else []
         blocks += _waiting(card)
         blocks.append(actions(card, copy))
+    elif card.inbox:
+        press = link("Open the inbox", Act.OPEN, card.inbox)
+        blocks.append({"type": "actions", "block_id": "inbox", "elements": [press]})
     return notification(card), blocks
 
 
@@ -122,6 +127,8 @@ def _state(card: Card, budget: Budget) -> Iterator[Json]:
     if card.outcome is not None:
         said = budget.take(one_line(card.outcome.text), _OUTCOME_UNITS)
         yield section(plain(said[:1].upper() + said[1:]))
+    if card.paused is not None:
+        yield context(ours(f"Until {moment(card.paused)}"))
     if card.decided_at is not None:
         yield context(ours(moment(card.decided_at)))
     if card.result is not None:

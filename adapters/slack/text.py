@@ -145,6 +145,11 @@ def button(
     return made
 
 
+def link(text: str, action_id: str, url: str) -> Json:
+    """Return a button that opens a page."""
+    return {"type": "button", "text": plain(text, LABEL_UNITS), "action_id": action_id, "url": url}
+
+
 def option(text: str, value: str, description: str = "") -> Json:
     """Return one choice of a menu or a list of choices."""
     made: Json = {"text": plain(text, LABEL_UNITS), "value": value}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.fatigue import crowd_of, likeness
+from gateway.holding import Load
 from gateway.models import RiskLevel
 from gateway.records import Paused, Record
 from gateway.rulebook import Budget
@@ -80,19 +81,31 @@ class RedisHeld:
         )
         return None if wait < 0 else max(1, int(wait)) / 1000
 
-    async def revision(self, agent: str) -> int:
-        """Return the revision of an agent's digest card."""
-        return int(await self._redis.hget(self._keys.load(agent), "rev") or 0)
+    async def load(self, agent: str) -> Load:
+        """Return what an agent's digest card must say beside who waits behind it."""
+        wanted = ("rev", "until", "last")
+        revision, until, last = await self._redis.hmget(self._keys.load(agent), wanted)
+        if until is None or int(until) <= await self._now():
+            return Load(revision=int(revision or 0))
+        return Load(revision=int(revision or 0), paused=int(until), denied=last)
 
     async def paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now."""
-        seconds, micros = await self._redis.time()
-        now = int(seconds) * 1000 + int(micros) // 1000
+        now = await self._now()
         rows = await self._redis.hgetall(self._keys.breakers)
         every = (Paused(agent=agent, until=int(until)) for agent, until in rows.items())
         return sorted((one for one in every if one.until > now), key=lambda one: one.agent)
 
     async def lift(self, agent: str, *, by: str) -> bool:
         """Let an agent ask again; return whether it was paused."""
-        keys = [self._keys.load(agent), self._keys.breakers, self._keys.events]
-        return bool(await self._lift.run(self._redis, keys, [agent, dumps({"by": by})]))
+        keys = self._keys
+        lifted = await self._lift.run(
+            self._redis,
+            [keys.load(agent), keys.breakers, keys.events, keys.dirty(""), keys.record("")],
+            [agent, dumps({"by": by})],
+        )
+        return bool(lifted)
+
+    async def _now(self) -> int:
+        seconds, micros = await self._redis.time()
+        return int(seconds) * 1000 + int(micros) // 1000

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -29,7 +30,7 @@ from gateway.records import Click, Identity, MessageRef
 from tests.discord import stage as discord_stage
 from tests.discord.faults import VIA
 from tests.discord.furnished import Server, furnished
-from tests.discord.messages import shown_text
+from tests.discord.messages import buttons, shown_text
 from tests.discord.server import running_discord
 from tests.recording import Message, RecordingAdapter
 from tests.slack.counterpart.faults import Fault
@@ -61,6 +62,12 @@ class Stage(Protocol):
 
     def texts(self) -> list[str]:
         """Return the messages that people see in the channel now, the oldest first."""
+
+    def links(self) -> list[str]:
+        """Return the pages that those messages lead to."""
+
+    def moment(self, at_ms: int) -> str:
+        """Return how a message says a time."""
 
     def delete(self) -> None:
         """Have somebody delete every message."""
@@ -100,12 +107,19 @@ class Memory:
     def texts(self) -> list[str]:
         return [
             " ".join(
-                [one.card.title, *(str(block) for block in one.card.blocks)]
+                [one.card.title, *(str(block) for block in one.card.blocks), *one.card.notices]
+                + ([self.moment(one.card.paused)] if one.card.paused else [])
                 + [control.label for control in one.card.controls]
                 + ([one.card.outcome.text] if one.card.outcome else [])
             )
             for one in self._messages.values()
         ]
+
+    def links(self) -> list[str]:
+        return [one.card.inbox for one in self._messages.values() if one.card.inbox]
+
+    def moment(self, at_ms: int) -> str:
+        return str(at_ms)
 
     def delete(self) -> None:
         self._messages.clear()
@@ -176,6 +190,12 @@ class Folders:
         paths = sorted(self._team.glob("*.txt"), key=lambda path: path.stat().st_mtime_ns)
         return [path.read_text() for path in paths]
 
+    def links(self) -> list[str]:
+        return re.findall(r"https://\S+", "\n".join(self.texts()))
+
+    def moment(self, at_ms: int) -> str:
+        return time.ctime(at_ms / 1000)
+
     def delete(self) -> None:
         for path in self._team.glob("*.txt"):
             path.unlink()
@@ -206,6 +226,14 @@ class InSlack:
 
     def texts(self) -> list[str]:
         return [shown(message) for message in self._slack.messages("C1")]
+
+    def links(self) -> list[str]:
+        messages = self._slack.messages("C1")
+        pressed = [one for message in messages for _, one in self._ann.buttons(message.blocks)]
+        return [one["url"] for one in pressed if "url" in one]
+
+    def moment(self, at_ms: int) -> str:
+        return f"<!date^{at_ms // 1000}^"
 
     def delete(self) -> None:
         self._slack.workspace().channels["C1"].messages.clear()
@@ -241,6 +269,14 @@ class InDiscord:
 
     def texts(self) -> list[str]:
         return [shown_text(message) for message in self._server.channel.messages.values()]
+
+    def links(self) -> list[str]:
+        messages = self._server.channel.messages.values()
+        pressed = [one for message in messages for one in buttons(message).values()]
+        return [one["url"] for one in pressed if "url" in one]
+
+    def moment(self, at_ms: int) -> str:
+        return f"<t:{at_ms // 1000}:f>"
 
     def delete(self) -> None:
         self._server.channel.messages.clear()

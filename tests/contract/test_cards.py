@@ -13,15 +13,17 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery import CopyState
+from gateway.delivery import CopyState, Lists
 from gateway.desk import FrontDesk
 from gateway.models import Action, Status
 from gateway.records import Person, Record
-from gateway.rulebook import PolicyDocument, Route
+from gateway.rulebook import Budget, PolicyDocument, Route
 from gateway.serving import desk_of, served
 from tests.contract.stages import Faulty, Stage, until
 from tests.waiting import moment
-from tests.world import World, click, identity
+from tests.world import AGENT, World, click, identity
+
+ADDRESS = "https://approvals.example/inbox"
 
 
 @dataclass
@@ -69,15 +71,19 @@ class Play:
 
 
 @asynccontextmanager
-async def playing(stage: Stage, world: World, **route: Any) -> AsyncIterator[Play]:
+async def playing(
+    stage: Stage, world: World, *, inbox: str = "", **route: Any
+) -> AsyncIterator[Play]:
     """Run an adapter with its courier; ann at the platform and bob elsewhere may approve."""
     await in_force(stage, world, **route)
-    desk = desk_of(stage.target.partition(":")[0], world.approvals, world.store)
+    desk = desk_of(stage.target.partition(":")[0], world.approvals, world.store, inbox=inbox)
     async with served(stage.adapter(desk), desk, world.store):
         yield Play(stage, world, desk)
 
 
-async def in_force(stage: Stage, world: World, **route: Any) -> None:
+async def in_force(
+    stage: Stage, world: World, *, budgets: tuple[Budget, ...] = (), **route: Any
+) -> None:
     """Put a route to the stage in force."""
     people = (
         Person(name="ann", identities=(stage.who,)),
@@ -85,9 +91,10 @@ async def in_force(stage: Stage, world: World, **route: Any) -> None:
     )
     values = {"approvers": ("ann", "bob"), "targets": (stage.target,), **route}
     generation = await world.store.generation()
-    await world.store.apply(
-        PolicyDocument(generation=generation, people=people, routes=(Route(**values),)), by="test"
+    document = PolicyDocument(
+        generation=generation, people=people, routes=(Route(**values),), budgets=budgets
     )
+    await world.store.apply(document, by="test")
     world.approvals.forget_policy()
 
 
@@ -213,3 +220,37 @@ async def test_a_place_that_is_not_there_is_noted(stage: Stage, world: World) ->
         await world.until(lambda events: any(one.type == "undelivered" for one in events))
         copy = (await play.desk.copies(record.id))[stage.nowhere]
         assert (copy.state, bool(copy.why)) == (CopyState.FAILED, True)
+
+
+async def test_a_crowd_leads_on_and_a_pause_says_its_end(
+    stage: Stage, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest card leads to the inbox; it says until when its agent is paused, and when not."""
+    monkeypatch.setattr("gateway.copies._COUNT_MS", 0)
+    budgets = (Budget(cards=1, denials=1),)
+    async with playing(stage, world, inbox=ADDRESS, budgets=budgets) as play:
+        first = await play.asked()
+        await world.submit(arguments={"command": "make"})
+        await until(lambda: stage.links() == [ADDRESS])
+        await play.decided(first, Action.DENY)
+        how = f"gateway agent lift {AGENT}"
+        (said,) = await until(lambda: [text for text in stage.texts() if how in text])
+        (paused,) = await play.desk.paused()
+        assert stage.moment(paused.until) in said
+        await play.desk.holding.held.lift(AGENT, by="ann")
+        await until(lambda: not any(how in text for text in stage.texts()))
+        assert len(stage.texts()) == 2
+        assert stage.links() == [ADDRESS]
+
+
+async def test_a_crowd_without_an_address_names_the_chats_own_list(
+    stage: Stage, world: World
+) -> None:
+    """Where people have a command that lists what waits, the digest card says it."""
+    async with playing(stage, world, budgets=(Budget(cards=1),)) as play:
+        await play.asked()
+        await world.submit(arguments={"command": "make"})
+        adapter = stage.adapter(play.desk)
+        where = adapter.list_command if isinstance(adapter, Lists) else "Open the inbox"
+        await until(lambda: any(f"{where} " in text for text in stage.texts()))
+        assert stage.links() == []

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from gateway.crowds import digest_card
 from gateway.errors import OverBudget
 from gateway.models import Action, DeciderKind, Origin, Reason, Risk, RiskLevel, Status
 from gateway.records import Record, Remember
 from gateway.rulebook import Budget, PolicyDocument, Route
-from gateway.stores.held import RedisHeld
 from gateway.wire import plain
 from tests.core.test_outbox import Office
 from tests.world import AGENT, PEOPLE, World, assembled, click, identity, over_http, request
@@ -249,7 +249,7 @@ async def test_when_the_flood_ends_the_oldest_get_cards_first(office: Office) ->
     shown = [one.request_id for one in await office.world.events() if one.type == "shown"]
     assert shown == [one.id for one in made[2:]]
     (digest,) = [one.card for one in office.adapter.messages.values() if not one.card.asks]
-    assert digest.word == "All of them are out"
+    assert digest.word == "Nothing waits here"
     assert await office.outbox.copies(f"~{AGENT}") == {}
 
 
@@ -272,6 +272,19 @@ async def test_the_next_in_line_waits_behind_the_digest_card_too(office: Office)
     await office.world.approvals.cancel(first.id, over_http(), reason=Reason.ABANDONED)
     await settled(office)
     assert (await now(office, second)).behind == f"~{AGENT}"
+
+
+async def test_the_digest_card_says_where_to_answer_them(office: Office) -> None:
+    """The inbox's address where it has one; else the command of the chat, or the inbox's name."""
+    await govern(office.world, CARDS)
+    await distinct(office, 3)
+    crowd = await office.desk.holding.crowd(AGENT)
+    address = "https://approvals.example/inbox"
+    linked = digest_card(crowd, address, "/waiting")
+    assert linked.inbox == address
+    assert not any("/waiting" in one for one in linked.notices)
+    assert digest_card(crowd, "", "/waiting").notices[0].startswith("/waiting shows them.")
+    assert digest_card(crowd, "", "").notices[0].startswith("Open the inbox")
 
 
 # ---------------------------------------------------------------- how much may wait
@@ -332,43 +345,3 @@ async def test_racing_replicas_make_one_leader_and_lose_nobody(
     load = await world.store.redis.hgetall(world.store.keys.load(AGENT))
     assert load["bytes"] == "0"
     assert not [name for name in load if name.startswith("=")]
-
-
-# ---------------------------------------------------------------- the breaker
-
-
-async def test_denials_in_a_row_pause_an_agent_until_somebody_lifts_it(world: World) -> None:
-    """Then it is told that nobody was asked; a rule or a person's leave changes nothing of it."""
-    await govern(world, Budget(denials=2))
-    for number in range(2):
-        made = await world.submit(arguments={"command": f"rm {number}"})
-        await world.approvals.decide(click(made, Action.DENY))
-    refused = await world.submit()
-    assert refused.decision is not None
-    assert (refused.status, refused.decision.reason) == (Status.DENIED, Reason.BREAKER)
-    assert refused.decision.decided_by.kind is DeciderKind.SYSTEM
-    held = RedisHeld(world.store)
-    assert [one.agent for one in await held.paused()] == [AGENT]
-    assert await held.lift(AGENT, by="ann")
-    assert (await world.submit()).status is Status.PENDING
-    types = [one.type for one in await world.events()]
-    assert (types.count("breaker_opened"), types.count("breaker_lifted")) == (1, 1)
-
-
-async def test_an_approval_begins_the_count_again(world: World) -> None:
-    """Only denials without an approval between them are in a row; followers count once."""
-    await govern(world, Budget(denials=2))
-    for action in (Action.DENY, Action.APPROVE, Action.DENY):
-        made = await world.submit(arguments={"command": f"rm {action}"})
-        await world.approvals.decide(click(made, action))
-    assert (await world.submit()).status is Status.PENDING
-
-
-async def test_the_pause_ends_by_itself(world: World) -> None:
-    """After the pause people are asked again."""
-    await govern(world, Budget(denials=1, pause=0.05))
-    made = await world.submit()
-    await world.approvals.decide(click(made, Action.DENY))
-    while (await world.submit()).status is not Status.PENDING:
-        pass
-    assert await RedisHeld(world.store).paused() == []

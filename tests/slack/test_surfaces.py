@@ -12,7 +12,9 @@ import pytest
 
 from adapters.slack.manifest import BOT_SCOPES, manifest, problems
 from gateway.cli import main
+from gateway.crowds import digest_card
 from gateway.errors import GatewayError
+from gateway.holding import Crowd
 from gateway.models import Status
 from gateway.records import Person
 from gateway.rulebook import Route
@@ -31,7 +33,7 @@ from tests.slack.office import (
     shown,
     told,
 )
-from tests.world import World
+from tests.world import AGENT, World
 
 OAUTH = {
     "GATEWAY_SLACK_BOT_TOKEN": "",
@@ -96,6 +98,17 @@ async def test_42_a_listed_entry_has_working_buttons(office: Office) -> None:
     assert (await office.ended(record)).status is Status.APPROVED
     assert ann.confirmed
     await office.slack.until(lambda: "approved by ann" in office.modal_says(ann))
+
+
+async def test_the_link_of_a_digest_card_is_opened_by_slack_alone(office: Office) -> None:
+    """Slack tells us that it was pressed, too; nobody hears of an error."""
+    crowd = Crowd(agent=AGENT, revision=1, records=(), paused=1_900_000_000_000)
+    card = digest_card(crowd, "https://approvals.example/inbox", "")
+    await office.adapter.deliver("slack:T1/C1", card, "0" * 22)
+    (message,) = office.slack.messages("C1")
+    await office.ann.click(message, "Open the inbox")
+    await office.slack.until(lambda: not office.adapter.busy)
+    assert (office.ann.private(), office.ann.toasts) == ([], [])
 
 
 async def test_43_home_shows_what_waits_and_decides(office: Office) -> None:

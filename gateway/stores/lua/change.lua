@@ -60,18 +60,20 @@ local function left(KEYS, ARGV, found, ends)
   if ends then redis.call('HINCRBY', load, 'bytes', -redis.call('HSTRLEN', KEYS[1], 'body')) end
 end
 
--- Counts what people denied of an agent in a row, one answer once; at the limit the agent pauses.
-local function count_denials(KEYS, ARGV)
+-- Counts what people denied of an agent in a row, one answer once; at the limit the agent pauses, and
+-- the places of the last that was denied are to say so.
+local function count_denials(KEYS, ARGV, found)
   local load, most = KEYS[12], ARGV[24]
   if most == '' or ARGV[5] == 'pending' then return end
   if ARGV[5] ~= 'denied' then
     redis.call('HDEL', load, 'denied')
   elseif redis.call('HINCRBY', load, 'denied', 1) >= tonumber(most) then
     local until_ = digits(now + tonumber(ARGV[25]))
-    redis.call('HSET', load, 'until', until_, 'denied', '0')
+    redis.call('HSET', load, 'until', until_, 'last', ARGV[1], 'denied', '0')
     redis.call('HSET', KEYS[13], ARGV[2], until_)
     event(KEYS[6], 'breaker_opened', now, ARGV[2], '', '0',
       '{"denials":' .. most .. ',"until":' .. until_ .. '}')
+    recount(load, KEYS[14], found[9], ARGV[2], now)
   end
 end
 
@@ -141,5 +143,5 @@ for i, move in ipairs(moves) do
 end
 local revision
 for _, move in ipairs(moves) do revision = applied(move[1], move[2], move[3]) end
-count_denials(moves[1][1], moves[1][2])
+count_denials(unpack(moves[1]))
 return {'ok', revision, 0}

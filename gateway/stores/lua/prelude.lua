@@ -83,7 +83,8 @@ local function spend_card(load, now, each, burst, must)
   return 0
 end
 
--- Writes down that a request of an agent joined or left those behind its digest card.
+-- Writes down that an agent's digest card says something else: a request joined or left those behind
+-- it, or the agent was paused, or may ask again.
 local function recount(load, prefix, queues, agent, now)
   redis.call('HINCRBY', load, 'rev', 1)
   mark(prefix, queues, '~' .. agent, now)

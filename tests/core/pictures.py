@@ -1,0 +1,58 @@
+"""Takes the picture of docs/fatigue.md from the real cards: `python -m tests.core.pictures`.
+
+The digest card of a crowd and of a paused agent, in Slack and in Discord, at a phone's width. Look
+at it afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from adapters.discord.views import card_view
+from adapters.slack.blocks import message
+from gateway.cards import Card
+from gateway.crowds import digest_card
+from gateway.holding import Crowd
+from tests.discord import pictures as discord_pictures
+from tests.slack import pictures as slack_pictures
+from tests.slack import render
+from tests.web.chromium import PHONE, chromium
+from tests.web.sheets import sheet
+
+FOLDER = Path(__file__).parents[2] / "docs" / "images"
+INBOX = "https://approvals.example/inbox"
+COPY = "0" * 22
+
+
+async def main() -> None:
+    """Take the picture."""
+    records = tuple(discord_pictures.pending_with(command=f"make {one}") for one in range(7))
+    crowd = Crowd(agent="ci", revision=7, records=records)
+    paused = Crowd(agent="ci", revision=8, records=(), paused=discord_pictures.NOW + 1_800_000)
+    taken: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "card.png"
+        async with chromium() as page:
+            for name, one in {"": crowd, ", paused": paused}.items():
+                html = render.page(render.message(*message(card(one), COPY)))
+                await slack_pictures.shot(page, html, path, PHONE[0])
+                taken[f"Slack{name}"] = path.read_bytes()
+            for name, one in {"": crowd, ", paused": paused}.items():
+                size = discord_pictures.NARROW
+                view = card_view(card(one), COPY)
+                await discord_pictures.photographed(page, view, path, size, word="ci")
+                taken[f"Discord{name}"] = path.read_bytes()
+    await asyncio.to_thread(
+        sheet, taken, FOLDER / "fatigue-digest-phone.png", columns=4, dark=False
+    )
+
+
+def card(crowd: Crowd) -> Card:
+    """Return a crowd's card, where the inbox has an address."""
+    return digest_card(crowd, INBOX, "")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
