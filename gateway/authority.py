@@ -11,7 +11,8 @@ from gateway.records import Identity, Record
 from gateway.rulebook import PolicyDocument, Route, named
 from gateway.scopes import needed
 
-ADMIN = "admin"  # by what an admin's own grant is admitted
+ADMIN = "admin:"
+"""By what an admin's own grant is admitted: no entry that a route may have, whatever people are called."""
 
 
 @dataclass(frozen=True, slots=True)

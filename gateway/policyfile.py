@@ -132,7 +132,7 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
 
 def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
     for name in route.approvers:
-        if name not in people and ":" not in name:
+        if name not in people and not all(name.partition(":")):
             yield f"the approver {name!r} is no person of this file."
     yield from _quorum_mistakes(route, people)
     if route.timeout < 0 or any(after <= 0 for after in route.remind_after):

@@ -192,7 +192,7 @@ class Match(Wire):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backer(Wire):
     """Someone whose voice a grant is. `via` are the entries of the routes' approvers that admitted
-    them, `admin` for an admin."""
+    them, `admin:` for an admin."""
 
     person: str
     via: tuple[str, ...] = ()

@@ -10,8 +10,8 @@ from gateway.cards import card_of
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import Action, Status, new_id
-from gateway.records import Record, Remember, ScopeQuorum
-from gateway.rulebook import Route
+from gateway.records import Person, Record, Remember, ScopeQuorum
+from gateway.rulebook import PolicyDocument, Route
 from tests.core.test_remembering import widest
 from tests.world import World, click, identity, policy
 
@@ -143,6 +143,24 @@ async def test_a_grant_that_names_no_backers_speaks_for_its_maker(world: World) 
     assert (await world.submit(**same)).status is Status.APPROVED
     await route(world, "bob")
     assert (await world.submit(**same)).status is Status.PENDING
+
+
+async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> None:
+    """What an admin remembered ends with them, also where a person of that name may approve."""
+    boss, named = Person(name="boss", identities=("token:boss",), admin=True), Person(name="admin")
+    routes = (Route(approvers=("admin",)),)
+    for admins, status in (((boss,), Status.APPROVED), ((), Status.PENDING)):
+        generation = (await world.store.policy()).generation
+        people = (*admins, named)
+        document = PolicyDocument(generation=generation, people=people, routes=routes)
+        await world.store.apply(document, by="test")
+        world.approvals.forget_policy()
+        if admins:
+            match = Match(shape=Shape.TOOL, tool="deploy")
+            how: dict[str, Any] = {"agent": "bot", "effect": Effect.ALLOW, "words": "all"}
+            await world.approvals.remembering.create(identity("boss"), match=match, **how)
+        asked = await world.submit(tool="deploy", arguments={"to": "staging"})
+        assert asked.status is status
 
 
 async def test_a_grant_counts_while_enough_of_its_voters_may_approve(
