@@ -12,7 +12,7 @@ from gateway.rulebook import PolicyDocument, Route, named
 from gateway.scopes import needed
 
 ADMIN = "admin:"
-"""By what an admin's own grant is admitted: no entry that a route may have, whatever people are called."""
+"""By what an admin's own grant is admitted. No person's name, and no identity, is written so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,15 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     """
     if record.unreviewed:
         raise Unauthorized("policy hooks are still asked about this; it is nobody's to decide yet")
-    person = policy.person_of(identity)
-    name = person.name if person else identity.written
+    names = policy.names_of(identity)
     route = policy.route_for(record.request.agent, record.request.tool)
-    via = _admitted(route, (name, identity.written, *identity.groups))
+    via = admitted(route, names)
     if via is None:
         raise Unauthorized("you are not an approver for this request")
     banned = not route.self_approval or record.risk.level is RiskLevel.HIGH
-    if banned and name in requesters(policy, record):
+    if banned and names[0] in requesters(policy, record):
         raise Unauthorized("you asked for this yourself; someone else must decide")
-    return Approver(name, via)
+    return Approver(names[0], via)
 
 
 def requesters(policy: PolicyDocument, record: Record) -> set[str]:
@@ -49,9 +48,7 @@ def requesters(policy: PolicyDocument, record: Record) -> set[str]:
     origin = record.request.origin
     names = {record.owner} if record.owner else set()
     if origin.sender:
-        claimed = Identity(platform=origin.channel or "", id=origin.sender)
-        person = policy.person_of(claimed)
-        names.add(person.name if person else claimed.written)
+        names.add(policy.name_of(Identity(platform=origin.channel or "", id=origin.sender)))
     return names
 
 
@@ -61,7 +58,7 @@ def standing(policy: PolicyDocument, record: Record) -> Record:
     A quorum that was raised meanwhile holds for what waits, too; one that was lowered does not.
     """
     route = policy.route_for(record.request.agent, record.request.tool)
-    votes = tuple(vote for vote in record.votes if _admitted(route, (vote.via or vote.person,)))
+    votes = tuple(vote for vote in record.votes if admitted(route, (vote.via or vote.person,)))
     quorum = max(record.quorum, route.quorum)
     if (votes, quorum) == (record.votes, record.quorum):
         return record
@@ -70,12 +67,14 @@ def standing(policy: PolicyDocument, record: Record) -> Record:
 
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
     """Whether an identity is an admin's, or may approve anything of this agent."""
-    person = policy.person_of(identity)
-    if person is not None and person.admin:
-        return True
-    name = person.name if person else identity.written
-    names = (name, identity.written, *identity.groups)
-    return any(_admitted(one, names) for one in policy.routes if named(one.agents, agent))
+    names = policy.names_of(identity)
+    routes = (one for one in policy.routes if named(one.agents, agent))
+    return policy.is_admin(identity) or any(admitted(one, names) for one in routes)
+
+
+def admitted(route: Route, names: tuple[str, ...]) -> str | None:
+    """Return the entry of a route's approvers that admits someone of these names, or None."""
+    return next((name for name in names if name in route.approvers), None)
 
 
 def stands(policy: PolicyDocument, grant: Grant) -> bool:
@@ -98,8 +97,4 @@ def stands(policy: PolicyDocument, grant: Grant) -> bool:
 def _speaks(route: Route, grant: Grant) -> bool:
     everywhere = grant.session is None
     needs = needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
-    return sum(_admitted(route, one.via) is not None for one in grant.voices) >= needs
-
-
-def _admitted(route: Route, names: tuple[str, ...]) -> str | None:
-    return next((name for name in names if name in route.approvers), None)
+    return sum(admitted(route, one.via) is not None for one in grant.voices) >= needs

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gateway.authority import stands
+from gateway.authority import admitted, stands
 from gateway.book import GrantBook
 from gateway.canonical import sha256_hex
 from gateway.clock import Clock
@@ -131,8 +131,7 @@ class Granted:
             with suppress(Unauthorized):
                 may_end(policy, grant, identity)
                 mine.append(grant)
-        person = policy.person_of(identity)
-        return await self._end(mine, "revoked", person.name if person else identity.written)
+        return await self._end(mine, "revoked", policy.name_of(identity))
 
     async def erase(self, record: Record, *, by: str) -> None:
         """Take back what was remembered of a request, and forget what that covered.
@@ -239,13 +238,11 @@ def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
 
     Raises Unauthorized.
     """
-    person = policy.person_of(identity)
-    name = person.name if person else identity.written
+    names = policy.names_of(identity)
     route = policy.route_for(grant.agent, grant.match.tool)
-    admitted = {name, identity.written, *identity.groups} & set(route.approvers)
-    if not admitted and not (person is not None and person.admin) and name != grant.made_by:
+    if not (admitted(route, names) or policy.is_admin(identity) or names[0] == grant.made_by):
         raise Unauthorized("only an admin or an approver of this agent may end its grants")
-    return name
+    return names[0]
 
 
 def _erased(grant: Grant) -> Grant:

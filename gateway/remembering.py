@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gateway.authority import ADMIN, Approver, requesters
+from gateway.authority import ADMIN, Approver, admitted, requesters
 from gateway.book import GrantBook
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
@@ -154,22 +154,21 @@ class Remembering(Granted):
     ) -> Grant:
         """Write a grant that no request asked for; raises Unauthorized unless an admin does it."""
         policy = await self._fresh()
-        person = policy.person_of(identity)
-        if person is None or not person.admin:
+        if not policy.is_admin(identity):
             raise Unauthorized("only an admin may make a grant without a request")
-        now = self._clock.now_ms()
+        name, now = policy.name_of(identity), self._clock.now_ms()
         grant = Grant(
             id=new_id(),
             effect=effect,
             agent=agent,
             session=session,
             match=match,
-            made_by=person.name,
+            made_by=name,
             made_at=now,
             expires_at=_expiry(lifetime, now),
             max_uses=max_uses,
             words=words,
-            backers=(Backer(person=person.name, via=(ADMIN,)),),
+            backers=(Backer(person=name, via=(ADMIN,)),),
             queues=_queues(policy, agent, match),
         )
         return await self.keep(grant)
@@ -232,22 +231,20 @@ _PASS_WORDS = {
 
 def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identity) -> Backer:
     """Return whose voice a pass is. Raises Unauthorized."""
-    person = policy.person_of(identity)
-    name = person.name if person else identity.written
-    if person is not None and person.admin:
-        return Backer(person=name, via=(ADMIN,))
+    names = policy.names_of(identity)
+    if policy.is_admin(identity):
+        return Backer(person=names[0], via=(ADMIN,))
     routes = [route for route in policy.routes if named(route.agents, agent)]
-    names = (name, identity.written, *identity.groups)
-    admitted = [next((one for one in names if one in route.approvers), None) for route in routes]
-    via = tuple(dict.fromkeys(one for one in admitted if one is not None))
+    entries = [admitted(route, names) for route in routes]
+    via = tuple(dict.fromkeys(one for one in entries if one is not None))
     alone = all(
         needed(one.quorum, one.scope_quorum, match, everywhere=False) <= 1 for one in routes
     )
-    if not routes or None in admitted or not alone:
+    if not routes or None in entries or not alone:
         raise Unauthorized(
             "only an admin, or who may approve all of this agent's requests alone, may"
         )
-    return Backer(person=name, via=via)
+    return Backer(person=names[0], via=via)
 
 
 def _queues(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:

@@ -186,6 +186,20 @@ class PolicyDocument(Wire):
         wanted = identity.written
         return next((person for person in self.people if wanted in person.identities), None)
 
+    def name_of(self, identity: Identity) -> str:
+        """Return the name of the person behind an identity; without one the identity itself."""
+        person = self.person_of(identity)
+        return person.name if person else identity.written
+
+    def names_of(self, identity: Identity) -> tuple[str, ...]:
+        """Return all by which a route may admit an identity, its person's name first."""
+        return (self.name_of(identity), identity.written, *identity.groups)
+
+    def is_admin(self, identity: Identity) -> bool:
+        """Whether an identity is an admin's."""
+        person = self.person_of(identity)
+        return person is not None and person.admin
+
     def places(self) -> tuple[str, ...]:
         """Return every target of every route, once."""
         every = (one for route in self.routes for one in route.places(len(route.escalations)))

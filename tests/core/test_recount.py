@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from gateway.cards import card_of
+from gateway.errors import Unauthorized
 from gateway.models import Status
 from gateway.records import Record
 from gateway.rulebook import Route
-from gateway.serving import policy_followed
+from gateway.serving import desk_of, policy_followed
 from tests.world import World, click, identity, policy
 
 PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)
@@ -39,6 +40,21 @@ async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
     # Cards of the revision before still take a click: what would run is the same.
     after = await world.approvals.decide(click(both[0], identity=identity("bob")))
     assert (after.status, progress(after)) == (Status.PENDING, "1 of 2 approvals: bob")
+
+
+async def test_who_was_removed_reveals_and_lifts_nothing(world: World) -> None:
+    """Also on a replica that has not heard of the new policy yet: no script checks these."""
+    record = await world.submit(arguments={"token": "ghp_" + "a" * 36})
+    desk = desk_of("web", world.approvals, world.store)
+    await desk.reveal(record.id, identity("ann"))
+    await world.credentials.revoke_approver("ann")
+    with pytest.raises(Unauthorized):
+        await desk.reveal(record.id, identity("ann"))
+    await policy(world.store, Route(approvers=("bob",)))
+    assert await desk.lift("bot", identity("bob")) is False
+    await policy(world.store, Route(approvers=("eve",)))
+    with pytest.raises(Unauthorized):
+        await desk.lift("bot", identity("bob"))
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
