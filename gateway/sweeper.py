@@ -36,9 +36,9 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Settle what is due now. What fails is logged, looked at again, and stops nothing else."""
-        await self._approvals.remembering.sweep(_BATCH)
         due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
         work = [
+            self._approvals.remembering.sweep(_BATCH),
             *(self._approvals.expire(request_id) for request_id in due.expired),
             *(self._approvals.stop(request_id) for request_id in due.stopped),
             *(self._approvals.lapse(agent, process) for agent, process in due.lapsed),

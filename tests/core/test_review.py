@@ -161,9 +161,12 @@ async def test_an_idle_session_is_not_called_cancelled_by_the_agent(world: World
     assert ended.decision.reason is Reason.ABANDONED
 
 
-async def test_one_corrupt_record_does_not_stop_the_clock_for_others(world: World) -> None:
-    """The sweep goes on past what it cannot read."""
+async def test_what_is_corrupt_does_not_stop_the_clock_for_others(world: World) -> None:
+    """The sweep goes on past what it cannot read, a request or a remembered decision."""
     broken, good = await world.submit(timeout=0.001), await world.submit(timeout=0.001)
-    await world.store.redis.hset(world.store.keys.record(broken.id), "body", "{")
+    redis, keys = world.store.redis, world.store.keys
+    await redis.hset(keys.record(broken.id), "body", "{")
+    await redis.hset(keys.grant("0" * 32), "body", "{")
+    await redis.zadd(keys.grants_due, {"0" * 32: 1})
     while not (await world.approvals.get(good.id)).final:
         await world.sweeper.sweep()
