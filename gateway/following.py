@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from gateway.authority import standing
@@ -10,6 +11,8 @@ from gateway.storage import Outcome, Store, Transition
 from gateway.wire import plain
 from gateway.writer import Writer
 
+log = logging.getLogger("gateway.following")
+
 
 async def recount(writer: Writer, store: Store) -> None:
     """Take back, on every waiting request, the approvals of those who may not decide it any more.
@@ -17,24 +20,33 @@ async def recount(writer: Writer, store: Store) -> None:
     They count for nothing in any case: this is for the cards, which say how many have approved.
     """
     for request_id in await store.voted():
-        for _ in range(TRIES):
-            record = await store.load(request_id)
-            if record is None or record.final:
-                break
-            policy = await writer.policy()
-            counted = standing(policy, record)
-            if counted == record:
-                break
-            change = Transition(
-                before=record,
-                after=replace(counted, revision=record.revision + 1),
-                event="recounted",
-                data={"votes": plain(counted.votes)},
-                clock="before",
-                generation=policy.generation,
-            )
-            outcome = await store.change(change)
-            if outcome == Outcome.AGAIN:
-                writer.forget_policy()
-            elif outcome != Outcome.STALE:
-                break
+        try:
+            await _recounted(writer, store, request_id)
+        except Exception:
+            # One that cannot be read keeps neither the others nor the policy from being followed.
+            about = {"event": "recount_failed", "request_id": request_id}
+            log.exception("votes not counted again", extra=about)
+
+
+async def _recounted(writer: Writer, store: Store, request_id: str) -> None:
+    for _ in range(TRIES):
+        record = await store.load(request_id)
+        if record is None or record.final:
+            return
+        policy = await writer.policy()
+        counted = standing(policy, record)
+        if counted == record:
+            return
+        change = Transition(
+            before=record,
+            after=replace(counted, revision=record.revision + 1),
+            event="recounted",
+            data={"votes": plain(counted.votes)},
+            clock="before",
+            generation=policy.generation,
+        )
+        outcome = await store.change(change)
+        if outcome == Outcome.AGAIN:
+            writer.forget_policy()
+        elif outcome != Outcome.STALE:
+            return

@@ -15,7 +15,7 @@ from gateway.clock import SystemClock
 from gateway.courier import Courier
 from gateway.delivery import Posts, PostsGrants
 from gateway.desk import FrontDesk
-from gateway.errors import GatewayError
+from gateway.errors import Unreachable
 from gateway.following import recount
 from gateway.followups import Followups
 from gateway.grantcourier import GrantCourier, either
@@ -101,8 +101,8 @@ async def policy_followed(approvals: Approvals, store: RedisStore) -> None:
                     if event.type == "policy_applied":
                         approvals.remembering.policy_changed()
                         await recount(approvals.writer, store)
-        except GatewayError as error:
-            log.warning("policy follower restarts: %s", error, extra={"event": "follower_restarts"})
+        except Unreachable as behind:
+            log.info("policy follower: %s", behind, extra={"event": "follower_behind"})
 
 
 @asynccontextmanager

@@ -24,9 +24,12 @@ def progress(record: Record) -> str:
 
 
 async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
-    """Without a click, on every waiting request, with an event; those of the others stay."""
+    """Without a click, on every waiting request that can be read, with an event; those of the
+    others stay."""
     await policy(world.store, PAIR)
     world.approvals.forget_policy()
+    corrupt = await world.approvals.decide(click(await world.submit()))
+    await world.store.redis.hset(world.store.keys.record(corrupt.id), "body", "{")
     both = [await world.submit(), await world.submit()]
     for record, name in zip(both, ("ann", "bob"), strict=True):
         await world.approvals.decide(click(record, identity=identity(name)))
