@@ -13,7 +13,7 @@ from dataclasses import replace
 from gateway.authority import answers_for
 from gateway.batches import Batches
 from gateway.book import GrantBook, GrantStore
-from gateway.clicks import OVERTAKEN, STOPPED, TRIES, Clicks
+from gateway.clicks import LATE, OVERTAKEN, STOPPED, TRIES, Clicks
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.judging import judged
@@ -150,7 +150,8 @@ class Approvals:
     ) -> list[str]:
         """End an agent's session and cancel what waits in it; return the ids."""
         records = await self._store.load_many(await self._store.pending_of(origin.agent))
-        waiting = [record.id for record in records if record and record.request.session == session]
+        mine = (record for record in records if record and _is_own(record, origin))
+        waiting = [record.id for record in mine if record.request.session == session]
         inner = replace(origin, entry=None)
         for request_id in waiting:
             await self.cancel(request_id, inner, reason=reason, message="session ended")
@@ -305,17 +306,11 @@ class Approvals:
 
     async def expire(self, request_id: str) -> None:
         """End a request whose deadline has passed by the server's clock."""
-        record = await self._store.load(request_id)
-        if record is not None and not record.final:
-            await self.writer.end(
-                record, Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT), None
-            )
+        await self._end(request_id, LATE)
 
     async def stop(self, request_id: str) -> None:
         """Deny a request that waits while the kill switch is on."""
-        record = await self._store.load(request_id)
-        if record is not None and not record.final:
-            await self.writer.end(record, STOPPED, None)
+        await self._end(request_id, STOPPED)
 
     async def lapse(self, agent: str, process: str) -> None:
         """Say on its requests that a process no longer waits. They may still be decided."""
@@ -326,6 +321,11 @@ class Approvals:
         self.writer.forget_policy()
 
     # ---------------------------------------------------------------- inside
+
+    async def _end(self, request_id: str, ending: Ending) -> None:
+        record = await self._store.load(request_id)
+        if record is not None and not record.final:
+            await self.writer.end(record, ending, None)
 
     async def _known(self, request: ApprovalRequest, origin: Origin, waiter: str | None) -> Record:
         """Return the request that has this id already, if it is the same one."""

@@ -66,6 +66,19 @@ async def test_an_approval_is_nothing_to_a_later_holder(world: World, process: s
     assert [(await world.approvals.get(one.id)).consumers for one in approved] == [(PROCESS,), ()]
 
 
+async def test_a_session_that_a_later_holder_ends_is_its_own(world: World) -> None:
+    """What was left over from before, as by a crash, neither ends with it nor keeps it open."""
+    old = await world.submit(session="s")
+    mine = replace(over_http(), since=old.created + 1)
+    own = await world.submit(session="s", arguments={"command": "pwd"})
+    while own.created < mine.since:
+        own = await world.submit(session="s", arguments={"command": "pwd"})
+    ended = await world.approvals.end_session("s", mine)
+    assert own.id in ended
+    assert old.id not in ended
+    assert (await world.approvals.get(old.id)).status is Status.PENDING
+
+
 async def test_over_redis_a_later_holder_is_told_nothing(world: World) -> None:
     """The same over streams: an answer, and nothing in it."""
     record = await world.submit()
