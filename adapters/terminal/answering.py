@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import secrets
-import shlex
-import subprocess
-import tempfile
 from collections.abc import Awaitable
-from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.console import Group
@@ -20,18 +16,22 @@ from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
+from textual.worker import Worker, WorkerState
 
 from adapters.terminal.drawing import diff_of, drawn, text_of
+from adapters.terminal.editor import edited
 from adapters.terminal.granted import listed, revoked, told
 from adapters.terminal.questions import YES, Form, Reading, Remembering, Words
 from gateway.blocks import changes
 from gateway.canonical import parse
 from gateway.cards import Card, card_of, full_view
 from gateway.clock import Clock
-from gateway.errors import GatewayError, Unreachable
+from gateway.errors import GatewayError
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Click, Identity, Query, Record
+
+log = logging.getLogger("adapters.terminal")
 
 CARD_LINES, CARD_CHARS = 60, 6000
 _ALL = 10**9  # a card without a limit
@@ -46,6 +46,9 @@ g  what is remembered, and take it back
 ↑ ↓  scroll            q  leave; requests stay where they are
 
 High risk is asked again. A request that was cut is approved from the full text only."""
+
+# A key that fails ends neither the screen nor, with it, the gateway.
+_told_of_failures = work(exit_on_error=False)
 
 
 class Answering(App[None]):
@@ -120,9 +123,18 @@ class Answering(App[None]):
                             await self._reload()
                         elif news := told(event):
                             self._say(news)
-            except (Unreachable, OSError) as error:
-                self._say(f"not connected: {error}", bad=True)
+            except Exception as error:
+                # Whatever it was, the end of the screen would be that of the gateway.
+                log.warning("the queue was not read: %s", error, extra={"event": "terminal_behind"})
+                self._say(f"not up to date: {error}", bad=True)
                 await asyncio.sleep(1)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Say that a key came to nothing; what it wanted may be tried again."""
+        error = event.worker.error
+        if event.state is WorkerState.ERROR and isinstance(error, Exception):
+            log.error("a key failed", exc_info=error, extra={"event": "terminal_failed"})
+            self._say(f"it failed: {error}", bad=True)
 
     async def _reload(self) -> None:
         page = await self._desk.page(Query(limit=_MOST_LISTED, followers=False))
@@ -157,7 +169,7 @@ class Answering(App[None]):
             self._draw()
             self.query_one(VerticalScroll).scroll_home(animate=False)
 
-    @work
+    @_told_of_failures
     async def action_approve(self) -> None:
         """Approve what is shown, or answer it."""
         record = self.record
@@ -171,13 +183,13 @@ class Answering(App[None]):
         else:
             await self._approve(record, card)
 
-    @work
+    @_told_of_failures
     async def action_deny(self) -> None:
         """Deny what is shown."""
         if (record := self.record) is not None:
             await self._deny(record)
 
-    @work
+    @_told_of_failures
     async def action_full(self) -> None:
         """Show all of it, and take the decision there."""
         record = self.record
@@ -192,7 +204,7 @@ class Answering(App[None]):
         elif key == "n":
             await self._deny(record)
 
-    @work
+    @_told_of_failures
     async def action_edit(self) -> None:
         """Edit the arguments in the person's own editor, and approve the difference."""
         record = self.record
@@ -202,9 +214,9 @@ class Answering(App[None]):
             self._say("it holds secrets: edit it in the inbox", bad=True)
             return
         with self.suspend():
-            edited = await asyncio.to_thread(_edited, text)
+            left = await asyncio.to_thread(edited, text)
         try:
-            arguments = parse(edited.encode())
+            arguments = parse(left.encode())
         except GatewayError as error:
             self._say(f"not sent: {error}", bad=True)
             return
@@ -216,7 +228,7 @@ class Answering(App[None]):
         if await self.push_screen_wait(Words(question, shown=shown)) == YES:
             await self._click(record, Action.EDIT, arguments=arguments, confirmed=True)
 
-    @work
+    @_told_of_failures
     async def action_several(self) -> None:
         """Approve all that may be approved without looking twice, or the next so many."""
         count = await self.push_screen_wait(Words("Approve how many? A number, or all", "all"))
@@ -236,7 +248,7 @@ class Answering(App[None]):
             for one in chosen:
                 await self._click(one, Action.APPROVE)
 
-    @work
+    @_told_of_failures
     async def action_remember(self) -> None:
         """Approve what is shown, and others like it from now on."""
         record = self.record
@@ -252,7 +264,7 @@ class Answering(App[None]):
         if chosen is not None:
             await self._click(record, Action.APPROVE, remember=chosen)
 
-    @work
+    @_told_of_failures
     async def action_granted(self) -> None:
         """Show what is remembered, and take back what is chosen."""
         grants = await self._desk.grants()
@@ -274,7 +286,7 @@ class Answering(App[None]):
             self.copy_to_clipboard(full_view(record, page_chars=_ALL).text)
             self._say("copied")
 
-    @work
+    @_told_of_failures
     async def action_claim(self) -> None:
         """Say that you are looking, or no longer are."""
         if (record := self.record) is not None:
@@ -382,13 +394,3 @@ def _one_line(record: Record) -> Text:
         .append("  ")
         .append_text(text_of(card.headline))
     )
-
-
-def _edited(text: str) -> str:
-    """Return the text as the person left it; nothing of it stays on the disk."""
-    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "arguments.json"
-        path.write_text(text, encoding="utf-8")
-        subprocess.run([*editor, str(path)], check=False)
-        return path.read_text(encoding="utf-8")

@@ -140,6 +140,22 @@ async def test_an_edit_is_shown_as_a_diff_before_it_is_sent(
     assert (decision.action, decision.arguments) == (Action.EDIT, {"command": "ls -l"})
 
 
+async def test_what_fails_is_told_and_ends_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editor that is not there, then a request that is gone: the screen goes on."""
+    monkeypatch.setenv("VISUAL", "/nowhere/editor")
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        monkeypatch.setattr(type(seat.screen), "suspend", _not_suspended)
+        await seat.press("e")
+        await seat.sees("it failed", "/nowhere/editor")
+        await world.store.redis.delete(world.store.keys.record(record.id))
+        await world.submit(arguments={"command": "pwd"})
+        await seat.sees("not up to date: no such request", "pwd")
+
+
 async def test_a_form_is_answered(world: World) -> None:
     """Text, number, tick, a secret and choices; the secret is not in the record."""
     record = await world.submit(**FORM)
