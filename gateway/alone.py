@@ -11,10 +11,11 @@ from gateway.app import listen, site_of
 from gateway.approvals import Approvals
 from gateway.backend import Backend, opened, signer_of, url_of
 from gateway.clock import SystemClock
+from gateway.delivery import Posts
 from gateway.hooks.host import hosted
 from gateway.hooks.link import links
 from gateway.policy import ModeDecider
-from gateway.ports import Adapter, HasProblems
+from gateway.ports import Adapter, HasProblems, HasRoutes
 from gateway.production import refuse_unsafe
 from gateway.registry import adapter_class, deciders
 from gateway.serving import background, desk_of, policy_followed, served
@@ -27,11 +28,11 @@ from gateway.stores.grants import RedisGrants
 
 @asynccontextmanager
 async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
-    """Run one adapter, on the Redis of a gateway that runs elsewhere; yield the address of its
-    pages, empty when it has none.
+    """Run one adapter, on the Redis of a gateway that runs elsewhere; yield the address where its
+    health is told and its pages are, empty where nobody but its own person looks.
 
-    Without `REDIS_URL` that is the embedded server of the data folder. An adapter that serves pages
-    is reached at the address of the settings, which must be another one than that gateway's.
+    Without `REDIS_URL` that is the embedded server of the data folder. The address is that of the
+    settings, which must be another one than that gateway's.
     """
     url = url_of(settings)
     async with AsyncExitStack() as stack:
@@ -57,9 +58,11 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
         desk = desk_of(name, approvals, backend.store, inbox=settings.inbox_url)
         adapter = adapter_class(name)()
         await stack.enter_async_context(served(adapter, desk, backend.store))
+        if not isinstance(adapter, Posts | HasRoutes):  # a screen: who sits there sees how it is
+            yield ""
+            return
         site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)
-        app = build_pages(site, partial(_problems, adapter, backend))
-        yield await listen(app, settings, stack) if site.pages else ""
+        yield await listen(build_pages(site, partial(_problems, adapter, backend)), settings, stack)
 
 
 async def _problems(adapter: Adapter, backend: Backend) -> list[str]:

@@ -116,7 +116,8 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             ),
             enrolment=enrolling,
         )
-        url = await listen(app, settings, stack)
+        local = await listen(app, settings, stack)
+        url = settings.public_url.rstrip("/") if settings.public_url else local
         if enrolling is not None:
             stack.enter_context(
                 announced(
@@ -272,6 +273,4 @@ async def listen(app: web.Application, settings: Settings, stack: AsyncExitStack
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; "
             "set GATEWAY_PORT to another port, or 0 for a free one"
         ) from error
-    if settings.public_url:
-        return settings.public_url.rstrip("/")
     return settings.local_url(served.addresses[0][1])

@@ -122,7 +122,8 @@ class Connection:
         if self.problem:
             return [f"Discord: {self.problem}"]
         cut = self._client.cut_at if self._client and self.listening else None
-        if cut is not None and self._client and self._client.loop.time() - cut > _CUT_SECONDS:
+        # A client that was closed has no loop any more.
+        if cut is not None and asyncio.get_running_loop().time() - cut > _CUT_SECONDS:
             return ["Discord: the connection has been cut for a while"]
         return []
 

@@ -1,4 +1,4 @@
-"""The web pages of an adapter that runs as a process of its own, without the API beside them."""
+"""What an adapter that runs as a process of its own serves: its health, and pages if it has any."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def adapter(options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with alone.adapter_running(settings, options.name) as url:
-        served = f", and serves {url}" if url else ""
+        served = f", and tells at {url}/readyz whether people can answer" if url else ""
         print(f"The adapter {options.name} is connected{served}", file=sys.stderr)
         await stop.wait()
     return 0

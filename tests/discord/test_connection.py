@@ -11,11 +11,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.alone import adapter_running
 from gateway.errors import GatewayError
 from gateway.models import Status
 from tests.discord.furnished import Server
 from tests.discord.messages import buttons
-from tests.discord.stage import Stage, environment, labels, private_text, staged
+from tests.discord.stage import Stage, environment, labels, private_text, settings, staged
 
 
 async def approved(stage: Stage) -> None:
@@ -28,10 +29,12 @@ async def approved(stage: Stage) -> None:
 
 async def ready(stage: Stage) -> tuple[int, str]:
     """Return what the gateway answers about being ready."""
-    async with (
-        aiohttp.ClientSession() as http,
-        http.get(f"{stage.gateway.url}/readyz") as answer,
-    ):
+    return await ready_at(stage.gateway.url)
+
+
+async def ready_at(url: str) -> tuple[int, str]:
+    """Return what a gateway or an adapter there answers about being ready."""
+    async with aiohttp.ClientSession() as http, http.get(f"{url}/readyz") as answer:
         return answer.status, await answer.text()
 
 
@@ -130,6 +133,26 @@ async def test_39_a_revoked_token_turns_us_red_and_is_not_hammered(stage: Stage)
     assert len(server.discord.rest.calls) - calls < 5
     for one in (record, other):
         assert not (await stage.approvals.get(one.id)).final
+
+
+async def test_39_a_revoked_token_turns_an_adapter_of_its_own_red(
+    server: Server,
+    server_url: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`gateway adapter discord` tells how it is, as the gateway does."""
+    environment(monkeypatch, server)
+    async with adapter_running(settings(server_url, namespace, tmp_path), "discord") as url:
+        await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
+        assert (await ready_at(url))[0] == 200
+        server.discord.revoke(server.app)
+        await server.discord.gateway.drop(code=4004)
+        async with asyncio.timeout(40):
+            while (await ready_at(url))[0] == 200:
+                pass
+        assert "token" in (await ready_at(url))[1]
 
 
 async def test_39_a_bad_token_is_refused_at_the_start(

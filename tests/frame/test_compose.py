@@ -21,6 +21,7 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
 from gateway.embedded import find_server_binary
+from gateway.settings import Settings
 from tests.frame.tree import ROOT
 
 pytestmark = pytest.mark.xdist_group("compose")  # one server or build for all of them
@@ -260,6 +261,16 @@ def test_containers_are_hardened(service: str) -> None:
     assert settings["cap_drop"] == ["ALL"]
     assert settings["security_opt"] == ["no-new-privileges:true"]
     assert all(port.startswith("127.0.0.1:") for port in settings.get("ports", []))
+
+
+@pytest.mark.parametrize("service", sorted(set(compose()["services"]) - {"valkey"}))
+def test_health_is_asked_where_it_is_told(service: str) -> None:
+    """Each of our services is asked at the port that it listens on; chats, whether people can
+    answer."""
+    settings = compose()["services"][service]
+    port = settings["environment"].get("GATEWAY_PORT", Settings.model_fields["port"].default)
+    path = "healthz" if service == "gateway" else "readyz"
+    assert f"'http://127.0.0.1:{port}/{path}'" in settings["healthcheck"]["test"][-1]
 
 
 @pytest.mark.parametrize("service", sorted(compose()["services"]))
