@@ -38,7 +38,7 @@ from adapters.slack.sockets import IDLE_SECONDS, PING_SECONDS, Socket
 from adapters.slack.submissions import Submissions
 from adapters.slack.uploads import Uploads
 from adapters.slack.values import PLATFORM
-from adapters.slack.workspaces import Workspace, Workspaces
+from adapters.slack.workspaces import TOKEN_SECONDS, Workspace, Workspaces
 from gateway.cards import Card
 from gateway.clock import SystemClock
 from gateway.delivery import Notice, TryLater
@@ -64,11 +64,13 @@ class SlackAdapter:
     list_command = f"{COMMAND} list"
     ping_seconds = PING_SECONDS
     idle_seconds = IDLE_SECONDS
+    token_seconds = TOKEN_SECONDS
 
     def __init__(self) -> None:
         self._posts: Posts | None = None
         self._app: App | None = None
         self._socket: Socket | None = None
+        self._workspaces: Workspaces | None = None
         self._routes: list[web.RouteDef] = []
         self._patience = Patience()
 
@@ -79,7 +81,7 @@ class SlackAdapter:
         settings.refuse_incomplete()
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout) as session:
-            workspaces = Workspaces(settings, desk.notes, session)
+            self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
             await workspaces.start()
             uploads = Uploads(desk, desk.notes, session)
             pace = Pace(desk.notes, SystemClock())
@@ -89,8 +91,12 @@ class SlackAdapter:
             if settings.oauth:
                 installing = Installing(settings, workspaces, desk.notes, session)
                 self._routes += installing.routes()
-            async with self._listening(app, settings, session):
-                yield
+            watching = asyncio.create_task(workspaces.watch(self.token_seconds), name="slack token")
+            try:
+                async with self._listening(app, settings, session):
+                    yield
+            finally:
+                watching.cancel()
             directory.close()
             self._posts = None
 
@@ -172,9 +178,8 @@ class SlackAdapter:
 
     def problems(self) -> Sequence[str]:
         """Return what keeps people from answering, empty when nothing does."""
-        if self._socket is None or not self._socket.problem:
-            return ()
-        return (f"Slack: {self._socket.problem}",)
+        parts = (self._socket, self._workspaces)
+        return [f"Slack: {part.problem}" for part in parts if part is not None and part.problem]
 
     def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[web.RouteDef]:
         """Return the routes that Slack, and whoever installs the app, reach."""

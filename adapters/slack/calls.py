@@ -91,21 +91,25 @@ async def asked(call: Callable[[], Awaitable[Any]]) -> Json:
 
 
 async def sent(call: Callable[[], Awaitable[Any]]) -> Json:
-    """Make a call once; return its answer.
+    """Make a call once; return its answer. Raises as `answered` does."""
+    data = (await answered(call)).data
+    return data if isinstance(data, dict) else {}
+
+
+async def answered(call: Callable[[], Awaitable[Any]]) -> Any:
+    """Make a call once; return the SDK's whole response, with its headers.
 
     Raises SlackRefused, TryLater when it certainly had no effect, DeliveryUncertain otherwise.
     """
     try:
         async with asyncio.timeout(CALL_SECONDS):
-            answer = await call()
+            return await call()
     except SlackApiError as error:
         raise _meaning(error) from error
     except aiohttp.ClientConnectorError as error:
         raise Unavailable("Slack cannot be reached") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise DeliveryUncertain(f"Slack did not answer: {type(error).__name__}") from error
-    data = answer.data
-    return data if isinstance(data, dict) else {}
 
 
 def _meaning(error: SlackApiError) -> DeliveryFailed:

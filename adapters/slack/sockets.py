@@ -22,9 +22,11 @@ from gateway.errors import GatewayError
 log = logging.getLogger("adapters.slack.sockets")
 
 PING_SECONDS = 5.0
-LOOK_SECONDS = 2.0
 IDLE_SECONDS = 600.0  # nothing heard for so long: connect anew, the connection may be deaf
 CONNECT_SECONDS = 30.0
+# In ping intervals. One to which nobody answers is given up after one and a half, and made anew
+# half of one later: looks are shorter than that, and it must last longer to count as well again.
+_LOOK, _HOLD = 0.4, 2.0
 # After these no connection will come until an operator acts.
 FATAL = {
     "invalid_auth",
@@ -56,7 +58,10 @@ class Socket:
         self._token = token
         self._heard = heard
         self._idle_seconds = idle_seconds
-        self._look_seconds = min(LOOK_SECONDS, ping_seconds)
+        self._ping_seconds = ping_seconds
+        self._count = 0  # how much had come when we last looked
+        self._since = asyncio.get_running_loop().time()  # when it came
+        self._renewing: asyncio.Future[None] | None = None
         self._handler: Any = AsyncSocketModeHandler(
             app,
             token,
@@ -86,24 +91,51 @@ class Socket:
         self._problem = ""
 
     async def watch(self) -> None:
-        """Look at the connection until cancelled; mend it, and say what is wrong."""
+        """Look at the connection until cancelled; mend it, and say what is wrong.
+
+        A lost one is well again when it has lasted for longer than one to which nobody answers.
+        """
         loop = asyncio.get_running_loop()
-        heard, since = self._heard(), loop.time()
+        lost = 0.0
         while True:
-            await asyncio.sleep(self._look_seconds)
-            if self._heard() != heard:
-                heard, since = self._heard(), loop.time()
-            if not await self._handler.client.is_connected():
-                self._say(await self._why())
-            elif loop.time() - since > self._idle_seconds:
-                since = loop.time()
-                log.info("connecting anew", extra={"event": "slack_idle"})
-                await self._handler.client.connect_to_new_endpoint(force=True)
-            else:
+            await asyncio.sleep(self._ping_seconds * _LOOK)
+            if problem := await self._look():
+                lost = loop.time()
+                self._say(problem)
+            elif loop.time() - lost > self._ping_seconds * _HOLD:
                 self._say("")
 
-    async def _why(self) -> str:
-        """Ask Slack itself why there is no connection."""
+    async def _look(self) -> str:
+        """Return what is wrong now, empty when nothing is."""
+        if not await self._handler.client.is_connected():
+            return await self._refusal() or "Slack is not connected"
+        if not self._idle():
+            return ""
+        if why := await self._refusal():
+            return why
+        log.info("connecting anew", extra={"event": "slack_idle"})
+        self._since = asyncio.get_running_loop().time()
+        # The SDK tries until it succeeds, and must not be stopped in the middle of it.
+        self._renewing = asyncio.ensure_future(self._renew())
+        await asyncio.wait([self._renewing], timeout=CONNECT_SECONDS)
+        return ""
+
+    def _idle(self) -> bool:
+        """Whether nothing has come for so long that the connection may be deaf."""
+        now = asyncio.get_running_loop().time()
+        if self._heard() != self._count:
+            self._count, self._since = self._heard(), now
+        return now - self._since > self._idle_seconds
+
+    async def _renew(self) -> None:
+        try:
+            await self._handler.client.connect_to_new_endpoint(force=True)
+        except Exception as error:
+            data = {"event": "slack_not_renewed"}
+            log.warning("not connected anew: %s", type(error).__name__, extra=data)
+
+    async def _refusal(self) -> str:
+        """Return why Slack would not connect us now, empty when it would."""
         try:
             await self._client.apps_connections_open(app_token=self._token)
         except SlackApiError as error:
@@ -113,7 +145,7 @@ class Socket:
             return f"Slack is not connected: {code}"
         except Exception as error:
             return f"Slack is not connected: {type(error).__name__}"
-        return "Slack is not connected"
+        return ""
 
     def _say(self, problem: str) -> None:
         if problem != self._problem:

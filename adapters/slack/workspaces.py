@@ -15,7 +15,7 @@ from functools import partial
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.calls import asked, client_of
+from adapters.slack.calls import SlackRefused, answered, asked, client_of
 from adapters.slack.settings import SlackSettings
 from gateway.delivery import DeliveryFailed, Notes
 from gateway.errors import GatewayError
@@ -23,6 +23,7 @@ from gateway.errors import GatewayError
 log = logging.getLogger("adapters.slack.workspaces")
 
 _INSTALL, _ORG = "install {team}", "organisation {org}"
+TOKEN_SECONDS = 30.0  # between two looks at the configured token
 NEEDED_SCOPES = ("chat:write", "commands", "users:read")
 
 
@@ -30,6 +31,12 @@ class NotInstalled(GatewayError):
     """The app is not installed in this workspace, or was taken out of it."""
 
     code = "not_installed"
+
+
+class TokenRefused(GatewayError):
+    """Slack does not take this bot token, or the app may not do with it what it must."""
+
+    code = "token_refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +57,10 @@ class Workspace:
 
 
 class Workspaces:
-    """Finds the workspace of a team id, and never another one."""
+    """Finds the workspace of a team id, and never another one.
+
+    `problem` says why the configured token is of no use, empty when it is.
+    """
 
     def __init__(
         self, settings: SlackSettings, notes: Notes, session: aiohttp.ClientSession
@@ -60,6 +70,7 @@ class Workspaces:
         self._session = session
         self._known: dict[str, Workspace] = {}
         self._lock = asyncio.Lock()
+        self.problem = ""
 
     async def start(self) -> None:
         """Check the workspace of the configured token. Raises GatewayError with what to do."""
@@ -67,6 +78,28 @@ class Workspaces:
             return
         found = await self._checked(self._settings.bot_token.get_secret_value())
         self._known[found.team] = found
+
+    async def watch(self, seconds: float) -> None:
+        """Check the configured token again and again until cancelled; a revoked one stops nothing
+        else, so that nobody would see it."""
+        while self._settings.bot_token is not None:
+            await asyncio.sleep(seconds)
+            try:
+                await self.start()
+            except TokenRefused as refused:
+                self._say(str(refused))
+            except Exception as error:
+                # That Slack is away says nothing about the token.
+                data = {"event": "slack_token_unsure"}
+                log.info("token not checked: %s", type(error).__name__, extra=data)
+            else:
+                self._say("")
+
+    def _say(self, problem: str) -> None:
+        if problem != self.problem:
+            data = {"event": "slack_token"}
+            log.log(logging.ERROR if problem else logging.INFO, problem or "token ok", extra=data)
+        self.problem = problem
 
     async def of(self, team: str) -> Workspace:
         """Return the workspace with this id. Raises NotInstalled."""
@@ -141,19 +174,17 @@ class Workspaces:
         """Return the workspace of a token; that of an organisation belongs to no single one."""
         client = client_of(token, self._settings.api_url, self._session)
         try:
-            who = await client.auth_test()
+            who = await answered(client.auth_test)
             team = team if org else who["team_id"]
-            bot = await asked(lambda: client.bots_info(bot=who["bot_id"], team_id=team))
+            bot = await asked(lambda: client.bots_info(bot=who.get("bot_id", ""), team_id=team))
+        except SlackRefused as refused:
+            raise TokenRefused(f"Slack refuses the bot token: {refused.error}") from refused
         except DeliveryFailed as error:
             raise GatewayError(f"{error}; see `gateway doctor`") from error
-        except OSError as error:
-            raise GatewayError(f"Slack cannot be reached: {_code(error)}") from error
-        except Exception as error:
-            raise GatewayError(f"Slack refuses the bot token: {_code(error)}") from error
         scopes = frozenset(str(who.headers.get("x-oauth-scopes", "")).split(","))
         missing = [scope for scope in NEEDED_SCOPES if scope not in scopes]
         if missing:
-            raise GatewayError(
+            raise TokenRefused(
                 f"the Slack app lacks the scopes {', '.join(missing)}; "
                 "add them from `gateway manifest slack` and install it again"
             )
@@ -167,9 +198,3 @@ class Workspaces:
             scopes=scopes,
             client=client,
         )
-
-
-def _code(error: Exception) -> str:
-    response = getattr(error, "response", None)
-    data = getattr(response, "data", None)
-    return str(data.get("error")) if isinstance(data, dict) else type(error).__name__

@@ -19,12 +19,13 @@ from tests.slack.counterpart.slack import Slack
 from tests.slack.office import environment
 
 UNREACHABLE = 5
-# Looks at the connection more often than Slack's own seconds, so that the test takes less of them.
+# Looks more often than it does by itself, so that the test takes fewer seconds.
 _PROCESS = """
 import sys
 from adapters.slack import SlackAdapter
 from gateway.cli import main
 SlackAdapter.ping_seconds = 0.5
+SlackAdapter.token_seconds = 0.2
 sys.exit(main(["adapter", "slack"]))
 """
 
@@ -100,9 +101,20 @@ async def container(
     assert process.returncode == 0
 
 
-async def test_36_its_health_follows_the_socket(slack: Slack, container: Container) -> None:
-    """Healthy when connected; not while Slack refuses the token, and it says so; then again."""
+async def test_36_its_health_follows_slack(slack: Slack, container: Container) -> None:
+    """Healthy when connected; not while the socket is mute, or a token revoked, and it says so;
+    then again."""
     assert await container.healthy()
+    slack.sockets.mute = True
+    await container.becomes(healthy=False)
+    assert await container.problems() == ["Slack: Slack is not connected"]
+    slack.sockets.mute = False
+    await container.becomes(healthy=True)
+    slack.workspace().error = "token_revoked"
+    await container.becomes(healthy=False)
+    assert await container.problems() == ["Slack: Slack refuses the bot token: token_revoked"]
+    slack.workspace().error = None
+    await container.becomes(healthy=True)
     slack.sockets.refuses = "invalid_auth"
     await slack.sockets.disconnect("link_disabled")
     await container.becomes(healthy=False)

@@ -155,6 +155,59 @@ async def test_40_a_silent_socket_is_replaced_too(slack: Slack, world: World) ->
         await slack.until(lambda: slack.sockets.connected >= 2, seconds=20)
 
 
+async def test_40_a_mute_socket_keeps_us_red(office: Office) -> None:
+    """Nobody answers pings: not ready, also while the next such connection looks well for a moment;
+    ready when they are answered again."""
+    adapter, sockets = office.adapter, office.slack.sockets
+    sockets.mute = True
+    await until(adapter, red=True)
+    before = sockets.connected
+    while sockets.connected < before + 2:
+        await asyncio.sleep(0)
+        assert adapter.problems()
+    sockets.mute = False
+    await until(adapter, red=False)
+
+
+async def test_40_a_token_refused_in_the_quiet_is_seen(slack: Slack, world: World) -> None:
+    """Nothing comes, the socket stands, and Slack would give us no other: not ready, then again."""
+    adapter = SlackAdapter()
+    adapter.idle_seconds = 0.1
+    async with at_work(slack, world, adapter=adapter):
+        for _ in range(2):
+            slack.sockets.refuses = "invalid_auth"
+            await until(adapter, red=True)
+            assert adapter.problems() == ["Slack: Slack refuses the app token: invalid_auth"]
+            slack.sockets.refuses = ""
+            await until(adapter, red=False)
+
+
+@pytest.mark.parametrize("mode", ["socket", "http"])
+async def test_36_a_revoked_bot_token_turns_readiness_red(
+    slack: Slack, world: World, mode: str
+) -> None:
+    """The socket stands, or there is none, but nothing can be posted: said; a Slack that is away
+    for a moment is no reason; well again with the token."""
+    adapter = SlackAdapter()
+    adapter.token_seconds = 0.2
+    async with at_work(slack, world, adapter=adapter, env={"GATEWAY_SLACK_MODE": mode}):
+        slack.faults.plan("auth.test", Fault.HTML, times=2)
+        await slack.until(lambda: len(slack.faults.happened) > 1)
+        assert not adapter.problems()
+        slack.workspace().error = "token_revoked"
+        await until(adapter, red=True)
+        assert adapter.problems() == ["Slack: Slack refuses the bot token: token_revoked"]
+        slack.workspace().error = None
+        await until(adapter, red=False)
+
+
+async def until(adapter: SlackAdapter, *, red: bool) -> None:
+    """Wait until the adapter has problems, or none."""
+    async with asyncio.timeout(40):
+        while bool(adapter.problems()) is not red:
+            await asyncio.sleep(0)
+
+
 async def test_41_every_interaction_is_acked_at_once(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
