@@ -163,7 +163,7 @@ async def test_40_a_mute_socket_keeps_us_red(office: Office) -> None:
     await until(adapter, red=True)
     before = sockets.connected
     while sockets.connected < before + 2:
-        await asyncio.sleep(0)
+        await moment()
         assert adapter.problems()
     sockets.mute = False
     await until(adapter, red=False)
@@ -205,7 +205,7 @@ async def until(adapter: SlackAdapter, *, red: bool) -> None:
     """Wait until the adapter has problems, or none."""
     async with asyncio.timeout(40):
         while bool(adapter.problems()) is not red:
-            await asyncio.sleep(0)
+            await moment()
 
 
 async def test_41_every_interaction_is_acked_at_once(
