@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
-from adapters.web.guard import Guard, Handler, Refused, Visitor, finished, problem, seen_token
-from adapters.web.members import checked, written
+from adapters.web.guard import Guard, Handler, Refused, Visitor, problem, refuse_unseen
+from adapters.web.members import checked, writing
 from adapters.web.reading import Reading
 from gateway.errors import BatchRefused
 from gateway.models import Action, RiskLevel
@@ -27,6 +27,7 @@ _MEMBERS: dict[str, type] = {
     "note": str,
     "feedback": bool,
 }
+_NEEDED = ("action", "items", "nonce")
 _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
 
@@ -42,7 +43,11 @@ class Batches:
         """Return method, path and handler of each."""
         return [
             ("GET", "/inbox/api/batch", self._read),
-            ("POST", "/inbox/api/batch/decide", self._decide),
+            (
+                "POST",
+                "/inbox/api/batch/decide",
+                writing(self._guard, self._decide, _MEMBERS, _NEEDED),
+            ),
         ]
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
@@ -79,13 +84,8 @@ class Batches:
         shown.sort(key=lambda record: record.created)
         return shown[:MOST], own.next is not None or len(shown) > MOST
 
-    async def _decide(self, request: web.Request) -> web.StreamResponse:
+    async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Apply one answer to all that was ticked, or to none of it."""
-        visitor = await self._guard.writer(request)
-        body = checked(await written(request), _MEMBERS, ("action", "items", "nonce"))
-        return await finished(self._decided(visitor, body))
-
-    async def _decided(self, visitor: Visitor, body: JsonObject) -> web.Response:
         clicks = [_click(visitor, body, item) for item in body["items"]]
         try:
             records = await self._desk.decide_all(clicks)
@@ -109,9 +109,8 @@ def _click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
     if body["action"] not in (Action.APPROVE, Action.DENY):
         raise Refused(422, "invalid_request", "a batch is approved or denied")
     action = Action(body["action"])
-    seen = seen_token(visitor.session, item["id"], item["revision"])
-    if action is Action.APPROVE and item.get("seen") != seen:
-        raise Refused(409, "not_seen", "open everything before you approve: only a part was shown")
+    if action is Action.APPROVE:
+        refuse_unseen(visitor, item["id"], item["revision"], item.get("seen"))
     return Click(
         request_id=item["id"],
         revision=item["revision"],

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 from aiohttp import web
 
-from adapters.web.guard import (
-    Guard,
-    Handler,
-    Refused,
-    Visitor,
-    finished,
-    problem,
-    seen_token,
-)
-from adapters.web.members import checked, written
+from adapters.web.guard import Guard, Handler, Refused, Visitor, problem, refuse_unseen
+from adapters.web.members import checked, writing
 from adapters.web.reading import Reading
 from adapters.web.view import changes_of
 from gateway.blocks import changes
@@ -46,8 +35,6 @@ _REMEMBER: dict[str, type] = {"offer": str, "everywhere": bool, "lifetime": str}
 _NEEDED = ("revision", "action", "nonce")
 _UNSEEN = (Action.DENY, Action.ABORT)  # no is always possible
 
-Work = Callable[[web.Request, Visitor, JsonObject], Coroutine[Any, Any, web.Response]]
-
 
 class Decisions:
     """The writes of the inbox over a desk."""
@@ -59,25 +46,24 @@ class Decisions:
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return method, path and handler of each."""
-        one = "/inbox/api/requests/{id}"
+        guard, one = self._guard, "/inbox/api/requests/{id}"
+        session: dict[str, type] = {"agent": str, "session": str}
         return [
-            ("POST", f"{one}/decide", self._write(self._decide, _DECISION, _NEEDED)),
-            ("POST", f"{one}/diff", self._write(self._diff, {"arguments": dict}, ("arguments",))),
-            ("POST", f"{one}/claim", self._write(self._claim, {"on": bool}, ("on",))),
-            ("POST", f"{one}/reveal", self._write(self._reveal, {}, ())),
-            ("POST", "/inbox/api/sessions/end", self._write(self._end, *_SESSION)),
-            ("POST", "/inbox/api/agents/lift", self._write(self._lift, {"agent": str}, ("agent",))),
+            ("POST", f"{one}/decide", writing(guard, self._decide, _DECISION, _NEEDED)),
+            (
+                "POST",
+                f"{one}/diff",
+                writing(guard, self._diff, {"arguments": dict}, ("arguments",)),
+            ),
+            ("POST", f"{one}/claim", writing(guard, self._claim, {"on": bool}, ("on",))),
+            ("POST", f"{one}/reveal", writing(guard, self._reveal, {})),
+            ("POST", "/inbox/api/sessions/end", writing(guard, self._end, session, tuple(session))),
+            (
+                "POST",
+                "/inbox/api/agents/lift",
+                writing(guard, self._lift, {"agent": str}, ("agent",)),
+            ),
         ]
-
-    def _write(self, work: Work, members: dict[str, type], needed: tuple[str, ...]) -> Handler:
-        """Return a handler that checks who writes, and what, before it does the work."""
-
-        async def serve(request: web.Request) -> web.StreamResponse:
-            visitor = await self._guard.writer(request)
-            body = checked(await written(request), members, needed)
-            return await finished(work(request, visitor, body))
-
-        return serve
 
     async def _decide(
         self, request: web.Request, visitor: Visitor, body: JsonObject
@@ -121,20 +107,13 @@ class Decisions:
         return web.json_response({"ok": True})
 
 
-_SESSION: tuple[dict[str, type], tuple[str, ...]] = (
-    {"agent": str, "session": str},
-    ("agent", "session"),
-)
-
-
 def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
     """Return the click that a body asks for; refuses a yes to what was not shown whole."""
     if body["action"] not in list(Action):
         raise Refused(422, "invalid_request", "there is no such action")
     action = Action(body["action"])
-    seen = seen_token(visitor.session, request_id, body["revision"])
-    if action not in _UNSEEN and body.get("seen") != seen:
-        raise Refused(409, "not_seen", "open everything before you approve: only a part was shown")
+    if action not in _UNSEEN:
+        refuse_unseen(visitor, request_id, body["revision"], body.get("seen"))
     remember = body.get("remember")
     if remember is not None:
         checked(remember, _REMEMBER, tuple(_REMEMBER))

@@ -8,6 +8,7 @@ only our page can read. The token is derived from the session, so nothing is sto
 import asyncio
 import hashlib
 import hmac
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ from gateway.errors import GatewayError
 from gateway.ports import Logins
 from gateway.records import Identity
 from gateway.wire import JsonObject
+
+log = logging.getLogger("adapters.web")
 
 CSRF_HEADER = "X-CSRF-Token"
 MAX_BODY = 512 * 1024  # bytes of one decision, edited arguments included
@@ -157,8 +160,9 @@ async def finished(work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # nobody is left to be told
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # Nobody is left to be told.
+            log.warning("a write failed: %r", error, extra={"event": "write_unheard"})
         raise
 
 
@@ -186,6 +190,12 @@ def seen_token(session: str, request_id: str, revision: int) -> str:
     """
     shown = f"seen {request_id} {revision}"
     return hmac.new(session.encode(), shown.encode(), hashlib.sha256).hexdigest()
+
+
+def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: object) -> None:
+    """Refuse a yes to what was not shown whole, at this revision."""
+    if given != seen_token(visitor.session, request_id, revision):
+        raise Refused(409, "not_seen", "open everything before you approve: only a part was shown")
 
 
 def problem(status: int, code: str, detail: str, **more: object) -> web.Response:

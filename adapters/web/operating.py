@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 from aiohttp import web
 
-from adapters.web.guard import Guard, Handler, Visitor, finished
-from adapters.web.members import checked, written
+from adapters.web.guard import Guard, Handler, Visitor
+from adapters.web.members import writing
 from adapters.web.view import line_of
 from gateway.grantcards import GrantCard, grant_card_of
 from gateway.grants.grant import Effect, Grant
 from gateway.masking import shown
 from gateway.ports import Desk
 from gateway.wire import JsonObject
-
-Work = Callable[[Visitor, JsonObject], Coroutine[Any, Any, JsonObject]]
 
 
 class Operating:
@@ -28,22 +23,15 @@ class Operating:
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return method, path and handler of each."""
+        guard, grants = self._guard, "/inbox/api/grants"
         whose: dict[str, type] = {"agent": str, "session": str}
         return [
-            ("GET", "/inbox/api/grants", self._grants),
-            ("GET", "/inbox/api/grants/{id}", self._grant),
-            ("POST", "/inbox/api/grants/revoke", self._write(self._revoke, {"id": str}, ("id",))),
-            ("POST", "/inbox/api/grants/revoke-all", self._write(self._revoke_all, whose, ())),
-            ("POST", "/inbox/api/stop", self._write(self._stop, {"on": bool}, ("on",))),
+            ("GET", grants, self._grants),
+            ("GET", f"{grants}/{{id}}", self._grant),
+            ("POST", f"{grants}/revoke", writing(guard, self._revoke, {"id": str}, ("id",))),
+            ("POST", f"{grants}/revoke-all", writing(guard, self._revoke_all, whose)),
+            ("POST", "/inbox/api/stop", writing(guard, self._stop, {"on": bool}, ("on",))),
         ]
-
-    def _write(self, work: Work, members: dict[str, type], needed: tuple[str, ...]) -> Handler:
-        async def serve(request: web.Request) -> web.StreamResponse:
-            visitor = await self._guard.writer(request)
-            body = checked(await written(request), members, needed)
-            return web.json_response(await finished(work(visitor, body)))
-
-        return serve
 
     async def _grants(self, request: web.Request) -> web.StreamResponse:
         """List what is remembered, and what ended lately."""
@@ -57,17 +45,17 @@ class Operating:
         await self._guard.reader(request)
         return web.json_response(_card(await self._desk.grant_card(request.match_info["id"])))
 
-    async def _revoke(self, visitor: Visitor, body: JsonObject) -> JsonObject:
+    async def _revoke(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._desk.revoke(body["id"], visitor.identity)
-        return {"ok": True}
+        return web.json_response({"ok": True})
 
-    async def _revoke_all(self, visitor: Visitor, body: JsonObject) -> JsonObject:
+    async def _revoke_all(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         gone = await self._desk.revoke_all(visitor.identity, **body)
-        return {"revoked": len(gone)}
+        return web.json_response({"revoked": len(gone)})
 
-    async def _stop(self, visitor: Visitor, body: JsonObject) -> JsonObject:
+    async def _stop(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._desk.stop_all(visitor.identity, on=body["on"])
-        return {"stopped": body["on"]}
+        return web.json_response({"stopped": body["on"]})
 
 
 def _row(grant: Grant, card: GrantCard) -> JsonObject:

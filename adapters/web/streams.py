@@ -32,7 +32,7 @@ class Streams:
 
     def end(self, session: str) -> None:
         """End a session's streams: it was signed out."""
-        for ending in self._open[session]:
+        for ending in self._open.get(session, ()):
             ending.set()
 
     def end_all(self) -> None:
@@ -43,12 +43,11 @@ class Streams:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Stream to the page until it leaves, signs out, or is no longer wanted."""
         visitor = await self._guard.reader(request)
-        mine = self._open[visitor.session]
-        if len(mine) >= MOST_STREAMS:
+        if len(self._open.get(visitor.session, ())) >= MOST_STREAMS:
             raise Refused(429, "too_many_pages", "the inbox is open in too many tabs")
         if sum(map(len, self._open.values())) >= MOST_OF_ALL:
             raise Refused(429, "too_many_pages", "too many pages are open on this gateway")
-        ending = asyncio.Event()
+        mine, ending = self._open[visitor.session], asyncio.Event()
         mine.add(ending)
         try:
             return await self._stream(request, visitor, ending)
