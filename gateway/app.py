@@ -21,6 +21,7 @@ from gateway.desk import FrontDesk
 from gateway.discovery import announced
 from gateway.embedded import running_engine
 from gateway.errors import Conflict, GatewayError
+from gateway.holding import Holding
 from gateway.hooks.host import HookHost, hosted
 from gateway.hooks.link import HookEvents, links
 from gateway.intake import Intake
@@ -47,6 +48,7 @@ from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.cursor import RedisCursor
 from gateway.stores.feed import RedisFeed
 from gateway.stores.grants import RedisGrants
+from gateway.stores.held import RedisHeld
 from gateway.stores.ingress import Ingress
 from gateway.stores.logins import RedisLogins
 from gateway.stores.scripts import At, unwatched
@@ -107,9 +109,9 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         app = build_api(
             approvals=approvals,
+            holding=Holding(store, RedisHeld(store), approvals.writer),
             credentials=backend.credentials,
             ready=_readiness(store, ingress, tuple(adapters.values())),
-            pending=store.count_pending,
             store_errors=REDIS_ERRORS,
             site=replace(
                 site_of(settings, adapters, desks, backend.logins), intercept=hooks.passed

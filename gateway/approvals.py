@@ -290,6 +290,10 @@ class Approvals:
         """Return the sessions that have not ended."""
         return await self._store.sessions(agent)
 
+    async def count_pending(self) -> int:
+        """Return how many requests wait."""
+        return await self._store.count_pending()
+
     async def history(self, after: str | None, limit: int) -> list[Event]:
         """Return up to `limit` events after a stream id."""
         return await self._store.history(after, limit)

@@ -174,8 +174,8 @@ def _notices(crowd: Crowd, inbox: str, command: str) -> tuple[str, ...]:
     if crowd.paused is not None:
         said.append("What people would be asked about is denied at once. Rules and grants go on.")
         said.append(
-            "To let it ask again: an admin or an approver of this agent, in the inbox under "
-            f"Sessions; an operator with gateway agent lift {agent}"
+            "An admin, or an approver of this agent, lets it ask again: in the inbox under "
+            f"Sessions, or with gateway agent lift {agent}"
         )
     if crowd.records:
         by_command = command and not inbox

@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.authority import requesters
+from gateway.authority import answers_for, requesters
+from gateway.errors import Unauthorized
 from gateway.fatigue import crowd_of
 from gateway.models import DeciderKind, RiskLevel, Status
-from gateway.records import Paused, Record
+from gateway.records import Identity, Paused, Record
 from gateway.rulebook import Budget, PolicyDocument, posted
 from gateway.storage import Store, Transition
 from gateway.transitions import Ending, ended
@@ -121,6 +122,25 @@ class Holding:
         """Give cards to those behind an agent's digest card, as far as its budget goes."""
         policy = await self._writer.policy()
         return await self.held.release(agent, policy.budget_for(agent))
+
+    async def paused(self) -> list[Paused]:
+        """Return the agents that ask nobody for now, as people denied too much of them in a row."""
+        return await self.held.paused()
+
+    async def lift(self, agent: str, identity: Identity) -> bool:
+        """Let an agent ask again; return whether it was paused.
+
+        Raises Unauthorized unless the person is an admin, or an approver of the agent.
+        """
+        self._writer.forget_policy()  # no script checks this person
+        policy = await self._writer.policy()
+        if not answers_for(policy, agent, identity):
+            raise Unauthorized("only an admin or an approver of this agent may let it ask again")
+        return await self.held.lift(agent, by=policy.name_of(identity))
+
+    async def policy(self) -> PolicyDocument:
+        """Return the policy in force, as last read."""
+        return await self._writer.policy()
 
     async def crowd(self, agent: str) -> Crowd:
         """Return what an agent's digest card is about."""

@@ -157,6 +157,9 @@ class Store(Protocol):
     async def voted(self) -> list[str]:
         """Return the ids of the waiting requests that somebody has approved already."""
 
+    async def count_pending(self) -> int:
+        """Return how many requests wait."""
+
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, the most recent first."""
 

@@ -18,6 +18,7 @@ from gateway.api.metrics import Metrics
 from gateway.api.openapi import served_document
 from gateway.api.routes import Endpoint, routes
 from gateway.approvals import Approvals
+from gateway.holding import Holding
 from gateway.ports import Credentials
 from gateway.wire import JsonObject
 
@@ -49,9 +50,9 @@ class Site:
 def build_api(
     *,
     approvals: Approvals,
+    holding: Holding,
     credentials: Credentials,
     ready: Callable[[], Awaitable[Sequence[str]]],
-    pending: Callable[[], Awaitable[int]],
     store_errors: tuple[type[Exception], ...],
     site: Site | None = None,
     enrolment: Enrolment | None = None,
@@ -59,16 +60,17 @@ def build_api(
 ) -> web.Application:
     """Return the application; run it with `runner`.
 
-    `ready` returns sentences on what keeps the gateway from being ready, none when it is. `pending`
-    returns how many requests wait. `store_errors` are raised by a store that does not answer.
+    `ready` returns sentences on what keeps the gateway from being ready, none when it is.
+    `store_errors` are raised by a store that does not answer.
     """
     site = site or Site()
     bounds = limits or Limits()
     table = routes(enrolment=enrolment is not None)
     services = Services(
         approvals=approvals,
+        holding=holding,
         access=Access(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
-        metrics=Metrics(pending),
+        metrics=Metrics(approvals.count_pending),
         ready=ready,
         enrolment=enrolment,
         intercept=site.intercept,

@@ -18,6 +18,7 @@ from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals import Approvals
 from gateway.errors import InvalidRequest, NotFound
+from gateway.holding import Holding
 from gateway.names import REQUEST_ID
 from gateway.ports import Credential
 from gateway.storage import Origin
@@ -68,6 +69,7 @@ class Services:
     """
 
     approvals: Approvals
+    holding: Holding
     access: Access
     metrics: Metrics
     ready: Callable[[], Awaitable[Sequence[str]]]

@@ -15,11 +15,12 @@ import gateway
 from gateway.api.messages import Problem
 from gateway.api.problems import MEDIA_TYPE
 from gateway.api.routes import Endpoint, Nothing, routes
-from gateway.names import REQUEST_ID, SESSION_NAME
+from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME
 from gateway.wire import JsonObject
 
 _REF = "#/components/schemas/{model}"
 _PATH_PATTERNS = {
+    "agent": AGENT_NAME.pattern,
     "grant": REQUEST_ID.pattern,
     "id": REQUEST_ID.pattern,
     "session": SESSION_NAME.pattern,

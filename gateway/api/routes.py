@@ -7,7 +7,18 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api import batches, events, grants, hooks, operations, reports, requests, verbs
+from gateway.api import (
+    agents,
+    batches,
+    events,
+    grants,
+    hooks,
+    operations,
+    reports,
+    requests,
+    verbs,
+)
+from gateway.api.agents import Lifted, PausedAgents
 from gateway.api.batches import Batch
 from gateway.api.calls import AGENT, APPROVER, Call
 from gateway.api.grants import (
@@ -249,6 +260,22 @@ ROUTES: tuple[Endpoint, ...] = (
         query=WhichAgent,
         body=NewPass,
         answers={201: Grant},
+        refusals=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/agents/paused",
+        handle=agents.paused,
+        who=APPROVERS,
+        answers={200: PausedAgents},
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/agents/{agent}/lift",
+        handle=agents.lift,
+        who=APPROVERS,
+        body=Nothing,
+        answers={200: Lifted},
         refusals=(404,),
     ),
     Endpoint(

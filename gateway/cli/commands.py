@@ -218,9 +218,9 @@ def _credentials(verbs: Verbs) -> None:
     revoke = _command(kinds, "revoke", operator.agent_revoke, "remove an agent, cutting it off")
     listed = _command(kinds, "list", operator.agent_list, "list agents")
     paused = _command(
-        kinds, "paused", operator.agent_paused, "list agents that ask nobody after many denials"
+        kinds, "paused", people.agents_paused, "list agents that ask nobody after many denials"
     )
-    lift = _command(kinds, "lift", operator.agent_lift, "let a paused agent ask again")
+    lift = _command(kinds, "lift", people.agent_lift, "let a paused agent ask again")
     approver = verbs.add_parser("approver", help="people who may decide")
     kinds = approver.add_subparsers(metavar="ACTION", required=True)
     join = _command(
@@ -232,7 +232,6 @@ def _credentials(verbs: Verbs) -> None:
     login = _command(verbs, "login", operator.login, "print a one-time link to the inbox")
     for one in (add, rotate, revoke, lift, join, leave, login):
         one.add_argument("name")
-    lift.add_argument("--by", default="operator", help="who does it, for the audit")
     for one in (add, rotate, revoke, listed, join, leave, people_listed, paused):
         one.add_argument("--json", action="store_true", help="print JSON")
 

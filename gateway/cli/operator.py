@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from gateway.approvals import Approvals
@@ -27,8 +26,6 @@ from gateway.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER, Listed, NewCredential
 from gateway.stores.feed import RedisFeed
 from gateway.stores.grants import RedisGrants
-from gateway.stores.held import RedisHeld
-from gateway.wire import plain
 
 
 @asynccontextmanager
@@ -74,26 +71,6 @@ async def agent_list(options: argparse.Namespace) -> int:
     """List agents."""
     async with backend() as found:
         _show(await found.credentials.listed(AGENT), options.json)
-    return 0
-
-
-async def agent_paused(options: argparse.Namespace) -> int:
-    """List the agents that ask nobody for now."""
-    async with backend() as found:
-        rows = await RedisHeld(found.store).paused()
-    if options.json:
-        print(json.dumps([plain(one) for one in rows]))
-    for one in () if options.json else rows:
-        until = datetime.fromtimestamp(one.until / 1000, UTC).isoformat(timespec="seconds")
-        print(f"{one.agent}  until {until}, or `gateway agent lift {one.agent}`")
-    return 0
-
-
-async def agent_lift(options: argparse.Namespace) -> int:
-    """Let an agent ask again whom people denied too often."""
-    async with backend() as found:
-        paused = await RedisHeld(found.store).lift(options.name, by=options.by)
-    print(f"{options.name} may ask again" if paused else f"{options.name} was not paused")
     return 0
 
 

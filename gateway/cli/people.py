@@ -6,8 +6,10 @@ import argparse
 import asyncio
 import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from gateway.client.http import Http
 from gateway.discovery import FILE_NAME, read_private, secret, state_folder
@@ -70,6 +72,27 @@ async def sessions(options: argparse.Namespace) -> int:
         for row in found["items"]:
             print(json.dumps(row) if options.json else f"{row['agent']:24} {row['name']}")
         return 0
+
+
+async def agents_paused(options: argparse.Namespace) -> int:
+    """List the agents that ask nobody for now."""
+    with connection() as http:
+        rows = (await asyncio.to_thread(http.call, "GET", "/v1/agents/paused"))["items"]
+    if options.json:
+        print(json.dumps(rows))
+    for one in () if options.json else rows:
+        until = datetime.fromtimestamp(one["until"] / 1000, UTC).isoformat(timespec="seconds")
+        print(f"{one['agent']}  until {until}, or `gateway agent lift {one['agent']}`")
+    return 0
+
+
+async def agent_lift(options: argparse.Namespace) -> int:
+    """Let an agent ask again whom people denied too often."""
+    path = f"/v1/agents/{quote(options.name, safe='')}/lift"
+    with connection() as http:
+        done = await asyncio.to_thread(http.call, "POST", path, {})
+    print(f"{options.name} may ask again" if done["lifted"] else f"{options.name} was not paused")
+    return 0
 
 
 def _remember(options: argparse.Namespace) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from gateway.api.app import SERVICES, Site, build_api, runner
 from gateway.api.calls import Enrolment, Limits
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
+from gateway.holding import Holding
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy import ModeDecider
 from gateway.ports import Credential
@@ -24,6 +25,7 @@ from gateway.rulebook import PolicyDocument, Route
 from gateway.signatures import Signer
 from gateway.stores.feed import RedisFeed
 from gateway.stores.grants import RedisGrants
+from gateway.stores.held import RedisHeld
 from gateway.stores.keys import Keys
 from gateway.stores.store import RedisStore
 from gateway.wire import JsonObject, build, plain
@@ -209,9 +211,6 @@ async def replica(
         await store.redis.ping()
         return problems
 
-    async def pending() -> int:
-        return int(await store.redis.zcard(keys.pending))
-
     async with AsyncExitStack() as stack:
         # A pool that waits: the ordinary one fails the 101st command at a time.
         pool = redis.asyncio.BlockingConnectionPool.from_url(
@@ -234,9 +233,9 @@ async def replica(
         )
         app = build_api(
             approvals=approvals,
+            holding=Holding(store, RedisHeld(store), approvals.writer),
             credentials=credentials,
             ready=ready,
-            pending=pending,
             store_errors=(RedisError, OSError),
             site=Site(hosts=frozenset({"gateway.example"}), secure=secure, pages=tuple(pages)),
             enrolment=Enrolment(secret=ENROL_SECRET, enroll=enroll_anyone) if enrolment else None,

@@ -1,0 +1,58 @@
+"""Agents that ask nobody for now, over HTTP, for approvers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from gateway.api.calls import Call, reply
+from gateway.errors import NotFound
+from gateway.names import AGENT_NAME
+from gateway.records import Identity
+from gateway.rulebook import Budget
+from gateway.wire import Wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedAgent(Wire):
+    """An agent that asks nobody `until` then (milliseconds since the epoch), and the budget by
+    which people's denials paused it."""
+
+    agent: str
+    until: int
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedAgents(Wire):
+    """The agents that ask nobody for now, by name."""
+
+    items: tuple[PausedAgent, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifted(Wire):
+    """Whether the agent was paused."""
+
+    lifted: bool
+
+
+async def paused(call: Call) -> web.Response:
+    """List the agents that ask nobody after many denials, with their budgets."""
+    holding = call.services.holding
+    policy = await holding.policy()
+    items = tuple(
+        PausedAgent(agent=one.agent, until=one.until, budget=policy.budget_for(one.agent))
+        for one in await holding.paused()
+    )
+    return reply(PausedAgents(items=items))
+
+
+async def lift(call: Call) -> web.Response:
+    """Let a paused agent ask again."""
+    agent = call.request.match_info["agent"]
+    if not AGENT_NAME.fullmatch(agent):
+        raise NotFound("no such agent")
+    who = Identity(platform="token", id=call.caller.name)
+    return reply(Lifted(lifted=await call.services.holding.lift(agent, who)))
