@@ -92,5 +92,5 @@ async def _decided(scene: Stage, slack: Slack, channels: list[str]) -> None:
         metadata = card.metadata or {}
         await scene.gateway.approvals.decide(click(metadata["event_payload"]["request"]))
     async with asyncio.timeout(7200):
-        while not all(card.text.startswith("Approved") for card in cards):  # noqa: ASYNC110
+        while not all(card.text.startswith("Approved") for card in cards):  # noqa: ASYNC110 (fake Slack tells nobody)
             await asyncio.sleep(_LOOK_SECONDS)

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 from gateway.canonical import canonical, parse, sha256_hex
 from gateway.errors import InvalidRequest
-from gateway.models import DeciderKind, Status
+from gateway.models import ENDINGS, DeciderKind, Status
 from gateway.records import Event, place_of
 from gateway.wire import JsonObject, Wire, build, plain
 
 GENESIS = "0" * 64
 """What the first seal of a namespace builds on."""
 
-_ENDINGS = {status.value for status in Status} - {Status.PENDING.value}
 _AUTHORITIES = {DeciderKind.PERSON.value, DeciderKind.GRANT.value, DeciderKind.RULE.value}
 _LONGEST_LINE = 4_194_304
 
@@ -128,11 +127,11 @@ class _Checker:
 
     def _of_request(self, number: int, event: Event) -> None:
         known = self._revisions.get(event.request_id, 0)
-        born_ended = event.revision == known == 1 and event.type in _ENDINGS
+        born_ended = event.revision == known == 1 and event.type in ENDINGS
         if event.revision <= known and not born_ended:
             self._wrong(number, f"revision {event.revision} of {event.request_id} comes again")
         self._revisions[event.request_id] = event.revision
-        if event.type not in _ENDINGS:
+        if event.type not in ENDINGS:
             return
         self._endings[event.request_id] += 1
         if self._endings[event.request_id] > 1:

@@ -1,8 +1,8 @@
 """One strict way into JSON and one canonical way out.
 
 `parse` refuses what JSON parsers disagree about; `canonical` writes RFC 8785 bytes, so that the
-same
-value has the same digest in every language. Size and depth are bounded before anything is built.
+same value has the same digest in every language. Size and depth are bounded before anything is
+built.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """The wire contract: what agents and the gateway say to each other.
 
 The agent side builds them leniently (`gateway.wire`), the server validates the same classes
-strictly
-(`gateway.validation`). Times are milliseconds since the Unix epoch unless a name says otherwise.
+strictly (`gateway.validation`). Times are milliseconds since the Unix epoch unless a name says
+otherwise.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ class Status(StrEnum):
     DENIED = "denied"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
+
+
+ENDINGS = frozenset(Status) - {Status.PENDING}
 
 
 class Kind(StrEnum):
@@ -268,9 +271,9 @@ class Decision(Wire):
 class State(Wire):
     """What the gateway answers to every message about a request: how it stands now.
 
-    `decision` is given to the process that may act on it. `waiting` is False when nobody waits any
-    more; `may_have_run` warns a process that consumes an approval which another one already had.
-    `secrets` are the secret answers of a question.
+    `decision` is given to the process that may act on it. `may_have_run` warns a process that
+    consumes an approval which another one already had. `secrets` are the secret answers of a
+    question.
     """
 
     id: str

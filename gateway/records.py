@@ -1,4 +1,4 @@
-"""What the gateway keeps: requests as they stand, people, routes, events. Values only, no I/O.
+"""What the gateway keeps: requests as they stand, people, clicks, events. Values only, no I/O.
 
 Times are milliseconds since the Unix epoch unless a name says otherwise.
 """
@@ -112,13 +112,12 @@ class Record(Wire):
     """One request as it stands.
 
     `revision` rises with every visible change; `shown_since` is the revision at which what would
-    run
-    last changed, so a click that saw an older one is refused. `digest` and `arguments` are of what
-    would run now. `process` submitted it, `attached` ones are told how it ends, `consumers` were
-    handed the approval, in order. `waiting` is False when nobody waits for the answer any more.
-    `note` is the decider's, for the record only: no agent is ever told. `nonces` name the clicks
-    that were applied, the newest last. `queues` name the outboxes that must look again when it
-    changes; `tier` counts escalations, the last at `tier_at`; `reminders` counts those that were
+    run last changed, so a click that saw an older one is refused. `digest` and `arguments` are of
+    what would run now. `process` submitted it, `attached` ones are told how it ends, `consumers`
+    were handed the approval, in order. `waiting` is False when nobody waits for the answer any
+    more. `note` is the decider's, for the record only: no agent is ever told. `nonces` name the
+    clicks that were applied, the newest last. `queues` name the outboxes that must look again when
+    it changes; `tier` counts escalations, the last at `tier_at`; `reminders` counts those that were
     due. A `canary` is a request of the gateway's own that tests whether people look: it is in no
     agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
     digest card, has no card of its own; `alike` counts those behind this one.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from gateway.models import DeciderKind, Reason, Status
+from gateway.models import ENDINGS, DeciderKind, Reason, Status
 from gateway.records import Event
 from gateway.wire import JsonObject, Wire, plain
 
@@ -17,7 +17,6 @@ HASTY_MS = 2_000
 MANY = 20
 """From so many answers on it is told when none of them was a denial."""
 
-_ENDINGS = {status.value for status in Status} - {Status.PENDING.value}
 _VOTES = ("voted", "edited")
 _ANSWERS = {Reason.CANARY_CAUGHT.value: "caught", Reason.CANARY_MISSED.value: "missed"}
 _NOBODY = (DeciderKind.GRANT.value, DeciderKind.RULE.value)
@@ -114,7 +113,7 @@ class Tally:
             self._delivered(str(event.data.get("request_id")), event.at)
         elif event.type in _VOTES:
             self._voted(event)
-        elif event.type in _ENDINGS:
+        elif event.type in ENDINGS:
             if event.data.get("reason") in _ANSWERS or event.request_id in self._canaries:
                 self._ended_canary(event)
             else:

@@ -86,10 +86,9 @@ class Route(Wire):
 
     `approvers` name people, identities, or groups of a platform; empty means nobody. `quorum`
     counts distinct people; one deny ends it. `scope_quorum` is how many must vote before an
-    approval is remembered widely. Times are in seconds; a `timeout` of 0 is none but the
-    30-day cap, `remind_after` lists when to remind, counted from the request. `agents` and `tools`
-    are names in which `*` stands for anything; empty for all. `targets` are places:
-    `adapter:channel`
+    approval is remembered widely. Times are in seconds; a `timeout` of 0 is none but the 30-day
+    cap, `remind_after` lists when to remind, counted from the request. `agents` and `tools` are
+    names in which `*` stands for anything; empty for all. `targets` are places: `adapter:channel`
     where a card is posted, or the bare name of an adapter that shows all requests, such as `web`.
     With `mention` the card calls the approvers when it is posted. `notify` are told the outcome;
     `requester` stands for the agent's owner. With `self_approval` off, a requester may never

@@ -23,7 +23,7 @@ class Signer:
     """Signs with the gateway's private key, given as the base64 of its 32-byte seed."""
 
     def __init__(self, seed_base64: str) -> None:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 (see above)
 
         self._key: Ed25519PrivateKey = Ed25519PrivateKey.from_private_bytes(_seed(seed_base64))
 
@@ -46,7 +46,7 @@ class Verifier:
 
     def __init__(self, public_key_base64: str) -> None:
         try:
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 (see above)
         except ImportError as error:
             raise Unverified(
                 "the gateway's key is pinned, and checking signatures needs `cryptography`: "
@@ -60,7 +60,7 @@ class Verifier:
 
     def verify(self, message: bytes, signature_base64: str | None) -> None:
         """Return when the signature is good; raise Unverified when it is missing or wrong."""
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 (see above)
 
         if signature_base64 is None:
             raise Unverified("the decision is not signed, and a key is pinned")

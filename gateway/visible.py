@@ -161,7 +161,7 @@ def _crowded(text: str) -> Visible:
 
 def _crowd(found: re.Match[str]) -> str:
     run = found.group()
-    return f"⟨{len(run)} × U+{ord(run[0]):04X}…⟩" if len(run) > 1 else _escape(run)  # noqa: RUF001
+    return f"⟨{len(run)} × U+{ord(run[0]):04X}…⟩" if len(run) > 1 else _escape(run)  # noqa: RUF001 (as below)
 
 
 def _segments(text: str, escapes: dict[int, tuple[str, int]]) -> Iterator[Segment]:

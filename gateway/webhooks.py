@@ -34,6 +34,7 @@ from gateway.callouts import (
 )
 from gateway.clock import Clock
 from gateway.errors import Unreachable
+from gateway.models import ENDINGS
 from gateway.records import Event
 from gateway.wire import JsonObject
 
@@ -45,7 +46,7 @@ _CLAIM_MARGIN = 5.0  # seconds
 _SECRET_PREFIX = "whsec_"
 _LEAST_SECRET_BYTES = 24
 _STATUSES = {"submitted": "pending"}
-_ENDINGS = ("approved", "denied", "expired", "cancelled")
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class Cursor(Protocol):
@@ -230,7 +231,7 @@ class _Pinned(AbstractResolver):
                 "hostname": host,
                 "host": str(address),
                 "port": port,
-                "family": socket.AF_INET if address.version == 4 else socket.AF_INET6,  # noqa: PLR2004
+                "family": _FAMILIES[address.version],
                 "proto": 0,
                 "flags": socket.AI_NUMERICHOST,
             }
@@ -243,14 +244,14 @@ class _Pinned(AbstractResolver):
 
 def body_of(event: Event) -> bytes:
     """Return what is sent about an event: names, status, digest, reason; nothing that was said."""
-    status = event.type if event.type in _ENDINGS else _STATUSES.get(event.type)
+    status = event.type if event.type in ENDINGS else _STATUSES.get(event.type)
     data: JsonObject = {
         "id": event.request_id,
         "agent": event.agent,
         "revision": event.revision,
         "status": status,
         "digest": event.data.get("digest"),
-        "reason": event.data.get("reason") if event.type in _ENDINGS else None,
+        "reason": event.data.get("reason") if event.type in ENDINGS else None,
     }
     told = {name: value for name, value in data.items() if value is not None}
     message = {"type": f"request.{event.type}", "timestamp": event.at, "data": told}

@@ -26,6 +26,7 @@ ALL, SESSION = "all", "session "
 _NOBODYS = "0" * 32  # the kill switch is about no request
 _LIVE, _ENDED = 0x5865F2, 0x8B949E
 _NONCE = 22
+_CHOICE = 100  # characters of what a command offers; Discord takes no more
 
 
 class GrantPosts:
@@ -111,9 +112,9 @@ class Operating:
         sessions = dict.fromkeys((one.agent, one.session) for one in grants if one.session)
         found = [(ALL, f"all that you may take back, of {len(grants)}")] if grants else []
         found += [
-            (f"{SESSION}{agent} {name}", clipped(f"all of the session {name} of {agent}", 100))
+            (f"{SESSION}{agent} {name}", clipped(f"all of the session {name} of {agent}", _CHOICE))
             for agent, name in sessions
-            if len(f"{SESSION}{agent} {name}") <= 100  # noqa: PLR2004 (Discord takes no more)
+            if len(f"{SESSION}{agent} {name}") <= _CHOICE
         ]
         return found
 

@@ -28,6 +28,7 @@ FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
+_LEAST = 60  # characters; a part with less room says nothing
 _SPACE = 120  # for what stands between the parts, and Discord's own counting
 
 _COLOURS = {
@@ -200,7 +201,7 @@ def _risk(card: Card, budget: _Budget) -> str:
 
 def _says(card: Card, budget: _Budget) -> str:
     room = budget.room(500) - 40
-    if card.says is None or room < 60:  # noqa: PLR2004 (less says nothing)
+    if card.says is None or room < _LEAST:
         return ""
     return f"**The agent says** (unverified)\n{quoted(card.says.text, room)}"
 
@@ -234,7 +235,7 @@ def _size(card: Card, *, complete: bool, silent: bool) -> str:
 
 def _changed(card: Card, budget: _Budget) -> str:
     room = budget.room(600) - 30
-    if not card.changed or room < 60:  # noqa: PLR2004 (as above)
+    if not card.changed or room < _LEAST:
         return ""
     text = "\n".join(f"{change.sign} {change.text.text}" for change in card.changed)
     return f"**Changed by an approver**\n{fenced(text, 'diff', room)[0]}"
@@ -242,7 +243,7 @@ def _changed(card: Card, budget: _Budget) -> str:
 
 def _preview(card: Card, budget: _Budget) -> str:
     room = budget.room(400) - 50
-    if card.preview is None or room < 60:  # noqa: PLR2004 (as above)
+    if card.preview is None or room < _LEAST:
         return ""
     text, _ = fenced(card.preview.text.text, card.preview.format, room)
     return f"**The agent's own picture of it** (unverified)\n{text}"

@@ -47,7 +47,7 @@ class ScriptedApprovals:
 
     def _add(self, action: str, **details: Any) -> None:
         from gateway.client.local import Reply  # noqa: PLC0415 (pytest loads us in every run)
-        from gateway.models import Action  # noqa: PLC0415
+        from gateway.models import Action  # noqa: PLC0415 (as above)
 
         self._script.append(Reply(action=Action(action), **details))
 
@@ -57,7 +57,7 @@ def approvals() -> Iterator[ScriptedApprovals]:
     """Script the answers that gated code gets in this test, in all its threads; unscripted calls
     are denied."""
     from gateway.client.local import CallableTransport  # noqa: PLC0415 (pytest loads us in every run)
-    from gateway.client.sync import Client, use_client  # noqa: PLC0415
+    from gateway.client.sync import Client, use_client  # noqa: PLC0415 (as above)
 
     scripted = ScriptedApprovals()
     transport = CallableTransport(scripted.decide)

@@ -1,8 +1,8 @@
 """The five verbs over Redis streams: one blocking read for all waiters of this process.
 
 Nothing here needs more than XADD on the agent's ingress stream and XREAD on its reply streams. A
-lost,
-doubled or late message does no harm: submit and sync are repeated until their request is answered.
+lost, doubled or late message does no harm: submit and sync are repeated until their request is
+answered.
 """
 
 from __future__ import annotations

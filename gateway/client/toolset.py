@@ -12,8 +12,8 @@ def gated(tools: Any, **options: Any) -> Any:
     """Return the same tools, each behind `requires_approval(**options)`.
 
     A mapping of callables gives a dict, a list or tuple of callables the same sequence, and any
-    other
-    object a stand-in whose public methods are gated and whose other attributes are the original's.
+    other object a stand-in whose public methods are gated and whose other attributes are the
+    original's.
     """
     if isinstance(tools, Mapping):
         return {name: _gate(tool, str(name), options) for name, tool in tools.items()}

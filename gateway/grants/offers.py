@@ -178,7 +178,7 @@ def _folders(record: Record) -> Iterator[tuple[str, Match]]:
         return
     cwd = record.request.context.cwd
     parts = components(path, cwd)
-    if parts is None or len(parts) < 2 or delicate(path, cwd) is not None:  # noqa: PLR2004
+    if parts is None or not parts[1:] or delicate(path, cwd) is not None:
         return  # never the root of the disk
     folder = "/" + "/".join(parts[:-1])
     rule = Rule(name=names[0], kind=RuleKind.FOLDER, value=folder)

@@ -87,7 +87,7 @@ def is_systems(path: str, cwd: str) -> bool:
     parts = tuple(part.casefold() for part in components(path, cwd) or ())
     if parts[:2] == _WORKPLACE_OF_CONTAINERS:
         return False
-    return len(parts) < 2 or bool({parts[:1], parts[:2]} & _SYSTEM_PLACES)  # noqa: PLR2004
+    return not parts[1:] or bool({parts[:1], parts[:2]} & _SYSTEM_PLACES)
 
 
 def delicate(path: str, cwd: str | None = None) -> str | None:

@@ -15,6 +15,7 @@ from gateway.validation import parse_message
 from gateway.wire import Wire
 
 INTERCEPTS = ("before_llm", "after_llm", "before_tool", "after_tool", "approve_tool")
+_LONGEST_SECONDS = 60  # a caller waits for it
 
 
 class BadHooks(InvalidRequest):
@@ -48,8 +49,8 @@ class Hook(Wire):
             raise InvalidRequest("a hook names the command that runs it")
         if unknown := set(self.intercept) - set(INTERCEPTS):
             raise InvalidRequest(f"there is no method {sorted(unknown)[0]!r} to intercept")
-        if not 0 < self.timeout <= 60:  # noqa: PLR2004 (a caller waits for it)
-            raise InvalidRequest("a timeout lies between 0 and 60 seconds")
+        if not 0 < self.timeout <= _LONGEST_SECONDS:
+            raise InvalidRequest(f"a timeout lies between 0 and {_LONGEST_SECONDS} seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

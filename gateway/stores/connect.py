@@ -49,9 +49,8 @@ def connect(url: str, *, blocking: bool = False) -> Any:
     `redis://`, `rediss://` and `unix://` as redis-py reads them; `redis+sentinel://[user:password@]
     host:port[,host:port]/service[/db]` asks Sentinel for the primary on every connect;
     `redis+cluster://[user:password@]host:port[,host:port]`. A `blocking` client has no socket
-    timeout:
-    its callers put a watchdog around each read, and an answer that is too large is given up
-    (`gateway.stores.bounded`). Raises UnusableUrl, which never tells the URL.
+    timeout: its callers put a watchdog around each read, and an answer that is too large is given
+    up (`gateway.stores.bounded`). Raises UnusableUrl, which never tells the URL.
     """
     try:
         return _connect(url, blocking)

@@ -116,7 +116,7 @@ class RedisStore:
         return str(answer[0])
 
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[str, str]:
-        """Apply all these transitions or none of them. See `gateway.ports.Store`."""
+        """Apply all these transitions or none of them. See `gateway.storage.Store`."""
         for one in transitions:
             self._remembered.forget(one.before.id)
         call = arguments.changes(self.keys, transitions)

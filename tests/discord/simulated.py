@@ -34,7 +34,7 @@ class Clock:
         """Be the clock of this process from now on; there is no way back."""
         time.monotonic = time.perf_counter = lambda: self.now
         time.time = lambda: self._began / 1e3 + self.now  # noqa: TID251 (this is the clock)
-        time.time_ns = lambda: int(self._began * 1e6 + self.now * 1e9)  # noqa: TID251
+        time.time_ns = lambda: int(self._began * 1e6 + self.now * 1e9)  # noqa: TID251 (as above)
 
 
 class _Selector(selectors.DefaultSelector):

@@ -23,7 +23,7 @@ TEXTS = (
     ("\u0441at /etc/passwd", "⟨U+0441 \u0441⟩at /etc/passwd"),
     ("\u017fs -la", "⟨U+017F \u017f⟩s -la"),
     ("ok\x1b[2K\x1b[1A✓ Approved", "ok⟨U+001B⟩[2K⟨U+001B⟩[1A✓ Approved"),
-    ("ls" + " " * 300 + "; rm -rf ~", "ls⟨300 × U+0020⟩; rm -rf ~"),  # noqa: RUF001
+    ("ls" + " " * 300 + "; rm -rf ~", "ls⟨300 × U+0020⟩; rm -rf ~"),  # noqa: RUF001 (the sign is for people)
     ("שלום 日本語 👩‍💻 naïve", None),
 )
 
@@ -49,7 +49,7 @@ async def test_nothing_fakes_a_state(box: Inbox, page: Page) -> None:
     """Whatever it says of itself, it waits; what was pushed out of sight stands right below."""
     record = await box.ask(**HOSTILE)
     text = await page.until(f"{card(record)}.textContent")
-    for escape in ("⟨U+200B⟩", "⟨U+202E⟩", "⟨U+001B⟩", "<img src=x", "<script>", "× U+000A"):  # noqa: RUF001
+    for escape in ("⟨U+200B⟩", "⟨U+202E⟩", "⟨U+001B⟩", "<img src=x", "<script>", "× U+000A"):  # noqa: RUF001 (the sign is for people)
         assert escape in text
     assert await page.evaluate(f"{card(record)}.classList.contains('pending')")
     assert await page.evaluate(f"Boolean({card(record)}.querySelector('.approve'))")

@@ -18,7 +18,7 @@ from gateway.models import (
 )
 from gateway.rulebook import Budget
 from gateway.storage import Origin
-from tests.web.chromium import Browser, Page
+from tests.web.chromium import Browser, Page, visiting
 from tests.web.inbox import (
     AGENT,
     COMMAND,
@@ -191,8 +191,6 @@ async def test_secrets_are_revealed_to_those_who_may_and_that_is_written_down(
 
 async def test_a_claim_is_shown_to_others(box: Inbox, page: Page, browser_address: str) -> None:
     """One says that they look; the other's page says who, and follows when they stop."""
-    from tests.web.chromium import visiting  # noqa: PLC0415 (a second person's browser)
-
     record = await box.ask(**COMMAND)
     async with visiting(browser_address) as other:
         second = await other.tab()
