@@ -277,6 +277,7 @@ async def _apart(step: Awaitable[float | None]) -> float | None:
     try:
         return await step
     except Exception:
+        # Whatever it was, the other copies go on, and this one is looked at again.
         log.exception("a copy is not settled", extra={"event": "copy_failed"})
         return RETRY_SECONDS
 
@@ -294,6 +295,7 @@ async def asked(call: Awaitable[T]) -> T:
     except TimeoutError as late:
         raise DeliveryUncertain("no answer in time") from late
     except Exception as bug:
+        # An adapter is anybody's code, and it may have posted before it failed.
         log.exception("an adapter failed", extra={"event": "adapter_failed"})
         raise DeliveryUncertain(f"{type(bug).__name__}: {bug}"[:500]) from bug
 

@@ -74,6 +74,7 @@ class Chain:
             try:
                 verdict = await _answer(decider, record, route)
             except Exception:
+                # It may be anybody's code. Without its answer people are asked: see above.
                 log.exception("a decider failed", extra={"event": "decider_failed"})
                 people = True
                 continue
@@ -91,6 +92,7 @@ class Chain:
             try:
                 found += await decider.shadows(record)
             except Exception as error:
+                # It only watches: what it fails at must not keep a request from being stored.
                 found.append(Shadow(rule=decider.name, effect="failed", why=repr(error)[:200]))
         return found
 
@@ -102,17 +104,13 @@ class Chain:
         try:
             verdict = await _answer(decider, record, route)
         except Exception as error:
-            why = str(error) or type(error).__name__
-            return Opinion(
-                decider=decider.name, priority=decider.priority, effect="failed", message=why
-            )
-        if verdict is None:
-            return Opinion(decider=decider.name, priority=decider.priority, effect="no opinion")
+            # That it fails is what the operator wants to know.
+            effect, message = "failed", str(error) or type(error).__name__
+        else:
+            effect = verdict.effect if verdict else "no opinion"
+            message = verdict.message if verdict else ""
         return Opinion(
-            decider=decider.name,
-            priority=decider.priority,
-            effect=verdict.effect,
-            message=verdict.message,
+            decider=decider.name, priority=decider.priority, effect=effect, message=message
         )
 
 

@@ -128,6 +128,7 @@ async def background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIte
             try:
                 await work()
             except Exception:
+                # Whatever it was, a gateway that goes on without this work would be no gateway.
                 log.exception("%s failed", name, extra={"event": "task_failed"})
             await asyncio.sleep(_RESTART_SECONDS)
 

@@ -40,6 +40,7 @@ _MODAL_SECONDS = 1.5  # a modal must be the first answer: nothing may come befor
 _OLD = (
     "This card was made by another version of the gateway. Use `/pending` to see what still waits."
 )
+_NOES = (Action.DENY, Action.ABORT)
 _MODALS = {Action.DENY, Action.ABORT, Action.EDIT, Action.RESPOND, Action.ANSWER}
 
 
@@ -126,9 +127,8 @@ class Clicks:
             await answered(interaction, _said(str(error)))
             return
         except Exception as error:
-            if button.verb not in (Action.DENY, Action.ABORT) or not isinstance(
-                error, TimeoutError
-            ):
+            # Whatever it was, the person must hear that nothing came of it.
+            if not isinstance(error, TimeoutError) or button.verb not in _NOES:
                 await answered(interaction, _refused(error))
                 return
             modal = modal_for(Action(button.verb), None, button)

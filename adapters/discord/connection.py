@@ -23,7 +23,7 @@ from discord.gateway import DiscordWebSocket, KeepAliveHandler
 from adapters.discord.lease import Lease, Sessions
 from adapters.discord.settings import DiscordSettings
 from gateway.delivery import Notes, TryLater
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, Misconfigured
 from gateway.tasks import ended
 
 log = logging.getLogger("adapters.discord")
@@ -267,15 +267,10 @@ async def login_of(settings: DiscordSettings) -> discord.Client:
     try:
         await client.login(settings.token.get_secret_value())
     except Exception as error:
+        # Whatever discord.py or the network raises, a command says it in a sentence.
         await client.close()
         raise GatewayError(_said(error)) from error
     return client
-
-
-class Misconfigured(GatewayError):
-    """Discord and our settings disagree about how clicks come."""
-
-    code = "misconfigured"
 
 
 def _is_fatal(error: Exception) -> bool:

@@ -85,10 +85,12 @@ class Endpoint:
         except TryLater:
             return web.Response(status=503)
         except Exception as error:
+            # discord.py raises whatever comes of content that it did not expect.
             log.warning("push not understood: %r", error, extra={"event": "push_refused"})
             return web.Response(status=400)
         # The answer is posted to Discord; this only says that we have it.
         task = asyncio.ensure_future(self._arrived(interaction))
+        # What it raises has been told to the person, and logged.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return web.Response(status=202)
 

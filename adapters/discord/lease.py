@@ -44,6 +44,7 @@ class Lease:
                     log.info("another replica listens now", extra={"event": "discord_standby"})
                     return
             except Exception as error:
+                # Whatever the store's trouble is, a tap that comes to us now must be heard.
                 log.warning("lease not renewed: %s", error, extra={"event": "lease_unsure"})
 
     async def _extended(self) -> bool:
@@ -61,6 +62,7 @@ class Lease:
             if await self._notes.get(_LEASE) == self._me:
                 await self._notes.delete(_LEASE)
         except Exception as error:
+            # Then it ends by itself; whoever leaves must not be kept.
             log.info("lease not given up: %s", error, extra={"event": "lease_unsure"})
 
     async def hand_over(self) -> None:
@@ -79,6 +81,7 @@ class Lease:
                         return
                     await asyncio.sleep(_LOOK_SECONDS)
         except Exception as error:
+            # As above, also when nobody took over in time.
             log.warning("not handed over: %r", error, extra={"event": "lease_unsure"})
 
 

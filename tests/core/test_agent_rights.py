@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from gateway.stores.keys import Keys
 from tests.world import AGENT, World
@@ -18,7 +19,7 @@ async def tried(world: World, user: str, *words: Any) -> bool:
     """Whether the server would let the user do this; asked, not done."""
     try:
         said = await world.store.redis.execute_command("ACL", "DRYRUN", user, *words)
-    except Exception as error:
+    except ResponseError as error:
         # It has no such arity or form: then it is refused whoever asks.
         assert "permission" not in str(error).lower()
         return False
