@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from gateway.delivery import Notes
+
 OK, WARN, FAIL = "ok", "warn", "fail"
 
 
@@ -37,6 +39,9 @@ def failed(says: str, remedy: str) -> Finding:
 class HasChecks(Protocol):
     """An adapter that can be examined by `gateway doctor`. It is not running then."""
 
-    async def checks(self, targets: Sequence[str], *, live: bool) -> Sequence[tuple[str, Finding]]:
+    async def checks(
+        self, targets: Sequence[str], notes: Notes, *, live: bool
+    ) -> Sequence[tuple[str, Finding]]:
         """Return what is found, by name. `targets` are those of the routes in force that are this
-        adapter's. With `live` it may post, and takes away what it posted."""
+        adapter's, `notes` are what it keeps. With `live` it may post, and takes away what it
+        posted."""

@@ -22,7 +22,7 @@ from adapters.discord.rights import add_commands
 from adapters.discord.settings import DiscordSettings, read_settings
 from adapters.discord.views import CARD_CHARS, CARD_LINES
 from gateway.cards import Card
-from gateway.delivery import Notice, TryLater
+from gateway.delivery import Notes, Notice, TryLater
 from gateway.findings import Finding
 from gateway.grantcards import GrantCard
 from gateway.ports import Desk, Logins
@@ -68,7 +68,9 @@ class DiscordAdapter:
         """Say what keeps people from answering, empty when nothing does."""
         return self._connection.problems() if self._connection else ["Discord: not running"]
 
-    async def checks(self, targets: Sequence[str], *, live: bool) -> Sequence[tuple[str, Finding]]:
+    async def checks(
+        self, targets: Sequence[str], notes: Notes, *, live: bool
+    ) -> Sequence[tuple[str, Finding]]:
         """Look at what the adapter needs: settings, token, endpoint, each channel."""
         return await examined(targets, live=live)
 

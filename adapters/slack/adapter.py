@@ -41,7 +41,7 @@ from adapters.slack.values import PLATFORM
 from adapters.slack.workspaces import TOKEN_SECONDS, Workspace, Workspaces
 from gateway.cards import Card
 from gateway.clock import SystemClock
-from gateway.delivery import Notice, TryLater
+from gateway.delivery import Notes, Notice, TryLater
 from gateway.errors import InvalidRequest
 from gateway.findings import Finding
 from gateway.grantcards import GrantCard
@@ -160,9 +160,11 @@ class SlackAdapter:
             stack.callback(watching.cancel)
             yield
 
-    async def checks(self, targets: Sequence[str], *, live: bool) -> Sequence[tuple[str, Finding]]:
+    async def checks(
+        self, targets: Sequence[str], notes: Notes, *, live: bool
+    ) -> Sequence[tuple[str, Finding]]:
         """Return what `gateway doctor` finds about Slack."""
-        return await examined(targets, SystemClock(), live=live)
+        return await examined(targets, notes, SystemClock(), live=live)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway manifest slack`."""

@@ -6,6 +6,7 @@ import logging
 from io import BytesIO
 
 import aiohttp
+from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.blocks import FullText
 from adapters.slack.calls import CALL_SECONDS, asked
@@ -41,9 +42,11 @@ class Uploads:
         if record.digest != card.digest:
             return FullText.MISSING
         text = full_view(record, page_chars=PAGE_CHARS).text.encode()
+        place = Place(*place_of(ref.channel)[:2], thread)
+        name, title = f"approval-{card.short_id}.txt", f"All of it · sha256 {card.digest}"
         try:
-            await self._upload(workspace, Place(*place_of(ref.channel)[:2], thread), card, text)
-        except (DeliveryFailed, aiohttp.ClientError, TimeoutError) as error:
+            await uploaded(workspace.client, self._session, place, text, name=name, title=title)
+        except DeliveryFailed as error:
             data = {"event": "slack_upload_failed", "request_id": card.request_id}
             log.warning("full text not attached: %s", type(error).__name__, extra=data)
             return FullText.MISSING
@@ -54,25 +57,39 @@ class Uploads:
         """Tell whether a copy's thread holds the full text of this digest."""
         return await self._notes.get(_key(ref, digest)) is not None
 
-    async def _upload(self, workspace: Workspace, place: Place, card: Card, text: bytes) -> None:
-        client = workspace.client
-        name = f"approval-{card.short_id}.txt"
-        given = await asked(
-            lambda: client.files_getUploadURLExternal(filename=name, length=len(text))
-        )
-        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
-        async with self._session.post(
-            given["upload_url"], data=BytesIO(text), timeout=timeout
+
+async def uploaded(
+    client: AsyncWebClient,
+    session: aiohttp.ClientSession,
+    place: Place,
+    content: bytes,
+    *,
+    name: str,
+    title: str,
+) -> str:
+    """Attach a file to a thread; return its id. Raises DeliveryFailed."""
+    given = await asked(
+        lambda: client.files_getUploadURLExternal(filename=name, length=len(content))
+    )
+    timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
+    try:
+        async with session.post(
+            given["upload_url"], data=BytesIO(content), timeout=timeout
         ) as response:
-            if response.status != _OK:
-                raise DeliveryFailed(f"Slack did not take the file ({response.status})")
-        await asked(
-            lambda: client.files_completeUploadExternal(
-                files=[{"id": given["file_id"], "title": f"All of it · sha256 {card.digest}"}],
-                channel_id=place.channel,
-                thread_ts=place.thread,
-            )
+            status = response.status
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise DeliveryFailed(f"Slack did not take the file: {type(error).__name__}") from error
+    if status != _OK:
+        raise DeliveryFailed(f"Slack did not take the file ({status})")
+    file_id = str(given["file_id"])
+    await asked(
+        lambda: client.files_completeUploadExternal(
+            files=[{"id": file_id, "title": title}],
+            channel_id=place.channel,
+            thread_ts=place.thread,
         )
+    )
+    return file_id
 
 
 def _key(ref: MessageRef, digest: str) -> str:

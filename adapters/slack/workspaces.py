@@ -106,23 +106,29 @@ class Workspaces:
         known = self._known.get(team)
         if known is not None and self._settings.bot_token is not None:
             return known
+        token, org = await self.token(team)
+        if known is not None and known.token == token:
+            return known
+        async with self._lock:
+            found = await self._checked(token, team, org)
+        if found.team != team:
+            raise NotInstalled(f"the stored token is not of the Slack workspace {team}")
+        self._known[team] = found
+        return found
+
+    async def token(self, team: str) -> tuple[str, str]:
+        """Return the token that a workspace's installation gave, and of which organisation it is.
+
+        Raises NotInstalled. It is read each time: another replica may have stored or dropped it.
+        """
         stored = None
         if self._settings.bot_token is None:
-            # Read each time: another replica may have stored or dropped it.
             stored = await self._notes.get(_INSTALL.format(team=team))
         if stored is None:
             self._known.pop(team, None)
             raise NotInstalled(f"the app is not installed in the Slack workspace {team}")
         kept = json.loads(stored)
-        token = str(kept["token"])
-        if known is not None and known.token == token:
-            return known
-        async with self._lock:
-            found = await self._checked(token, team, str(kept.get("org", "")))
-        if found.team != team:
-            raise NotInstalled(f"the stored token is not of the Slack workspace {team}")
-        self._known[team] = found
-        return found
+        return str(kept["token"]), str(kept.get("org", ""))
 
     async def install(self, token: str) -> None:
         """Keep the token that a workspace's installation gave."""

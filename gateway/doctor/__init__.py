@@ -3,7 +3,7 @@ checks."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
@@ -16,6 +16,8 @@ from gateway.findings import FAIL, OK, WARN, Finding, HasChecks, failed, fine
 from gateway.registry import adapter_class
 from gateway.settings import Settings
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.outbox import RedisNotes
+from gateway.stores.store import RedisStore
 
 __all__ = ["FAIL", "OK", "WARN", "Check", "examine", "gateway_url"]
 
@@ -48,8 +50,7 @@ async def examine(
         async with backend() as inside:
             found.append(_named("redis", fine("answers")))
             found += await _inside(settings, inside)
-            places = (await inside.store.policy()).places()
-            found += await _adapters(settings, places, live=live)
+            found += await _adapters(settings, inside.store, live=live)
     except Conflict as error:
         found.append(_named("redis", fine("answers")))
         found.append(_named("schema", failed(str(error), "update this gateway")))
@@ -71,13 +72,17 @@ async def _inside(settings: Settings, backend: Backend) -> list[Check]:
     return found
 
 
-async def _adapters(settings: Settings, places: Sequence[str], *, live: bool) -> list[Check]:
+async def _adapters(settings: Settings, store: RedisStore, *, live: bool) -> list[Check]:
     found = []
+    places = (await store.policy()).places()
     for name in settings.adapters:
         adapter = adapter_class(name)()
         if isinstance(adapter, HasChecks):
             ours = [place for place in places if place.startswith(f"{name}:")]
-            found += [_named(*one) for one in await adapter.checks(ours, live=live)]
+            found += [
+                _named(*one)
+                for one in await adapter.checks(ours, RedisNotes(store, name), live=live)
+            ]
     return found
 
 

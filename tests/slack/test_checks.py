@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,9 @@ from gateway.findings import FAIL, OK, WARN
 from gateway.models import new_id
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
-from tests.slack.office import environment, shown
+from tests.slack.office import at_work, environment, shown
+from tests.slack.test_surfaces import OAUTH, install
+from tests.world import World
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "slack.md").read_text(encoding="utf-8")
@@ -27,10 +30,18 @@ CHANNEL = ("slack:T1/C1",)
 async def results(
     slack: Slack, *targets: str, live: bool = False, env: dict[str, str] | None = None
 ) -> dict[str, tuple[str, str]]:
-    """Return result and words of every check."""
+    """Return result and words of every check, where the one workspace's token is set."""
+    notes: Any = None  # what workspaces install is kept there
     with environment(slack, **(env or {})):
-        found = await SlackAdapter().checks(targets or CHANNEL, live=live)
+        found = await SlackAdapter().checks(targets or CHANNEL, notes, live=live)
     return {name: (finding.result, finding.says) for name, finding in found}
+
+
+async def lived(slack: Slack, notes: Any, *targets: str, **env: str) -> list[tuple[str, str]]:
+    """Return result and words of what `--live` tried."""
+    with environment(slack, **env):
+        found = await SlackAdapter().checks(targets, notes, live=True)
+    return [(one.result, one.says) for name, one in found if name == "slack live"]
 
 
 async def test_all_is_well(slack: Slack) -> None:
@@ -68,7 +79,7 @@ async def test_channels_are_looked_at(slack: Slack) -> None:
         ("slack:T1/C9", "channel_not_found"),
         ("slack:T1/C3", "is archived"),
         ("slack:T1/UGONE", "is deactivated"),
-        ("slack:T2/C1", "another workspace"),
+        ("slack:T2/C1", "there is no token here"),
         ("slack:general", "is not slack:TEAM/CHANNEL"),
     ):
         result, words = (await results(slack, target))["slack channels"]
@@ -89,14 +100,61 @@ async def test_live_takes_away_what_it_posted(slack: Slack) -> None:
     assert (await results(slack, live=True))["slack live"][0] == OK
     slack.faults.plan("chat.update", Fault.ERROR, error="block_mismatch")
     result, words = (await results(slack, live=True))["slack live"]
-    assert (result, words) == (FAIL, "edit: Slack says block_mismatch")
+    assert (result, words) == (FAIL, "T1/C1: edit: Slack says block_mismatch")
     assert slack.workspace().channels["C1"].messages == {}
+
+
+async def test_live_tries_each_channel_once(slack: Slack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line each: threads of one channel count once, people not at all, one that fails stops no
+    other, and what is too much for one command is named."""
+    monkeypatch.setattr("adapters.slack.rehearsal.MOST_CHANNELS", 2)
+    for name in ("C2", "C3"):
+        slack.channel(name)
+    slack.channel("C2").archived = True
+    targets = [f"slack:T1/{name}" for name in ("C1", "C1/1.000001", "UANN", "C2", "C3", "general")]
+    tried = await lived(slack, None, *targets)
+    assert tried == [
+        (OK, "T1/C1: a card was posted, edited, given a file and deleted"),
+        (FAIL, "T1/C2: post: Slack says is_archived"),
+        (WARN, "after 2 channels, not tried: T1/C3"),
+    ]
+    assert len(slack.state.called("blocks.validate")) > 0
+    assert slack.workspace().channels["C1"].messages == {}
+
+
+async def test_live_tries_each_workspace(slack: Slack, world: World) -> None:
+    """By OAuth each with the token that it gave; one that gave none is named, with what to do."""
+    slack.channel("C2", team="T2")
+    targets = ("slack:T1/C1", "slack:T2/C2", "slack:T3/C3")
+    async with at_work(slack, world, env=OAUTH) as office:
+        assert (await install(slack, "T1"), await install(slack, "T2")) == (200, 200)
+        tried = await lived(slack, office.desk.notes, *targets, **OAUTH)
+        assert [one[:8] for _, one in tried] == ["T1/C1: a", "T2/C2: a"]
+        assert {result for result, _ in tried} == {OK}
+        slack.workspace("T2").error = "token_revoked"
+        found = await SlackAdapter().checks(targets, office.desk.notes, live=False)
+    said = [f"{name}: {one.says}" for name, one in found if one.result == FAIL]
+    assert said == [
+        "slack tokens: the bot token of T2: Slack says token_revoked",
+        "slack tokens: the app is not installed in the Slack workspace T3",
+        "slack channels: slack:T2/C2 is in a workspace of which there is no token here; "
+        "slack:T3/C3 is in a workspace of which there is no token here",
+    ]
+
+
+async def test_live_says_what_it_could_not_take_away(slack: Slack) -> None:
+    """A sample card that stays is told: somebody has to delete it."""
+    slack.faults.plan("chat.delete", Fault.ERROR, error="cant_delete_message")
+    (tried,) = await lived(slack, None, *CHANNEL)
+    assert tried[0] == FAIL
+    assert "the sample card is still there: Slack says cant_delete_message" in tried[1]
 
 
 async def test_oauth_needs_no_bot_token(slack: Slack) -> None:
     """Where workspaces install the app themselves, that is said."""
     found = await results(
         slack,
+        "slack:general",
         env={
             "GATEWAY_SLACK_BOT_TOKEN": "",
             "GATEWAY_SLACK_CLIENT_ID": "1",
