@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
-
-from gateway.delivery import Notes
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -33,15 +29,3 @@ def doubtful(says: str, remedy: str) -> Finding:
 def failed(says: str, remedy: str) -> Finding:
     """Return what has to be put right."""
     return Finding(FAIL, says, remedy)
-
-
-@runtime_checkable
-class HasChecks(Protocol):
-    """An adapter that can be examined by `gateway doctor`. It is not running then."""
-
-    async def checks(
-        self, targets: Sequence[str], notes: Notes, *, live: bool
-    ) -> Sequence[tuple[str, Finding]]:
-        """Return what is found, by name. `targets` are those of the routes in force that are this
-        adapter's, `notes` are what it keeps. With `live` it may post, and takes away what it
-        posted."""

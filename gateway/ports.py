@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from gateway.delivery import Notes
+from gateway.findings import Finding
 from gateway.grantcards import GrantCard
 from gateway.grants.grant import Grant
 from gateway.models import DecidedBy, Reason
@@ -273,3 +274,15 @@ class HasProblems(Protocol):
 
     def problems(self) -> Sequence[str]:
         """Return what is wrong, in sentences; while there is any, the gateway is not ready."""
+
+
+@runtime_checkable
+class HasChecks(Protocol):
+    """An adapter that can be examined by `gateway doctor`. It is not running then."""
+
+    async def checks(
+        self, targets: Sequence[str], notes: Notes, *, live: bool
+    ) -> Sequence[tuple[str, Finding]]:
+        """Return what is found, by name. `targets` are those of the routes in force that are this
+        adapter's, `notes` are what it keeps. With `live` it may post, and takes away what it
+        posted."""

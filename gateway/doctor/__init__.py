@@ -12,7 +12,8 @@ from gateway.doctor.namespace import NAMESPACE_CHECKS
 from gateway.doctor.outside import OUTSIDE_CHECKS, gateway_url
 from gateway.doctor.servers import SERVER_CHECKS, all_facts
 from gateway.errors import Conflict, GatewayError
-from gateway.findings import FAIL, OK, WARN, Finding, HasChecks, failed, fine
+from gateway.findings import FAIL, OK, WARN, Finding, failed, fine
+from gateway.ports import HasChecks
 from gateway.registry import adapter_class
 from gateway.settings import Settings
 from gateway.stores.credentials import REDIS_ERRORS
