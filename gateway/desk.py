@@ -158,6 +158,10 @@ class FrontDesk:
         """Return what the copies of a remembered decision's card must show."""
         return await self._approvals.remembering.shown(grant_id)
 
+    async def revocable(self, identity: Identity) -> list[Grant]:
+        """Return those of the remembered decisions that this person may take back."""
+        return await self._approvals.remembering.revocable(identity, await self.grants())
+
     async def grant_card(self, grant_id: str) -> GrantCard:
         """Return the card of a remembered decision, also of one that ended. Raises NotFound."""
         shown = await self.granted(grant_id)

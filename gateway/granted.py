@@ -126,12 +126,17 @@ class Granted:
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
     ) -> list[Grant]:
         """Take back all grants, or those of an agent or a session, that this person may end."""
+        mine = await self.revocable(identity, await self.all(agent, session))
+        return await self._end(mine, "revoked", (await self._fresh()).name_of(identity))
+
+    async def revocable(self, identity: Identity, grants: Iterable[Grant]) -> list[Grant]:
+        """Return those of these grants that this person may end."""
         policy, mine = await self._fresh(), []
-        for grant in await self.all(agent, session):
+        for grant in grants:
             with suppress(Unauthorized):
                 may_end(policy, grant, identity)
                 mine.append(grant)
-        return await self._end(mine, "revoked", policy.name_of(identity))
+        return mine
 
     async def erase(self, record: Record, *, by: str) -> None:
         """Take back what was remembered of a request, and forget what that covered.

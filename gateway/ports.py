@@ -144,6 +144,9 @@ class Desk(Protocol):
         """Return the newest remembered decisions with their uses, 500 at most; with `ended` the
         last 50 that ended."""
 
+    async def revocable(self, identity: Identity) -> list[Grant]:
+        """Return those of the newest remembered decisions that this person may take back."""
+
     async def grant_card(self, grant_id: str) -> GrantCard:
         """Return the card of a remembered decision, also of one that ended. Raises NotFound."""
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from gateway.errors import InvalidRequest, NotFound
 from gateway.grants.grant import Grant
+from gateway.names import REQUEST_ID
 from gateway.ports import Desk
 from gateway.records import Identity, Query, Record
 
@@ -39,9 +40,15 @@ class Worklist:
                 return
 
     async def named(self, identity: Identity, start: str) -> Record:
-        """Return the one waiting request whose id begins so. Raises InvalidRequest, NotFound."""
-        _refuse_short(start)
-        found = [one async for one in self.waiting(identity) if one.id.startswith(start.lower())]
+        """Return the one waiting request, of those they may see, whose id begins so.
+
+        A whole id names any request: whoever does something with it checks the right to, and audits
+        a refusal. Raises InvalidRequest, NotFound.
+        """
+        start = _checked(start)
+        if REQUEST_ID.fullmatch(start):
+            return await self._desk.get(start)
+        found = [one async for one in self.waiting(identity) if one.id.startswith(start)]
         if len(found) > 1:
             raise InvalidRequest("more than one request begins so; give more of the id")
         if not found:
@@ -49,21 +56,24 @@ class Worklist:
         return found[0]
 
     async def grants(self, identity: Identity) -> list[Grant]:
-        """Return the remembered decisions that this person made, or all of them for an admin."""
-        person = await self._desk.person(identity)
-        name = person.name if person else identity.written
-        every = person is not None and person.admin
-        return [one for one in await self._desk.grants() if every or one.made_by == name]
+        """Return the newest remembered decisions that this person may take back."""
+        return await self._desk.revocable(identity)
 
-    async def grant(self, identity: Identity, start: str) -> Grant:
-        """Return the one of them whose id begins so. Raises InvalidRequest, NotFound."""
-        _refuse_short(start)
-        found = [one for one in await self.grants(identity) if one.id.startswith(start.lower())]
+    async def grant_id(self, identity: Identity, start: str) -> str:
+        """Return the whole id of the one of them whose id begins so; a whole id as it is.
+
+        Raises InvalidRequest, NotFound.
+        """
+        start = _checked(start)
+        if REQUEST_ID.fullmatch(start):
+            return start
+        found = [one.id for one in await self.grants(identity) if one.id.startswith(start)]
         if len(found) != 1:
             raise NotFound("no remembered decision of yours, or more than one, begins so")
         return found[0]
 
 
-def _refuse_short(start: str) -> None:
-    if len(start) < _LEAST_ID:
+def _checked(start: str) -> str:
+    if len(start.strip()) < _LEAST_ID:
         raise InvalidRequest(f"give at least {_LEAST_ID} characters of the id")
+    return start.strip().lower()

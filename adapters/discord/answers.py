@@ -48,7 +48,7 @@ def private(text: str) -> Answer:
 def refusal(error: Exception) -> Answer:
     """Say privately why nothing came of it. The truth, and never more than is known."""
     if isinstance(error, NotFound):
-        return private("🗑️ This request is not known any more.")
+        return private("🗑️ That is not known any more.")
     if isinstance(error, Unauthorized):
         return private(f"⛔ {_sentence(f'not you: {error}')}")
     if isinstance(error, Conflict):

@@ -22,18 +22,18 @@ from adapters.discord.remembering import Remembering
 from adapters.discord.views import READ, Shown, outcome_view
 from gateway.blocks import headline
 from gateway.delivery import Notes
-from gateway.errors import NotFound
 from gateway.masking import shown
 from gateway.models import Action
 from gateway.ports import Desk
-from gateway.records import Click, Identity, Query, Record
+from gateway.records import Click, Record
 from gateway.wire import JsonObject
+from gateway.worklist import Worklist
 
 log = logging.getLogger("adapters.discord")
 
 OPEN = "ag1:open"  # the menu under /pending
 _LISTED = 20
-_SCANNED = 200
+_OFFERED = 100  # what is typed chooses 25 of these
 _COMPLETION_SECONDS = 2.0
 _TEXT = 3  # Discord's number for an option of text
 _NOTE = "commands"
@@ -88,6 +88,7 @@ class Commands:
         self, desk: Desk, reading: Reading, remembering: Remembering, operating: Operating
     ) -> None:
         self._desk = desk
+        self._worklist = Worklist(desk)
         self._reading = reading
         self._remembering = remembering
         self._operating = operating
@@ -147,7 +148,7 @@ class Commands:
     # --- the commands ---------------------------------------------------------------------------
 
     async def _pending(self, interaction: discord.Interaction) -> Answer:
-        records = (await self._theirs(identity_of(interaction)))[:_LISTED]
+        records = await self._waiting(interaction, _LISTED)
         if not records:
             return private("✅ Nothing waits for you.")
         lines = ["### What waits for you"]
@@ -190,29 +191,24 @@ class Commands:
         if data.get("name") == "revoke":
             single = await self._remembering.choices(interaction)
             return [*single, *await self._operating.choices(interaction)]
-        records = await self._theirs(identity_of(interaction))
+        records = await self._waiting(interaction, _OFFERED)
         return [(record.id, self._line(record)) for record in records]
 
     # --- finding --------------------------------------------------------------------------------
 
-    async def _theirs(self, identity: Identity) -> list[Record]:
-        """Return what waits and this person may decide, the newest first."""
-        page = await self._desk.page(Query(limit=_SCANNED, followers=False))
-        return [one for one in page.items if await self._desk.may_decide(identity, one) is None]
+    async def _waiting(self, interaction: discord.Interaction, limit: int) -> list[Record]:
+        """Return what waits and the caller may see, the newest first."""
+        found: list[Record] = []
+        async for record in self._worklist.waiting(identity_of(interaction)):
+            found.append(record)
+            if len(found) == limit:
+                break
+        return found
 
     async def _found(self, interaction: discord.Interaction, written: str) -> Record:
-        """Return the request that a person means. Raises NotFound, Unauthorized."""
-        identity = identity_of(interaction)
-        wanted = written.strip().lower()
-        record: Record | None = None
-        if len(wanted) == 32 and all(char in "0123456789abcdef" for char in wanted):  # noqa: PLR2004
-            record = await self._desk.get(wanted)
-        elif len(wanted) >= _SHORT:
-            record = next(
-                (r for r in await self._theirs(identity) if r.id.startswith(wanted)), None
-            )
-        if record is None:
-            raise NotFound("no such request")
+        """Return the request that a person means, if they may decide it. Raises NotFound,
+        InvalidRequest, Unauthorized."""
+        record = await self._worklist.named(identity_of(interaction), written)
         await refuse_stranger(self._desk, interaction, record)
         return record
 

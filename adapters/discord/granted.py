@@ -108,9 +108,9 @@ class Operating:
 
     async def choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
         """Return what `/revoke` offers beside single grants."""
-        grants = await self._desk.grants()
+        grants = await self._desk.revocable(identity_of(interaction))
         sessions = dict.fromkeys((one.agent, one.session) for one in grants if one.session)
-        found = [(ALL, f"all that you may take back, of {len(grants)}")] if grants else []
+        found = [(ALL, "all that you may take back")] if grants else []
         found += [
             (f"{SESSION}{agent} {name}", clipped(f"all of the session {name} of {agent}", _CHOICE))
             for agent, name in sessions

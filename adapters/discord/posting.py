@@ -14,9 +14,9 @@ from discord.abc import Messageable
 
 from adapters.discord.ids import PLATFORM, Place, read_target
 from adapters.discord.markup import inert, named
-from adapters.discord.turns import Pace, Turns
 from adapters.discord.views import Shown, card_view
 from gateway.cards import Card
+from gateway.clock import SystemClock
 from gateway.delivery import (
     CopyGone,
     DeliveryFailed,
@@ -26,13 +26,14 @@ from gateway.delivery import (
     NoticeKind,
     TryLater,
 )
+from gateway.pace import Pace, Rate
 from gateway.records import MessageRef
 
 log = logging.getLogger("adapters.discord")
 
 # Discord tells its limits with each answer, mostly five in five seconds for a channel. All replicas
 # together stay below, because each of them knows only its own calls.
-PACE = Pace(per_minute=45, burst=2)
+POSTS = EDITS = Rate(45, 2)
 ALL_PER_MINUTE, ALL_BURST = 1200, 10  # 50 a second are allowed; the rest is for calls that bunch up
 RETRY_SECONDS = 5.0
 OLD_EDIT_SECONDS = 120.0
@@ -66,7 +67,7 @@ class Posting:
     def __init__(self, client: Clients, notes: Notes) -> None:
         self._client = client
         self._notes = notes
-        self._turns = Turns(notes)
+        self._pace = Pace(notes, SystemClock())
         self._homes: dict[int, str] = {}  # the server of each channel, which never changes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
@@ -87,20 +88,18 @@ class Posting:
     async def _post(
         self, place: Place, view: View, nonce: str, *, rank: int, allowed: discord.AllowedMentions
     ) -> MessageRef:
-        async with self._turns.turn(place.posts, PACE, nonce, rank=rank):
-            await self._overall()
-            async with _understood(sending=True):
-                channel = await self._channel(place)
-                try:
-                    message = await channel.send(
-                        view=view(False).view, nonce=nonce, allowed_mentions=allowed
-                    )
-                except discord.HTTPException as error:
-                    if error.code != MODERATED:
-                        raise
-                    message = await channel.send(
-                        view=view(True).view, nonce=nonce, allowed_mentions=allowed
-                    )
+        async with self._turn(place.posts, POSTS, nonce, rank), _understood(sending=True):
+            channel = await self._channel(place)
+            try:
+                message = await channel.send(
+                    view=view(False).view, nonce=nonce, allowed_mentions=allowed
+                )
+            except discord.HTTPException as error:
+                if error.code != MODERATED:
+                    raise
+                message = await channel.send(
+                    view=view(True).view, nonce=nonce, allowed_mentions=allowed
+                )
         return MessageRef(
             adapter=PLATFORM, channel=str(message.channel.id), message=str(message.id)
         )
@@ -112,8 +111,7 @@ class Posting:
 
     async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int = 0) -> None:
         """Have a posted message show something else."""
-        async with self._turns.turn(f"edits {ref.channel}", PACE, nonce, rank=rank):
-            await self._overall()
+        async with self._turn(f"edits {ref.channel}", EDITS, nonce, rank):
             await self._update(ref, view)
 
     async def _update(self, ref: MessageRef, view: View) -> None:
@@ -136,27 +134,25 @@ class Posting:
         place = _place_of(notice.target)
         # Each reminder is a new revision of the card, so that a repeated one is known as such.
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
-        async with self._turns.turn(place.posts, PACE, said, rank=card.created):
-            await self._overall()
-            async with _understood(sending=True):
-                if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
-                    await self._remind(notice, notice.ref, card, place, nonce=said)
-                else:
-                    await self._inform(notice, card, place)
+        turn = self._turn(place.posts, POSTS, said, card.created)
+        async with turn, _understood(sending=True):
+            if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
+                await self._remind(notice, notice.ref, card, place, nonce=said)
+            else:
+                await self._inform(notice, card, place)
 
     async def answer(self, target: str, ref: MessageRef, text: str, nonce: str) -> None:
         """Answer a posted message with words of ours, calling nobody."""
-        async with self._turns.turn(_place_of(target).posts, PACE, nonce, rank=0):
-            await self._overall()
-            async with _understood(sending=True):
-                channel = self._client().get_partial_messageable(int(ref.channel))
-                message = channel.get_partial_message(int(ref.message))
-                await message.reply(
-                    text[:1900],
-                    allowed_mentions=discord.AllowedMentions.none(),
-                    suppress_embeds=True,
-                    nonce=nonce,
-                )
+        posts = _place_of(target).posts
+        async with self._turn(posts, POSTS, nonce, 0), _understood(sending=True):
+            channel = self._client().get_partial_messageable(int(ref.channel))
+            message = channel.get_partial_message(int(ref.message))
+            await message.reply(
+                text[:1900],
+                allowed_mentions=discord.AllowedMentions.none(),
+                suppress_embeds=True,
+                nonce=nonce,
+            )
 
     async def _inform(self, notice: Notice, card: Card, place: Place) -> None:
         said = named(card.outcome.text, 1200) if card.outcome else ""
@@ -191,12 +187,15 @@ class Posting:
             raise DeliveryFailed("the channel belongs to another server than the target says")
         return client.get_partial_messageable(number)
 
-    async def _overall(self) -> None:
-        """Wait for a place in the bot's own budget."""
-        wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
-        if wait > _PATIENCE:
-            raise TryLater(wait, "Discord takes no more at once")
-        await asyncio.sleep(wait)
+    @asynccontextmanager
+    async def _turn(self, budget: str, rate: Rate, name: str, rank: int) -> AsyncIterator[None]:
+        """Hold a turn in a budget, and a place in the bot's own."""
+        async with self._pace.turn(budget, rate, name, rank=rank):
+            wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
+            if wait > _PATIENCE:
+                raise TryLater(wait, "Discord takes no more at once")
+            await asyncio.sleep(wait)
+            yield
 
     async def _wake(self, channel_id: int) -> None:
         """Open an archived thread again; raises when it is locked."""

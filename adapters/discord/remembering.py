@@ -17,13 +17,14 @@ from adapters.discord.people import identity_of, refuse_unfit
 from adapters.discord.reading import Reading
 from adapters.discord.views import Shown, outcome_view, text_view
 from gateway.cards import Card
-from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.errors import Conflict
 from gateway.grants.grant import Grant
 from gateway.masking import shown
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Record, Remember
 from gateway.scopes import LIFETIME_WORDS, Scope
+from gateway.worklist import Worklist
 
 KEEP = "keep"
 _SCOPE, _WHERE, _LIFE = "scope", "where", "life"
@@ -42,6 +43,7 @@ class Remembering:
 
     def __init__(self, desk: Desk, reading: Reading) -> None:
         self._desk = desk
+        self._worklist = Worklist(desk)
         self._reading = reading
 
     async def offered(self, interaction: discord.Interaction, button: Button) -> Answer:
@@ -106,13 +108,15 @@ class Remembering:
         return private(f"↩️ Taken back: {_words(grant.words, 500)}. It decides nothing any more.")
 
     async def listed(self, interaction: discord.Interaction) -> Answer:
-        """List what is remembered, to people whom the gateway knows."""
-        grants = await self._known(interaction)
-        return Answer(grants_view(grants)) if grants else private("Nothing is remembered.")
+        """List what is remembered and may be taken back by who asks."""
+        grants = await self._worklist.grants(identity_of(interaction))
+        if not grants:
+            return private("Nothing is remembered that you may take back.")
+        return Answer(grants_view(grants))
 
     async def choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
         """Return (id, words) of what could be taken back."""
-        grants = await self._known(interaction)
+        grants = await self._worklist.grants(identity_of(interaction))
         return [
             (
                 one.id,
@@ -124,19 +128,8 @@ class Remembering:
         ]
 
     async def found(self, interaction: discord.Interaction, wanted: str) -> str:
-        """Return the id of the grant that a person means. Raises NotFound."""
-        text = wanted.strip().lower()
-        matching = [
-            one.id for one in await self._known(interaction) if text and one.id.startswith(text)
-        ]
-        if len(matching) != 1:
-            raise NotFound("no such grant")
-        return str(matching[0])
-
-    async def _known(self, interaction: discord.Interaction) -> list[Grant]:
-        if await self._desk.person(identity_of(interaction)) is None:
-            raise Unauthorized("only people whom the gateway knows see what is remembered")
-        return await self._desk.grants()
+        """Return the id of the grant that a person means. Raises InvalidRequest, NotFound."""
+        return await self._worklist.grant_id(identity_of(interaction), wanted)
 
 
 def grants_view(grants: Sequence[Grant]) -> Shown:

@@ -29,7 +29,6 @@ from adapters.slack.interactions import Interaction
 from adapters.slack.manifest import manifest, problems
 from adapters.slack.oauth import Installing
 from adapters.slack.operating import Operating
-from adapters.slack.pace import Pace
 from adapters.slack.posts import Posts
 from adapters.slack.replies import Reply
 from adapters.slack.rights import Rights
@@ -45,6 +44,7 @@ from gateway.delivery import Notes, Notice, TryLater
 from gateway.errors import InvalidRequest
 from gateway.findings import Finding
 from gateway.grantcards import GrantCard
+from gateway.pace import Pace
 from gateway.ports import Desk, Logins
 from gateway.records import MessageRef
 from gateway.worklist import Worklist

@@ -96,8 +96,7 @@ class Commands:
         self, workspace: Workspace, did: Interaction, name: str, reply: Reply
     ) -> None:
         identity = await self._rights.caller(workspace, did.actor)
-        grant = await self._worklist.grant(identity, name)
-        await self._desk.revoke(grant.id, identity)
+        await self._desk.revoke(await self._worklist.grant_id(identity, name), identity)
         await reply.tell("Revoked: from now on it decides nothing.")
 
     async def _list(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:

@@ -40,14 +40,15 @@ class GrantPosts:
     async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post a card; it is never sent again when no answer came."""
         workspace, place = await self._posts.place(target)
-        await self._posts.turn(place, nonce)
         text, made = message(card, nonce)
-        answer = await posted(workspace, place.channel, text, made, thread=place.thread)
+        async with self._posts.turn(place, nonce):
+            answer = await posted(workspace, place.channel, text, made, thread=place.thread)
         return reference(workspace.team, str(answer["channel"]), str(answer["ts"]))
 
     async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Have a posted copy show this card."""
         workspace, place = await self._posts.place(ref.channel)
+        await self._posts.edit_slot(workspace, nonce, decided=False)
         text, made = message(card, nonce)
         client = workspace.client
         try:
@@ -66,11 +67,11 @@ class GrantPosts:
         if notice.ref is None:
             return
         workspace, place = await self._posts.place(notice.ref.channel)
-        await self._posts.turn(place, f"grant {notice.nonce} {card.revision}")
         news = card.outcome or " ".join(card.notices)
         said = fitted(one_line(f"{card.title}: {news}"), 600)
         thread = place_of(notice.ref.channel).thread or notice.ref.message
-        await posted(workspace, place.channel, escaped(said), thread_note(said), thread=thread)
+        async with self._posts.turn(place, f"grant {notice.nonce} {card.revision}"):
+            await posted(workspace, place.channel, escaped(said), thread_note(said), thread=thread)
 
 
 def message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from adapters.slack import blocks
 from adapters.slack.blocks import FullText
 from adapters.slack.calls import SlackRefused, asked, sent
-from adapters.slack.pace import OTHER_UPDATES, POSTS, UPDATES, Pace
 from adapters.slack.text import Json, escaped, fitted, one_line, ours, section
 from adapters.slack.uploads import Uploads
 from adapters.slack.values import Malformed, Place, place_of, reference
@@ -24,8 +24,14 @@ from gateway.delivery import (
     TryLater,
 )
 from gateway.models import Status
+from gateway.pace import Pace, Rate
 from gateway.records import MessageRef
 
+# Slack's tier 3 is 50 in any minute: 45, a burst of 2, and one for what is late. What no
+# person decided leaves room for edits that show a decision. A channel takes one post a second.
+UPDATES = Rate(45, 2)
+OTHER_UPDATES = Rate(35, 2)
+POSTS = Rate(57, 3)
 _NOTE_SECONDS = 40 * 24 * 3600.0
 LOCKED = {
     "message_not_found",
@@ -53,18 +59,18 @@ class Posts:
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card; it is never sent again when no answer came."""
         workspace, place = await self.place(target)
-        await self.turn(place, nonce)
         text, made = blocks.message(card, nonce, called=_called(workspace, card.calls))
         about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
-        answer = await posted(
-            workspace,
-            place.channel,
-            text,
-            made,
-            thread=place.thread,
-            mrkdwn=False,
-            metadata=about,
-        )
+        async with self.turn(place, nonce, rank=card.created):
+            answer = await posted(
+                workspace,
+                place.channel,
+                text,
+                made,
+                thread=place.thread,
+                mrkdwn=False,
+                metadata=about,
+            )
         ref = reference(workspace.team, str(answer["channel"]), str(answer["ts"]))
         if place.thread:
             await self._notes.put(_thread_note(ref), place.thread, seconds=_NOTE_SECONDS)
@@ -89,10 +95,7 @@ class Posts:
         """Have a posted copy show this card."""
         workspace, _ = await self.place(ref.channel)
         decided = card.status in (Status.APPROVED, Status.DENIED)
-        budget = f"update {workspace.team}"
-        if not decided:
-            await self._pace.turn(f"other {budget}", OTHER_UPDATES, nonce)
-        await self._pace.turn(budget, UPDATES, nonce)
+        await self.edit_slot(workspace, nonce, decided=decided)
         full = FullText.FITS
         if not card.complete and not card.final:
             full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
@@ -131,15 +134,16 @@ class Posts:
     async def tell(self, notice: Notice, card: Card) -> None:
         """Remind in a card's thread, or tell an outcome where it is wanted."""
         workspace, place = await self.place(notice.target)
-        await self.turn(place, f"{notice.kind} {notice.nonce} {card.revision}")
-        if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
-            lead = _called(workspace, notice.mentions)
-            said = f"{lead} This still waits for an answer.".strip()
-            await self._reply(workspace, notice.ref, said, [section(ours(said))])
-            return
-        said = fitted(one_line(f"{card.title}: {_ended(card)}"), 900)
-        note = blocks.thread_note(said)
-        await posted(workspace, place.channel, escaped(said), note, thread=place.thread)
+        name = f"{notice.kind} {notice.nonce} {card.revision}"
+        async with self.turn(place, name, rank=card.created):
+            if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
+                lead = _called(workspace, notice.mentions)
+                said = f"{lead} This still waits for an answer.".strip()
+                await self._reply(workspace, notice.ref, said, [section(ours(said))])
+                return
+            said = fitted(one_line(f"{card.title}: {_ended(card)}"), 900)
+            note = blocks.thread_note(said)
+            await posted(workspace, place.channel, escaped(said), note, thread=place.thread)
 
     async def _reply(
         self, workspace: Workspace, ref: MessageRef, text: str, made: list[Json]
@@ -152,9 +156,16 @@ class Posts:
             # A reply is a courtesy: the card itself says the same.
             return
 
-    async def turn(self, place: Place, name: str) -> None:
-        """Wait for a turn to post; threads have none of their own."""
-        await self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name)
+    def turn(self, place: Place, name: str, *, rank: int = 0) -> AbstractAsyncContextManager[None]:
+        """Hold a turn to post, the lowest rank first; threads have none of their own."""
+        return self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name, rank=rank)
+
+    async def edit_slot(self, workspace: Workspace, name: str, *, decided: bool) -> None:
+        """Return when a message may be edited; raises TryLater when that is not now."""
+        budget = f"update {workspace.team}"
+        if not decided:
+            await self._pace.slot(f"other {budget}", OTHER_UPDATES, name)
+        await self._pace.slot(budget, UPDATES, name)
 
     async def place(self, target: str) -> tuple[Workspace, Place]:
         """Return the workspace and channel of a target; raises DeliveryFailed."""
