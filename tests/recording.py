@@ -84,14 +84,19 @@ class RecordingAdapter:
 
     async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         self._fail(self.failures)
-        number = f"g{len(self.plates) + 1}"
-        self.plates[number] = Plate(target, nonce, card)
+        known = [key for key, one in self.plates.items() if one.nonce == nonce]
+        repeated = bool(known) and self.repeatable
+        number = known[0] if repeated else f"g{len(self.plates) + 1}"
+        if not repeated:
+            self.plates[number] = Plate(target, nonce, card)
         self._fail(self.after)
         return MessageRef(adapter=self.name, channel=target, message=number)
 
     async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         self._fail(self.failures)
-        plate = self.plates[ref.message]
+        plate = self.plates.get(ref.message)
+        if plate is None:
+            raise CopyGone("the message was deleted")
         plate.card, plate.edits = card, plate.edits + 1
         self._fail(self.after)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.stages import FAULTY, STAGES, Stage
+from tests.contract.stages import FAULTY, GRANTING, STAGES, Stage
 
 
 @pytest.fixture(params=list(STAGES))
@@ -18,5 +18,12 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @pytest.fixture(params=FAULTY)
 async def faulty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
     """Yield the stage of each adapter whose platform can be made to fail."""
+    async with STAGES[request.param](tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=GRANTING)
+async def granting(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    """Yield the stage of each adapter that posts the cards of remembered decisions."""
     async with STAGES[request.param](tmp_path) as made:
         yield made

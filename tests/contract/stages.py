@@ -22,17 +22,13 @@ from discord.gateway import DiscordWebSocket
 
 from adapters.discord import DiscordAdapter
 from adapters.slack import SlackAdapter
-from gateway.delivery import DeliveryFailed, TryLater
-from gateway.errors import GatewayError
-from gateway.models import Action, new_id
 from gateway.ports import Desk
-from gateway.records import Click, Identity, MessageRef
+from tests.contract.memory import Memory
 from tests.discord import stage as discord_stage
 from tests.discord.faults import VIA
 from tests.discord.furnished import Server, furnished
 from tests.discord.messages import buttons, shown_text
 from tests.discord.server import running_discord
-from tests.recording import Message, RecordingAdapter
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import environment, shown
@@ -79,6 +75,16 @@ class Stage(Protocol):
         """Return what the person was told in private so far."""
 
 
+class Granting(Stage, Protocol):
+    """A stage whose adapter also posts the cards of remembered decisions."""
+
+    async def revoke(self) -> None:
+        """Press Revoke on the newest card; return when that is over."""
+
+    def announced(self) -> list[str]:
+        """Return what was said beside the cards in the channel."""
+
+
 class Faulty(Stage, Protocol):
     """A stage whose platform can also be made to refuse."""
 
@@ -87,86 +93,6 @@ class Faulty(Stage, Protocol):
 
     def limit_posts(self) -> None:
         """Answer the next post with: not now."""
-
-
-class Memory:
-    """The recording adapter."""
-
-    target, nowhere, who = "rec:a", "rec:nowhere", "rec:ann"
-
-    def __init__(self) -> None:
-        self._messages: dict[str, Message] = {}
-        self._failures: list[Exception | None] = []
-        self._edits: list[Exception] = []
-        self._told: list[str] = []
-
-    def adapter(self, desk: Desk) -> Any:
-        self._desk = desk
-        return _Refusing(messages=self._messages, failures=self._failures, edits=self._edits)
-
-    def texts(self) -> list[str]:
-        return [
-            " ".join(
-                [one.card.title, *(str(block) for block in one.card.blocks), *one.card.notices]
-                + ([self.moment(one.card.paused)] if one.card.paused else [])
-                + [control.label for control in one.card.controls]
-                + ([one.card.outcome.text] if one.card.outcome else [])
-            )
-            for one in self._messages.values()
-        ]
-
-    def links(self) -> list[str]:
-        return [one.card.inbox for one in self._messages.values() if one.card.inbox]
-
-    def moment(self, at_ms: int) -> str:
-        return str(at_ms)
-
-    def delete(self) -> None:
-        self._messages.clear()
-
-    async def press(self) -> None:
-        key, message = list(self._messages.items())[-1]
-        card = message.card
-        press = Click(
-            request_id=card.request_id,
-            revision=card.revision,
-            identity=Identity(platform="rec", id="ann"),
-            action=Action.APPROVE,
-            nonce=new_id(),
-            copy=message.nonce,
-            ref=MessageRef(adapter="rec", channel=message.target, message=key),
-        )
-        try:
-            await self._desk.decide(press)
-        except GatewayError as refusal:
-            self._told.append(str(refusal))
-
-    def told(self) -> list[str]:
-        return self._told
-
-    def refuse_edits(self, times: int) -> None:
-        self._edits += [DeliveryFailed("not allowed")] * times
-
-    def limit_posts(self) -> None:
-        self._failures.append(TryLater(0.05))
-
-
-class _Refusing(RecordingAdapter):
-    """A recording adapter that knows one place, and whose edits may fail apart from posts."""
-
-    def __init__(self, *, edits: list[Exception], **members: Any) -> None:
-        super().__init__(**members)
-        self._edits = edits
-
-    async def deliver(self, target: str, card: Any, nonce: str) -> MessageRef:
-        if target == Memory.nowhere:
-            raise DeliveryFailed("there is no such place")
-        return await super().deliver(target, card, nonce)
-
-    async def update(self, ref: MessageRef, card: Any, nonce: str) -> None:
-        if self._edits:
-            raise self._edits.pop()
-        await super().update(ref, card, nonce)
 
 
 class Folders:
@@ -244,6 +170,16 @@ class InSlack:
         await self._ann.click(message, "Approve")
         await until(lambda: len(self.told()) > before or "Approve " not in f"{shown(message)} ")
 
+    async def revoke(self) -> None:
+        message = self._slack.messages("C1")[-1]
+        before = len(self.told())
+        await self._ann.click(message, "Revoke")
+        await until(lambda: len(self.told()) > before or "No longer" in shown(message))
+
+    def announced(self) -> list[str]:
+        cards = self._slack.messages("C1")
+        return [shown(one) for card in cards for one in self._slack.thread("C1", card.ts)]
+
     def told(self) -> list[str]:
         return self._ann.private()
 
@@ -282,10 +218,19 @@ class InDiscord:
         self._server.channel.messages.clear()
 
     async def press(self) -> None:
+        await self._pressed("Approve")
+
+    async def revoke(self) -> None:
+        await self._pressed("Revoke")
+
+    def announced(self) -> list[str]:
+        return [text for text in self.texts() if "⏰" in text]
+
+    async def _pressed(self, label: str) -> None:
         message = list(self._server.channel.messages.values())[-1]
         server = self._server
         await until(lambda: server.discord.gateway.connected)
-        done = await server.ann.click(server.app, server.channel, message, "Approve")
+        done = await server.ann.click(server.app, server.channel, message, label)
         self._told += [shown_text(one) for one in done.private]
 
     def told(self) -> list[str]:
@@ -352,3 +297,5 @@ STAGES: dict[str, Callable[[Path], AbstractAsyncContextManager[Stage]]] = {
 }
 FAULTY = ("recording", "slack", "discord")
 """Those whose platform can be made to refuse and to limit: a folder has neither."""
+GRANTING = ("recording", "slack", "discord")
+"""Those whose adapter posts the cards of remembered decisions."""
