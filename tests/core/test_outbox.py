@@ -46,9 +46,9 @@ class LateClock:
 class Office:
     """A recording adapter at its desk, and the work behind it, driven by hand."""
 
-    def __init__(self, world: World, **adapter: bool) -> None:
+    def __init__(self, world: World, adapter: RecordingAdapter | None = None) -> None:
         self.world = world
-        self.adapter = RecordingAdapter(**adapter)  # type: ignore[arg-type]
+        self.adapter = adapter or RecordingAdapter()
         self.clock = LateClock(world)
         self.outbox = RedisOutbox(world.store)
         self.desk: FrontDesk = desk_of("rec", world.approvals, world.store)
@@ -141,7 +141,7 @@ async def test_a_post_without_an_answer_is_not_repeated(office: Office) -> None:
 async def test_a_repeatable_post_is_repeated_with_its_nonce(world: World) -> None:
     """Where the platform makes no second message of it, posting is tried until it is known."""
     await route(world)
-    office = Office(world, repeatable=True)
+    office = Office(world, RecordingAdapter(repeatable=True))
     office.adapter.after = [DeliveryUncertain("no answer")]
     record = await world.submit()
     await office.settle()

@@ -7,6 +7,7 @@ import pytest
 from gateway.delivery import Copy, CopyState, DeliveryFailed, DeliveryUncertain
 from gateway.records import Record
 from tests.core.test_outbox import Office, route
+from tests.recording import RecordingAdapter
 from tests.world import World, click
 
 LOG = "rec:log"
@@ -15,7 +16,7 @@ LOG = "rec:log"
 async def office_of(world: World, *, repeatable: bool) -> Office:
     """Return an office on a route that tells the outcome at one more place."""
     await route(world, notify=(LOG,))
-    return Office(world, repeatable=repeatable)
+    return Office(world, RecordingAdapter(repeatable=repeatable))
 
 
 async def ended_in_a_crash(office: Office) -> Record:

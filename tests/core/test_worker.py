@@ -16,43 +16,41 @@ from gateway.records import MessageRef
 from gateway.rulebook import Route
 from gateway.tasks import ended
 from tests.core.test_outbox import Office, route
+from tests.recording import RecordingAdapter
 from tests.waiting import moment
 from tests.world import World, click, policy
 
 
-class Gate:
-    """Holds calls about one target until it is opened. `waiting` is set while one waits."""
+class Gate(RecordingAdapter):
+    """Holds calls about `rec:a` until it is opened. `waiting` is set while one waits."""
 
-    def __init__(self, office: Office, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.open, self.held = asyncio.Event(), 0
-        self.waiting = asyncio.Event()
-        self._target = target
-        deliver, update = office.adapter.deliver, office.adapter.update
+    def __init__(self) -> None:
+        super().__init__()
+        self.open, self.waiting, self.held = asyncio.Event(), asyncio.Event(), 0
 
-        async def delivering(target: str, card: Card, nonce: str) -> MessageRef:
-            await self._pass(target)
-            return await deliver(target, card, nonce)
+    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+        await self._pass(target)
+        return await super().deliver(target, card, nonce)
 
-        async def updating(ref: MessageRef, card: Card, nonce: str) -> None:
-            await self._pass(ref.channel)
-            await update(ref, card, nonce)
-
-        monkeypatch.setattr(office.adapter, "deliver", delivering)
-        monkeypatch.setattr(office.adapter, "update", updating)
+    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+        await self._pass(ref.channel)
+        await super().update(ref, card, nonce)
 
     async def _pass(self, target: str) -> None:
-        if target == self._target:
+        if target == "rec:a":
             self.held += 1
             self.waiting.set()
             await self.open.wait()
 
 
 @asynccontextmanager
-async def working(office: Office) -> AsyncIterator[None]:
-    """Run the worker of the cards."""
+async def working(world: World) -> AsyncIterator[tuple[Office, Gate]]:
+    """Run the worker of the cards; yield the office, and the gate that is its adapter."""
+    gate = Gate()
+    office = Office(world, gate)
     task = asyncio.create_task(office.cards.run())
     try:
-        yield
+        yield office, gate
     finally:
         await ended(task)
         await office.cards.finish()
@@ -65,9 +63,7 @@ async def shown(office: Office, target: str, count: int) -> None:
             await moment()
 
 
-async def test_a_place_that_hangs_holds_up_no_other(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_place_that_hangs_holds_up_no_other(world: World) -> None:
     """Twenty cards hang at one place; those for another appear meanwhile, and later these too."""
     await policy(
         world.store,
@@ -75,9 +71,7 @@ async def test_a_place_that_hangs_holds_up_no_other(
         Route(name="quick", approvers=("ann",), targets=("rec:b",)),
     )
     world.approvals.forget_policy()
-    office = Office(world)
-    gate = Gate(office, "rec:a", monkeypatch)
-    async with working(office):
+    async with working(world) as (office, gate):
         for number in range(20):
             await world.submit(tool="slow", arguments={"n": number})
         async with asyncio.timeout(40):
@@ -97,9 +91,7 @@ async def test_one_copy_that_hangs_keeps_no_other_copy_of_its_request(
     """The second place gets its card while the first one does not answer."""
     monkeypatch.setattr(copies, "_PATIENCE_SECONDS", 0.05)
     await route(world, targets=("rec:a", "rec:b"))
-    office = Office(world)
-    gate = Gate(office, "rec:a", monkeypatch)
-    async with working(office):
+    async with working(world) as (office, gate):
         await world.submit()
         await shown(office, "rec:b", 1)
         assert not gate.open.is_set()
@@ -113,9 +105,7 @@ async def test_no_more_hang_than_there_is_room_for(
     """A full pool takes nothing more, and goes on when one of it is done."""
     monkeypatch.setattr(outbox, "_AT_ONCE", 2)
     await route(world)
-    office = Office(world)
-    gate = Gate(office, "rec:a", monkeypatch)
-    async with working(office):
+    async with working(world) as (office, gate):
         for number in range(5):
             await world.submit(arguments={"n": number})
         await gate.waiting.wait()
@@ -131,9 +121,7 @@ async def test_a_change_while_its_card_is_posted_is_shown_after(
     """One look at a request at a time; the next one follows it."""
     monkeypatch.setattr(outbox, "_BUSY_SECONDS", 0.01)
     await route(world)
-    office = Office(world)
-    gate = Gate(office, "rec:a", monkeypatch)
-    async with working(office):
+    async with working(world) as (office, gate):
         record = await world.submit()
         await gate.waiting.wait()
         await world.approvals.decide(click(record))
@@ -147,14 +135,10 @@ async def test_a_change_while_its_card_is_posted_is_shown_after(
     assert len(office.adapter.messages) == 1
 
 
-async def test_whoever_leaves_writes_down_what_was_posted(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_whoever_leaves_writes_down_what_was_posted(world: World) -> None:
     """A gateway that is stopped in the midst of a post leaves no card that nobody knows."""
     await route(world)
-    office = Office(world)
-    gate = Gate(office, "rec:a", monkeypatch)
-    async with working(office):
+    async with working(world) as (office, gate):
         record = await world.submit()
         await gate.waiting.wait()
         asyncio.get_running_loop().call_later(0.2, gate.open.set)
@@ -168,9 +152,7 @@ async def test_whoever_leaves_does_not_wait_for_what_hangs(
     """It stays on the queue, for whoever comes next."""
     monkeypatch.setattr(outbox, "FINISH_SECONDS", 0.05)
     await route(world)
-    office = Office(world)
-    gate = Gate(office, "rec:a", monkeypatch)
-    async with working(office):
+    async with working(world) as (office, gate):
         await world.submit()
         await gate.waiting.wait()
     assert await office.due() == 1

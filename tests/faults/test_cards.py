@@ -13,6 +13,7 @@ from gateway.models import Action
 from gateway.records import MessageRef
 from gateway.tasks import ended
 from tests.core.test_outbox import Office, route
+from tests.recording import RecordingAdapter
 from tests.waiting import moment
 from tests.world import World, click
 
@@ -21,7 +22,7 @@ from tests.world import World, click
 async def office(world: World) -> Office:
     """Return an office whose platform makes one message of a nonce, and loses one answer."""
     await route(world)
-    office = Office(world, repeatable=True)
+    office = Office(world, RecordingAdapter(repeatable=True))
     office.adapter.after = [DeliveryUncertain("no answer")]
     return office
 
