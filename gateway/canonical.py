@@ -29,16 +29,16 @@ _sorted_json = json.JSONEncoder(
 ).encode
 
 
-def parse(raw: bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> Any:
+def parse(raw: bytes, *, max_bytes: int = MAX_BYTES) -> Any:
     """Return the value of `raw`, UTF-8 JSON.
 
-    Raises InvalidRequest for more than `max_bytes`, deeper nesting than `max_depth`, duplicate
+    Raises InvalidRequest for more than `max_bytes`, deeper nesting than MAX_DEPTH, duplicate
     keys, numbers that libraries read differently (NaN, infinities, what overflows, integers beyond
     2**53 - 1), NUL characters, lone surrogates, and anything that is not JSON.
     """
     if len(raw) > max_bytes:
         raise InvalidRequest(f"the message has {len(raw)} bytes, more than {max_bytes}")
-    _check_depth(raw, max_depth)
+    _check_depth(raw)
     if _NUL.search(raw):
         raise InvalidRequest("the message holds a NUL character")
     try:
@@ -92,14 +92,14 @@ def _is_simple(value: Any) -> bool:
     return kind is int and -MAX_INTEGER <= value <= MAX_INTEGER
 
 
-def _check_depth(raw: bytes, max_depth: int) -> None:
+def _check_depth(raw: bytes) -> None:
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(raw):
         opening = raw[token.start()]
         if opening in b"[{":
             depth += 1
-            if depth > max_depth:
-                raise InvalidRequest(f"the message nests deeper than {max_depth}")
+            if depth > MAX_DEPTH:
+                raise InvalidRequest(f"the message nests deeper than {MAX_DEPTH}")
         elif opening in b"]}":
             depth -= 1
 

@@ -94,12 +94,11 @@ def written(
     *,
     value: str | None = None,
     required: bool = False,
-    most: int = LONGEST_INPUT,
     style: discord.TextStyle = discord.TextStyle.paragraph,
 ) -> ui.Label[Any]:
     """Return a field to write in."""
     typed: ui.TextInput[Any] = ui.TextInput(
-        custom_id=name, style=style, default=value, required=required, max_length=most
+        custom_id=name, style=style, default=value, required=required, max_length=LONGEST_INPUT
     )
     return ui.Label(text=clipped(label, _LABEL), description=clipped(says, _TEXT), component=typed)
 

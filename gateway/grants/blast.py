@@ -31,15 +31,12 @@ class Blast(Wire):
         )
 
 
-def blast(
-    match: Match, agent: str, records: Iterable[Record], *, session: str | None = None
-) -> Blast:
+def blast(match: Match, agent: str, records: Iterable[Record]) -> Blast:
     """Return what an allow of this match would have covered among an agent's recent requests."""
     grant = Grant(
         id="0" * 32,
         effect=Effect.ALLOW,
         agent=agent,
-        session=session,
         match=match,
         made_by="",
         made_at=0,
