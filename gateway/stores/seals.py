@@ -20,7 +20,7 @@ from gateway.wire import build, plain
 
 log = logging.getLogger("gateway.seals")
 
-_BATCH = 1000
+_PAGE = 1000
 _SEALED_TOGETHER = 200  # hashing so many keeps nobody waiting for long
 _GATHER_SECONDS = 2.0
 _LOOK_SECONDS = 60.0
@@ -53,8 +53,8 @@ class Sealer:
 
         Those that come meanwhile are left for the next time: a busy stream would never let go.
         """
-        made, sealing = 0, _BATCH
-        while sealing == _BATCH:
+        made, sealing = 0, _SEALED_TOGETHER
+        while sealing == _SEALED_TOGETHER:
             sealing = await self._seal_batch()
             made += sealing > 0
         return made
@@ -80,7 +80,7 @@ async def export(store: RedisStore) -> AsyncIterator[str]:
     seals = seals_of(store)
     seal = await anext(seals, None)
     cursor: str | None = None
-    while events := await store.history(cursor, _BATCH):
+    while events := await store.history(cursor, _PAGE):
         for event in events:
             # A seal over trimmed events has nothing left to stand behind.
             while seal is not None and place_of(seal.last) < place_of(event.id):
@@ -95,7 +95,7 @@ async def export(store: RedisStore) -> AsyncIterator[str]:
 async def seals_of(store: RedisStore) -> AsyncIterator[Seal]:
     """Yield every seal, oldest first."""
     cursor = "-"
-    while rows := await store.redis.xrange(store.keys.seals, cursor, "+", count=_BATCH):
+    while rows := await store.redis.xrange(store.keys.seals, cursor, "+", count=_PAGE):
         for row in rows:
             yield build(Seal, json.loads(row[1]["seal"]))
         cursor = f"({rows[-1][0]}"

@@ -63,6 +63,13 @@ async def test_sealing_ends_though_events_keep_coming(
     assert await Sealer(world.store, world.feed).seal_all() == 1
 
 
+async def test_a_burst_is_sealed_at_once(world: World) -> None:
+    """Whatever happened while the sealer gathered: it falls behind no stream."""
+    for _ in range(450):
+        await world.store.note("filler", data={})
+    assert await Sealer(world.store, world.feed).seal_all() == 3
+
+
 Change = Callable[[list[str]], list[str]]
 
 
