@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from gateway.client import config
 from gateway.client.connection import Connection
+from gateway.client.files import bound, check_bound
 from gateway.client.verdict import Verdict, ended
 from gateway.digest import action_digest
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable
@@ -111,6 +112,8 @@ class _Asking:
                 state = self._final(request_id, until)
             verdict = Verdict(state, request_id, self._found.public_key)
             verdict.check(request)
+            if verdict.status == "approved":
+                check_bound(request["context"].get("files", {}))
             return self._finish(verdict, until, arguments if options.edit else None)
         except _Stopped:
             cancelled = {"reason": "abandoned", "message": "gateway ask was stopped"}
@@ -180,7 +183,11 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return the request as the wire has it."""
     kind = "command" if options.command else options.kind
     arguments = _arguments(options)
-    context = {"cwd": os.getcwd(), "host": socket.gethostname()}
+    if options.file and options.no_wait:
+        raise InvalidRequest("--file needs the wait: who asked checks the files, and must be there")
+    context: dict[str, Any] = {"cwd": os.getcwd(), "host": socket.gethostname()}
+    if options.file:
+        context["files"] = bound(options.file)
     digest = action_digest(
         agent=agent, kind=kind, tool=options.tool, arguments=arguments, context=context
     )
@@ -247,6 +254,7 @@ def _ask_parser() -> argparse.ArgumentParser:
     add("tool", help="what would run, for example shell")
     add("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument")
     add("--arguments", metavar="JSON", help="all arguments as a JSON object")
+    add("--file", action="append", default=[], metavar="PATH", help="must not change meanwhile")
     add("--hint", default="", help="why, in your own words")
     add("--kind", default="tool", choices=["tool", "command", "file_change", "plan"])
     add("--session", default="default", help="the session this belongs to")
