@@ -16,7 +16,7 @@ from typing import Any
 
 from gateway import app
 from gateway.client.http import Http
-from gateway.models import Action, new_id
+from gateway.models import ENDINGS, Action, new_id
 from gateway.newcomers import first_login
 from gateway.settings import Settings
 from gateway.tasks import ended
@@ -100,12 +100,7 @@ async def _watching(gateway: app.Gateway, answers: Answers) -> AsyncIterator[Non
     async def watch() -> None:
         async with gateway.approvals.changes() as events:
             async for event in events:
-                if event.request_id and event.type in (
-                    "approved",
-                    "denied",
-                    "expired",
-                    "cancelled",
-                ):
+                if event.request_id and event.type in ENDINGS:
                     record = await gateway.approvals.get(event.request_id)
                     command = str(record.request.arguments["command"])
                     answers.status[command] = event.type

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Mapping
 
 from gateway.errors import InvalidRequest, Unverified
@@ -39,10 +40,17 @@ def check_bound(files: Mapping[str, str]) -> None:
             raise Unverified(f"{path} was changed after it was asked about")
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file. A pipe may have no writer for ever, and a device may have no end."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _content(path: str) -> str:
     digest = hashlib.sha256()
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidRequest(f"{path} cannot be bound to an approval: it is no plain file")
             while block := file.read(_BLOCK):
                 digest.update(block)
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,9 +128,12 @@ def test_an_edit_cannot_name_another_file(script: Path) -> None:
 
 
 def test_what_cannot_be_bound_is_refused_at_once(stage: Stage, tmp_path: Path) -> None:
-    """A folder has no content; a name that is no argument's is a mistake."""
-    with pytest.raises(InvalidRequest, match="cannot be bound"):
-        stage.run(tmp_path)
+    """A folder has no content, a pipe or a device none that stays; a name that is no argument's is
+    a mistake."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(InvalidRequest, match="cannot be bound"):
+            stage.run(path)
     with pytest.raises(InvalidRequest, match="no argument 'pth'"):
         requires_approval(files=["pth"])(stage._run)
     assert stage.asked == []
