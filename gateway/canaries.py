@@ -16,6 +16,7 @@ from typing import Any
 from gateway.clock import Clock
 from gateway.delivery import Notes
 from gateway.grants.tools import names_command
+from gateway.masking import masked
 from gateway.models import ApprovalRequest, Context, digest_of, new_id
 from gateway.records import Query, Record
 from gateway.rulebook import Mode, PolicyDocument, Route
@@ -105,9 +106,10 @@ class Canaries:
         origin = Origin(agent="")
         record, timeout_ms = self._writer.newborn(request, policy, origin, None)
         record = replace(record, canary=True)
-        data = {"digest": request.digest, "kind": request.kind.value, "tool": request.tool}
+        data = {"digest": request.digest, "kind": request.kind.value, "tool": masked(request.tool)}
+        data["canary"] = True
         outcome, stored = await self._writer.create(
-            record, origin, policy, data={**data, "canary": True}, timeout_ms=timeout_ms
+            record, origin, policy, data=data, timeout_ms=timeout_ms
         )
         if outcome != Outcome.OK:
             log.info("no canary made: %s", outcome, extra={"event": "canary_not_made"})

@@ -15,6 +15,7 @@ from gateway.grantcards import GrantCard
 from gateway.granted import Shown
 from gateway.grants.grant import Grant, Shape
 from gateway.holding import HeldStore, Holding
+from gateway.masking import masked
 from gateway.models import Reason, Status
 from gateway.records import (
     Claim,
@@ -112,7 +113,7 @@ class FrontDesk:
 
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
         """Write down that an adapter turned somebody away."""
-        data = {"request_id": request_id, "why": why[:500]}
+        data = {"request_id": request_id, "why": _brief(why)}
         await self._store.note("refused", agent=identity.written, data=data)
 
     async def end_session(self, agent: str, session: str, identity: Identity) -> list[str]:
@@ -253,7 +254,7 @@ class FrontDesk:
         if copy.ref is not None:
             data["message"] = copy.ref.message
         if why:
-            data["why"] = why[:500]
+            data["why"] = _brief(why)
         await self._store.note(event, agent=agent, data=data)
 
     async def progress(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
@@ -303,3 +304,7 @@ class FrontDesk:
         moved = replace(after, revision=before.revision + 1)
         change = Transition(before=before, after=moved, event=event, data=data, clock="before")
         return await self._store.change(change) == Outcome.OK
+
+
+def _brief(why: str) -> str:
+    return str(masked(why))[:500]  # in this order: half a secret looks like none

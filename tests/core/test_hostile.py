@@ -13,7 +13,8 @@ from gateway.errors import Conflict, InvalidRequest
 from gateway.masking import shown
 from gateway.models import Action, new_id
 from gateway.schemas import check_schema
-from tests.world import World, click, over_http
+from gateway.serving import desk_of
+from tests.world import World, click, identity, over_http
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -92,3 +93,11 @@ async def test_no_number_of_processes_bloats_a_request(world: World) -> None:
     with pytest.raises(Conflict, match="too many"):
         for _ in range(40):
             await world.approvals.consume(record.id, over_http(new_id()))
+
+
+async def test_what_is_cut_for_the_audit_was_masked_before(world: World) -> None:
+    """Half a secret looks like none."""
+    desk = desk_of("web", world.approvals, world.store)
+    why = "x" * 480 + " ghp_" + "a" * 36
+    await desk.refuse("0" * 32, identity("eve"), why)
+    assert "ghp_" not in (await world.events())[-1].data["why"]
