@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,15 @@ from gateway.rulebook import (
     MOST_CANARIES,
     REQUESTER,
     Budget,
-    Guardrails,
     PolicyDocument,
     PolicyRule,
     RiskRule,
     Route,
+    Rulebook,
 )
 from gateway.rules import mistakes
 from gateway.validation import parse_message
-from gateway.wire import Wire, plain
+from gateway.wire import plain
 
 LOGIN = "token"  # the platform of everyone who logs in with a credential of ours, by their name
 
@@ -36,18 +36,6 @@ class BadPolicy(InvalidRequest):
     """The policy file is not fit to be applied; everything stays as it was."""
 
     code = "bad_policy"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyFile(Wire):
-    """What the file may hold."""
-
-    people: tuple[Person, ...] = ()
-    routes: tuple[Route, ...] = ()
-    risks: tuple[RiskRule, ...] = ()
-    rules: tuple[PolicyRule, ...] = ()
-    guardrails: Guardrails = Guardrails.SHADOW
-    budgets: tuple[Budget, ...] = ()
 
 
 def read_policy(text: str) -> PolicyDocument:
@@ -61,18 +49,12 @@ def read_policy(text: str) -> PolicyDocument:
     except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
         raise BadPolicy(f"this is not a TOML file of plain values: {error}") from None
     try:
-        found = parse_message(PolicyFile, raw)
+        found = parse_message(Rulebook, raw)
     except InvalidRequest as error:
         raise BadPolicy(str(error)) from None
+    members = {one.name: getattr(found, one.name) for one in fields(found)}
     people = tuple(_with_login(person) for person in found.people)
-    document = PolicyDocument(
-        people=people,
-        routes=found.routes,
-        risks=found.risks,
-        rules=found.rules,
-        guardrails=found.guardrails,
-        budgets=found.budgets,
-    )
+    document = PolicyDocument(**{**members, "people": people})
     if mistakes := list(_mistakes(document)):
         raise BadPolicy(" ".join(mistakes))
     return document

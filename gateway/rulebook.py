@@ -169,16 +169,22 @@ class Budget(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyDocument(Wire):
-    """Everything an operator wrote. Replaced as a whole; `generation` counts the replacements."""
+class Rulebook(Wire):
+    """Everything that an operator writes."""
 
-    generation: int = 0
     people: tuple[Person, ...] = ()
     routes: tuple[Route, ...] = ()
     risks: tuple[RiskRule, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
     guardrails: Guardrails = Guardrails.SHADOW
     budgets: tuple[Budget, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyDocument(Rulebook):
+    """The rulebook in force. Replaced as a whole; `generation` counts the replacements."""
+
+    generation: int = 0
 
     def person_of(self, identity: Identity) -> Person | None:
         """Return the person whom this verified identity belongs to."""
