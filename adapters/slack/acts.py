@@ -17,7 +17,6 @@ from adapters.slack.text import Json
 from adapters.slack.values import NO_COPY, Form, Malformed
 from adapters.slack.workspaces import Workspace
 from gateway.cards import Card, card_of, full_view
-from gateway.delivery import Notes
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
 from gateway.ports import Desk
@@ -39,11 +38,10 @@ OPENING = {*_BUILD, Act.REMEMBER, Act.DETAILS}  # what opens a modal, and change
 class Acts:
     """Approves, opens modals, turns pages, claims."""
 
-    def __init__(self, desk: Desk, notes: Notes, rights: Rights) -> None:
+    def __init__(self, desk: Desk, rights: Rights, operating: Operating) -> None:
         self._desk = desk
-        self._notes = notes
         self._rights = rights
-        self._operating = Operating(desk, rights)
+        self._operating = operating
 
     async def clicked(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         """Do what a button asks for."""
@@ -60,7 +58,7 @@ class Acts:
                 await reply.tell(said(record))
             return
         # Slack may deliver a click twice, and to two replicas; these acts have no other guard.
-        if not await self._notes.put_new(f"did {did.nonce}", "1", seconds=_ONCE_SECONDS):
+        if not await self._desk.notes.put_new(f"did {did.nonce}", "1", seconds=_ONCE_SECONDS):
             return
         if did.act in (Act.NEXT, Act.BACK):
             await self._turn(workspace, did, form, reply)

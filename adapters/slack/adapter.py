@@ -83,7 +83,7 @@ class SlackAdapter:
         async with aiohttp.ClientSession(timeout=timeout) as session:
             self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
             await workspaces.start()
-            uploads = Uploads(desk, desk.notes, session)
+            uploads = Uploads(desk, session)
             pace = Pace(desk.notes, SystemClock())
             self._posts = Posts(workspaces, desk.notes, pace, uploads)
             directory = Directory()
@@ -111,8 +111,8 @@ class SlackAdapter:
     ) -> App:
         worklist = Worklist(desk)
         rights = Rights(desk, worklist, directory, uploads)
-        acts = Acts(desk, desk.notes, rights)
         operating = Operating(desk, rights)
+        acts = Acts(desk, rights, operating)
         commands = Commands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
@@ -120,7 +120,7 @@ class SlackAdapter:
             return Reply(workspace, did, session, hosts)
 
         home = Home(directory, worklist, operating)
-        return App(workspaces, acts, Submissions(desk, desk.notes, rights), commands, home, reply)
+        return App(workspaces, acts, Submissions(desk, rights), commands, home, reply)
 
     @asynccontextmanager
     async def _listening(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from enum import StrEnum
 
 from adapters.slack.text import (
@@ -16,6 +16,7 @@ from adapters.slack.text import (
     header,
     label,
     labelled,
+    line,
     link,
     moment,
     one_line,
@@ -24,6 +25,7 @@ from adapters.slack.text import (
     plain,
     quote,
     rich,
+    row,
     section,
     units,
     words,
@@ -108,12 +110,12 @@ def message(
     elif card.inbox:
         press = link("Open the inbox", Act.OPEN, card.inbox)
         blocks.append({"type": "actions", "block_id": "inbox", "elements": [press]})
-    return notification(card), blocks
+    return notification(card.summary), blocks
 
 
-def notification(card: Card) -> str:
+def notification(summary: str) -> str:
     """Return what lock screens and screen readers get: who and how risky, no arguments."""
-    return escaped(fitted(one_line(card.summary), 300))
+    return escaped(fitted(one_line(summary), 300))
 
 
 def _state(card: Card, budget: Budget) -> Iterator[Json]:
@@ -189,13 +191,8 @@ def _warnings(card: Card, full: FullText) -> Iterator[Json]:
 
 def _waiting(card: Card) -> Iterator[Json]:
     told = [ours(f"Waits until {moment(card.deadline)}")]
-    told += [plain(budgeted(text)) for text in (card.progress, card.claimed) if text]
+    told += [plain(one_line(text), 200) for text in (card.progress, card.claimed) if text]
     yield context(*told)
-
-
-def budgeted(text: str) -> str:
-    """Return a short line."""
-    return fitted(one_line(text), 200)
 
 
 def _fingerprint(card: Card) -> str:
@@ -205,8 +202,11 @@ def _fingerprint(card: Card) -> str:
     return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
 
 
-def actions(card: Card, copy: str, *, block_id: str = "actions") -> Json:
-    """Return the buttons of a waiting card; the rarer ones stand in a menu."""
+def actions(
+    card: Card, copy: str, only: Container[str] | None = None, *, block_id: str = "actions"
+) -> Json:
+    """Return the buttons of a waiting card; the rarer ones stand in a menu. `only` some of them
+    may be wanted."""
     value = Button(card.request_id, card.revision, copy).written()
     offered = [control for control in card.controls if offers(card, control)]
     elements = [_pressed(one, value) for one in offered if one.action not in _IN_MENU]
@@ -220,17 +220,16 @@ def actions(card: Card, copy: str, *, block_id: str = "actions") -> Json:
     else:
         menu.append(option(_LOOKING, f"{Act.CLAIM} {value}"))
         elements.append({"type": "overflow", "action_id": Act.MORE, "options": menu})
-    return {"type": "actions", "block_id": block_id, "elements": elements}
+    return row(block_id, *(one for one in elements if only is None or one["action_id"] in only))
 
 
 def _pressed(control: Control, value: str) -> Json:
-    if control.action is not Action.APPROVE:
-        act = FORMS[control.action]
-        return button(f"{control.label}…", act, value, style=_STYLES[control.style])
-    if control.confirm is None:
-        return button(control.label, Act.APPROVE, value, style=_STYLES[control.style])
-    confirm = (control.confirm, control.label)
     style = _STYLES[control.style]
+    if control.action is not Action.APPROVE:
+        return button(f"{control.label}…", FORMS[control.action], value, style=style)
+    if control.confirm is None:
+        return button(control.label, Act.APPROVE, value, style=style)
+    confirm = (control.confirm, control.label)
     return button(control.label, Act.APPROVE_SURE, value, style=style, confirm=confirm)
 
 
@@ -245,4 +244,4 @@ def offers(card: Card, control: Control) -> bool:
 
 def thread_note(text: str) -> list[Json]:
     """Return the blocks of a short reply in a card's thread."""
-    return [rich("note", [{"type": "rich_text_section", "elements": [words(text)]}])]
+    return [rich("note", [line(words(text))])]

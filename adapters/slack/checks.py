@@ -15,7 +15,7 @@ from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.rehearsal import rehearsed
 from adapters.slack.settings import SlackSettings
 from adapters.slack.values import Malformed, Place, place_of
-from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces
+from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, granted
 from gateway.clock import Clock
 from gateway.delivery import DeliveryFailed, Notes
 from gateway.errors import GatewayError
@@ -179,8 +179,7 @@ def _places(targets: Sequence[str]) -> list[Place]:
 
 
 def _scopes(team: str, who: Any) -> Finding:
-    granted = set(str(who.headers.get("x-oauth-scopes", "")).split(","))
-    missing = [scope for scope in BOT_SCOPES if scope not in granted]
+    missing = [scope for scope in BOT_SCOPES if scope not in granted(who)]
     if not missing:
         return fine("all that the manifest asks for")
     said = f"missing in {team}: {', '.join(missing)}"

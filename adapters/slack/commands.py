@@ -16,12 +16,14 @@ from adapters.slack.text import (
     exact,
     fitted,
     label,
+    line,
     moment,
     one_line,
     ours,
     plain,
     quote,
     rich,
+    row,
     words,
 )
 from adapters.slack.values import NO_COPY, Form
@@ -147,27 +149,22 @@ def listed(record: Record) -> list[Json]:
     """Return a waiting request as a short entry with buttons; approving needs that all is shown."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
     title = words(one_line(f"{card.title} · {card.short_id}"), bold=True)
-    lead: Json = {
-        "type": "rich_text_section",
-        "elements": [title, words(f"\nfor {record.request.agent}")],
-    }
+    parts = [line(title, words(f"\nfor {record.request.agent}"))]
     if card.complete and card.blocks:
-        parts = [lead]
         for block in card.blocks:
             parts += [label(one_line(block.label))] if len(card.blocks) > 1 else []
             parts.append(exact(block.text.text))
     else:
-        parts = [lead, quote(card.headline.text)]
+        parts.append(quote(card.headline.text))
     notices = list(card.notices)
     if not card.complete:
         notices.append("Not all of it is shown: read it under Details.")
-    row = actions(card, NO_COPY, block_id=f"actions {record.id}")
-    row["elements"] = [one for one in row["elements"] if one["action_id"] in _LISTED]
+    buttons = actions(card, NO_COPY, _LISTED, block_id=f"actions {record.id}")
     told = [plain(f"{card.risk.value} risk"), *(plain(f"⚠️ {one}") for one in notices[:8])]
     return [
         rich(f"about {record.id}", parts),
         context(ours(f"Waits until {moment(card.deadline)}"), *told),
-        row,
+        buttons,
     ]
 
 
@@ -180,13 +177,9 @@ def remembered(grant: Grant) -> list[Json]:
     confirm = ("From then on it is asked about again.", "Revoke")
     take_back = button("Revoke", Act.REVOKE, grant.id, style="danger", confirm=confirm)
     return [
-        rich(f"grant {grant.id}", [{"type": "rich_text_section", "elements": said}]),
+        rich(f"grant {grant.id}", [line(*said)]),
         context(ours(ends), plain(f"by {grant.made_by} · {grant.id[:8]}")),
-        {
-            "type": "actions",
-            "block_id": f"revoke {grant.id}",
-            "elements": [take_back, *session_of(grant)],
-        },
+        row(f"revoke {grant.id}", take_back, *session_of(grant)),
     ]
 
 

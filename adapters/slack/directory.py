@@ -143,23 +143,21 @@ class _Shared:
             if task is not None:
                 task.cancel()
 
-    async def next(self, ask: Callable[[], Awaitable[Json]]) -> Json:
+    async def next(self, ask: Callable[[], Coroutine[Any, Any, Json]]) -> Json:
         """Return an answer to a question that is asked from now on."""
         if self._running is None or self._running.done():
-            self._running = _task(_begun(ask))
+            self._running = _task(ask())
             return await asyncio.shield(self._running)
         if self._next is None or self._next.done():
             self._next = _task(self._after(self._running, ask))
         return await asyncio.shield(self._next)
 
-    async def _after(self, before: asyncio.Task[Json], ask: Callable[[], Awaitable[Json]]) -> Json:
+    async def _after(
+        self, before: asyncio.Task[Json], ask: Callable[[], Coroutine[Any, Any, Json]]
+    ) -> Json:
         await asyncio.wait([before])
         self._running, self._next = self._next, None
         return await ask()
-
-
-async def _begun(ask: Callable[[], Awaitable[Json]]) -> Json:
-    return await ask()
 
 
 def _task(work: Coroutine[Any, Any, Json]) -> asyncio.Task[Json]:

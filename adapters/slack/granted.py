@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from adapters.slack.blocks import Act, thread_note
-from adapters.slack.calls import SlackRefused, asked
-from adapters.slack.posts import LOCKED, Posts, posted
+from adapters.slack.blocks import Act, notification, thread_note
+from adapters.slack.posts import Posts, edited, posted
 from adapters.slack.text import (
     Json,
     button,
@@ -20,10 +19,12 @@ from adapters.slack.text import (
     ours,
     plain,
     rich,
+    row,
     section,
+    words,
 )
 from adapters.slack.values import place_of, reference
-from gateway.delivery import CopyGone, Notice
+from gateway.delivery import Notice
 from gateway.grantcards import GrantCard
 from gateway.records import MessageRef
 
@@ -47,20 +48,9 @@ class GrantPosts:
 
     async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Have a posted copy show this card."""
-        workspace, place = await self._posts.place(ref.channel)
+        workspace, _ = await self._posts.place(ref.channel)
         await self._posts.edit_slot(workspace, nonce, decided=False)
-        text, made = message(card, nonce)
-        client = workspace.client
-        try:
-            await asked(
-                lambda: client.chat_update(
-                    channel=place.channel, ts=ref.message, text=text, blocks=made
-                )
-            )
-        except SlackRefused as refused:
-            if refused.error in LOCKED:
-                raise CopyGone(str(refused)) from refused
-            raise
+        await edited(workspace, ref, *message(card, nonce))
 
     async def announce(self, notice: Notice, card: GrantCard) -> None:
         """Say beside a copy what its card says newly: edits ring no bell."""
@@ -82,7 +72,8 @@ def message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
     if card.ended_at is not None:
         blocks.append(context(ours(moment(card.ended_at))))
     facts = [(one.label, fitted(one_line(one.text.text), _FACT_UNITS)) for one in card.facts]
-    covers = {"type": "rich_text_quote", "elements": [_words(card.words.text)]}
+    said = fitted(one_line(card.words.text), _WORDS_UNITS)
+    covers = {"type": "rich_text_quote", "elements": [words(said)]}
     parts = [labelled(facts), label("What it covers"), covers]
     if card.asked is not None:
         parts += [label("Made from"), exact(fitted(card.asked.text, _WORDS_UNITS))]
@@ -96,8 +87,8 @@ def message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
         value = f"{card.grant_id} {copy}"
         confirm = (card.confirm, "Revoke")
         take_back = button("Revoke", Act.REVOKE, value, style="danger", confirm=confirm)
-        blocks.append({"type": "actions", "block_id": "actions", "elements": [take_back]})
-    return escaped(fitted(one_line(card.summary), 300)), blocks
+        blocks.append(row("actions", take_back))
+    return notification(card.summary), blocks
 
 
 def ends(card: GrantCard) -> str:
@@ -105,7 +96,3 @@ def ends(card: GrantCard) -> str:
     if card.ended:
         return "Over"
     return f"Until {moment(card.until)}" if card.until else "Until revoked"
-
-
-def _words(text: str) -> Json:
-    return {"type": "text", "text": fitted(one_line(text), _WORDS_UNITS) or "-"}

@@ -64,7 +64,7 @@ class Interaction:
 
 def of_action(body: Json) -> Interaction:
     """Return a click on a button or a menu; raises Malformed."""
-    (action,) = _list(body, "actions", 1)
+    action = _only(body, "actions")
     act, value = _text(action, "action_id"), str(action.get("value") or "")
     if act == Act.MORE:
         act, _, value = _text(action.get("selected_option"), "value").partition(" ")
@@ -138,8 +138,9 @@ def _text(value: Any, name: str) -> str:
     return found
 
 
-def _list(value: Json, name: str, length: int) -> list[Json]:
+def _only(value: Json, name: str) -> Json:
     found = value.get(name)
-    if not isinstance(found, list) or len(found) != length or not isinstance(found[0], dict):
-        raise Malformed(f"{name} is not a list of {length}")
-    return found
+    if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
+        raise Malformed(f"{name} is not a list of one")
+    only: Json = found[0]
+    return only

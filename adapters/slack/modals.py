@@ -8,7 +8,6 @@ from typing import Any
 from adapters.slack.blocks import Act, actions
 from adapters.slack.text import (
     INPUT_UNITS,
-    LABEL_UNITS,
     TITLE_UNITS,
     Json,
     button,
@@ -17,11 +16,13 @@ from adapters.slack.text import (
     fitted,
     label,
     labelled,
+    line,
     one_line,
     option,
     plain,
     quote,
     rich,
+    row,
     section,
     units,
     words,
@@ -81,11 +82,10 @@ def deny(card: Card, form: Form) -> Json:
         option("Deny", Action.DENY, "The agent is told no, and why"),
         option("Deny, and ask for another plan", REPLAN, "The agent plans again with your words"),
     ]
-    choice = {"type": "radio_buttons", "action_id": _NEXT, "options": ways}
     blocks = [
         _about(card),
         _entry(_REASON, "Reason, for the agent", _typed(), optional=True),
-        _entry(_NEXT, "What then", {**choice, "initial_option": ways[0]}),
+        _entry(_NEXT, "What then", _first("radio_buttons", ways)),
     ]
     if card.deny_scopes:
         again = [
@@ -100,11 +100,10 @@ def deny(card: Card, form: Form) -> Json:
 def abort(card: Card, form: Form) -> Json:
     """Ask why, and what must stop."""
     ways = [option("Stop this turn", "turn"), option("Stop the agent", "agent")]
-    choice = {"type": "radio_buttons", "action_id": _NEXT, "options": ways}
     blocks = [
         _about(card),
         _entry(_REASON, "Reason, for the agent", _typed(), optional=True),
-        _entry(_NEXT, "What stops", {**choice, "initial_option": ways[0]}),
+        _entry(_NEXT, "What stops", _first("radio_buttons", ways)),
     ]
     return modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
 
@@ -133,7 +132,7 @@ def remember(card: Card, form: Form, reach: Mapping[str, str]) -> Json:
     ends = [option(f"{text[:1].upper()}{text[1:]}", name) for name, text in LIFETIME_WORDS.items()]
     blocks = [
         _about(card),
-        rich("covers", [{"type": "rich_text_section", "elements": said}]),
+        rich("covers", [line(*said)]),
         _entry(_SCOPE, "Approve this, and from now on", _first("radio_buttons", covers)),
         _entry(_SPAN, "Where", _first("radio_buttons", spans)),
         _entry(_LIFETIME, "How long", _first("static_select", ends)),
@@ -189,7 +188,7 @@ def answer(card: Card, form: Form) -> Json:
 def details(card: Card, full: FullView, form: Form, *, refusal: str) -> Json:
     """Return one page of everything that would run; the last has the buttons, or says why not."""
     pages = full.pages
-    page = min(max(form.page, 0), len(pages) - 1)
+    page = form.page
     value = form.button.written()
     said = f"Page {page + 1} of {len(pages)} · {full.chars} characters · sha256 {full.digest}"
     blocks = [context(plain(one_line(card.title))), context(plain(said))]
@@ -210,33 +209,27 @@ def details(card: Card, full: FullView, form: Form, *, refusal: str) -> Json:
     if page < len(pages) - 1:
         turns.append(button("Next ▶", Act.NEXT, value))
     if turns:
-        blocks.append({"type": "actions", "block_id": "turns", "elements": turns})
+        blocks.append(row("turns", *turns))
     if card.outcome is not None:
         blocks.append(context(plain(one_line(card.outcome.text))))
     elif page == len(pages) - 1:
-        blocks.append(section(plain(refusal)) if refusal else _decisions(card, form))
+        decisions = actions(card, form.copy, _FROM_DETAILS)
+        blocks.append(section(plain(refusal)) if refusal else decisions)
     return modal("Details", blocks, form=form)
 
 
 _FROM_DETAILS = {Act.APPROVE, Act.APPROVE_SURE, Act.DENY, Act.ANSWER}
 
 
-def _decisions(card: Card, form: Form) -> Json:
-    row = actions(card, form.copy)
-    row["elements"] = [one for one in row["elements"] if one["action_id"] in _FROM_DETAILS]
-    return row
-
-
 def _about(card: Card) -> Json:
-    return context(plain(fitted(one_line(card.title), 200)), plain(f"{card.short_id}"))
+    return context(plain(one_line(card.title), 200), plain(card.short_id))
 
 
 def _entry(name: str, text: str, element: Json, *, optional: bool = False) -> Json:
-    shown = text if len(text) <= _LABEL_TEXT else fitted(text, _LABEL_TEXT)
     return {
         "type": "input",
         "block_id": name,
-        "label": plain(shown, 2000),
+        "label": plain(text, _LABEL_TEXT),
         "element": element,
         "optional": optional,
     }
@@ -258,7 +251,7 @@ def _asked(field: Field) -> Json:
         return _choice("radio_buttons", [option("Yes", "yes"), option("No", "no")])
     # Values may be longer than Slack takes, so the choice's number stands for it.
     options = [
-        option(fitted(one_line(choice.label.text), LABEL_UNITS), str(number))
+        option(one_line(choice.label.text), str(number))
         for number, choice in enumerate(field.choices)
     ]
     if field.kind is FieldKind.CHOICE:

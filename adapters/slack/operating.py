@@ -8,7 +8,7 @@ from adapters.slack.blocks import Act
 from adapters.slack.interactions import Interaction
 from adapters.slack.replies import Reply
 from adapters.slack.rights import Rights
-from adapters.slack.text import Json, button, ours, plain, section
+from adapters.slack.text import Json, button, ours, plain, row, section
 from adapters.slack.values import NO_COPY, Malformed
 from adapters.slack.workspaces import Workspace
 from gateway.errors import Conflict, InvalidRequest
@@ -99,4 +99,4 @@ def session_of(grant: Grant) -> list[Json]:
 
 
 def _row(press: Json) -> Json:
-    return {"type": "actions", "block_id": press["action_id"], "elements": [press]}
+    return row(press["action_id"], press)

@@ -33,7 +33,7 @@ UPDATES = Rate(45, 2)
 OTHER_UPDATES = Rate(35, 2)
 POSTS = Rate(57, 3)
 _NOTE_SECONDS = 40 * 24 * 3600.0
-LOCKED = {
+_LOCKED = {
     "message_not_found",
     "cant_update_message",
     "edit_window_closed",
@@ -106,17 +106,7 @@ class Posts:
         self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str, full: FullText
     ) -> None:
         text, made = blocks.message(card, nonce, full, _called(workspace, card.calls))
-        channel = place_of(ref.channel).channel
-        try:
-            await asked(
-                lambda: workspace.client.chat_update(
-                    channel=channel, ts=ref.message, text=text, blocks=made
-                )
-            )
-        except SlackRefused as refused:
-            if refused.error in LOCKED:
-                raise CopyGone(str(refused)) from refused
-            raise
+        await edited(workspace, ref, text, made)
 
     async def _note_progress(self, workspace: Workspace, ref: MessageRef, card: Card) -> None:
         """Reply in the thread to votes and to the agent's report, each once: edits ring no bell."""
@@ -198,6 +188,21 @@ async def posted(
         )
     )
     return answer
+
+
+async def edited(workspace: Workspace, ref: MessageRef, text: str, made: list[Json]) -> None:
+    """Edit a posted message; raises CopyGone when it is not there, or stays as it is for good."""
+    channel = place_of(ref.channel).channel
+    try:
+        await asked(
+            lambda: workspace.client.chat_update(
+                channel=channel, ts=ref.message, text=text, blocks=made
+            )
+        )
+    except SlackRefused as refused:
+        if refused.error in _LOCKED:
+            raise CopyGone(str(refused)) from refused
+        raise
 
 
 def _thread_note(ref: MessageRef) -> str:

@@ -9,7 +9,7 @@ import aiohttp
 
 from adapters.slack import modals
 from adapters.slack.blocks import thread_note
-from adapters.slack.calls import CALL_SECONDS, asked, sent
+from adapters.slack.calls import asked, sent
 from adapters.slack.interactions import Interaction
 from adapters.slack.text import Json, escaped
 from adapters.slack.workspaces import Workspace
@@ -79,9 +79,8 @@ class Reply:
         url = self._interaction.response_url
         if not url or urlsplit(url).hostname not in self._hosts:
             return False
-        timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
         try:
-            async with self._session.post(url, json=body, timeout=timeout) as response:
+            async with self._session.post(url, json=body) as response:
                 return response.ok
         except (aiohttp.ClientError, TimeoutError, OSError):
             return False

@@ -14,7 +14,6 @@ from adapters.slack.text import Json
 from adapters.slack.values import Form, Malformed
 from adapters.slack.workspaces import Workspace
 from gateway.blocks import changes
-from gateway.delivery import Notes
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
@@ -27,9 +26,8 @@ _EDIT_SECONDS = 3600.0
 class Submissions:
     """Denies, edits, answers."""
 
-    def __init__(self, desk: Desk, notes: Notes, rights: Rights) -> None:
+    def __init__(self, desk: Desk, rights: Rights) -> None:
         self._desk = desk
-        self._notes = notes
         self._rights = rights
 
     async def submitted(self, workspace: Workspace, did: Interaction) -> Json:
@@ -53,7 +51,7 @@ class Submissions:
             raise _Wrong("text", str(error)) from error
         if not rows:
             raise _Wrong("text", "Nothing is changed: approve it as it is.")
-        await self._notes.put(_kept(did.nonce), typed.text(), seconds=_EDIT_SECONDS)
+        await self._desk.notes.put(_kept(did.nonce), typed.text(), seconds=_EDIT_SECONDS)
         shown = "\n".join(f"{row.sign} {row.text.text}" for row in rows)
         high = record.risk.level is RiskLevel.HIGH
         view = modals.check_edit(shown, replace(form, kept=did.nonce), high=high)
@@ -64,7 +62,7 @@ class Submissions:
     ) -> tuple[Action, dict[str, Any]]:
         """Return the action of a modal and what belongs to it; raises _Wrong, Malformed."""
         if kind == modals.CHECK:
-            text = await self._notes.get(_kept(form.kept))
+            text = await self._desk.notes.get(_kept(form.kept))
             if text is None:
                 raise Conflict("this edit was left for too long; edit it again")
             return Action.EDIT, {"arguments": modals.arguments_of(text), "confirmed": True}

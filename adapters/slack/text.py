@@ -73,6 +73,11 @@ def words(text: str, *, bold: bool = False) -> Json:
     return element
 
 
+def line(*elements: Json) -> Json:
+    """Return a rich text section."""
+    return {"type": "rich_text_section", "elements": list(elements)}
+
+
 def rich(block_id: str, parts: Iterable[Json]) -> Json:
     """Return a rich text block."""
     return {"type": "rich_text", "block_id": block_id, "elements": list(parts)}
@@ -84,12 +89,12 @@ def labelled(pairs: Iterable[tuple[str, str]]) -> Json:
     for label, text in pairs:
         gap = "  ·  " if elements else ""
         elements += [words(f"{gap}{label} "), words(one_line(text), bold=True)]
-    return {"type": "rich_text_section", "elements": elements}
+    return line(*elements)
 
 
 def label(text: str) -> Json:
     """Return a rich text section with one bold line."""
-    return {"type": "rich_text_section", "elements": [words(text, bold=True)]}
+    return line(words(text, bold=True))
 
 
 def exact(text: str) -> Json:
@@ -156,6 +161,11 @@ def option(text: str, value: str, description: str = "") -> Json:
     if description:
         made["description"] = plain(description, LABEL_UNITS)
     return made
+
+
+def row(block_id: str, *elements: Json) -> Json:
+    """Return an actions block."""
+    return {"type": "actions", "block_id": block_id, "elements": list(elements)}
 
 
 class Budget:

@@ -9,12 +9,12 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.blocks import FullText
-from adapters.slack.calls import CALL_SECONDS, asked
+from adapters.slack.calls import asked
 from adapters.slack.modals import PAGE_CHARS
 from adapters.slack.values import Place, place_of
 from adapters.slack.workspaces import Workspace
 from gateway.cards import Card, full_view
-from gateway.delivery import DeliveryFailed, Notes
+from gateway.delivery import DeliveryFailed
 from gateway.ports import Desk
 from gateway.records import MessageRef
 
@@ -27,9 +27,8 @@ _OK = 200
 class Uploads:
     """Attaches full texts, once for each card and each version of what would run."""
 
-    def __init__(self, desk: Desk, notes: Notes, session: aiohttp.ClientSession) -> None:
+    def __init__(self, desk: Desk, session: aiohttp.ClientSession) -> None:
         self._desk = desk
-        self._notes = notes
         self._session = session
 
     async def attach(
@@ -50,12 +49,12 @@ class Uploads:
             data = {"event": "slack_upload_failed", "request_id": card.request_id}
             log.warning("full text not attached: %s", type(error).__name__, extra=data)
             return FullText.MISSING
-        await self._notes.put(_key(ref, card.digest), "1", seconds=_KEPT_SECONDS)
+        await self._desk.notes.put(_key(ref, card.digest), "1", seconds=_KEPT_SECONDS)
         return FullText.ATTACHED
 
     async def attached(self, ref: MessageRef, digest: str) -> bool:
         """Tell whether a copy's thread holds the full text of this digest."""
-        return await self._notes.get(_key(ref, digest)) is not None
+        return await self._desk.notes.get(_key(ref, digest)) is not None
 
 
 async def uploaded(
@@ -71,11 +70,8 @@ async def uploaded(
     given = await asked(
         lambda: client.files_getUploadURLExternal(filename=name, length=len(content))
     )
-    timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
     try:
-        async with session.post(
-            given["upload_url"], data=BytesIO(content), timeout=timeout
-        ) as response:
+        async with session.post(given["upload_url"], data=BytesIO(content)) as response:
             status = response.status
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise DeliveryFailed(f"Slack did not take the file: {type(error).__name__}") from error

@@ -14,7 +14,6 @@ _BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")
 _PLACE = re.compile(
     r"(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
 )
-_NOWHERE = "-"
 NO_COPY = "none"  # stands in buttons that belong to no posted copy
 
 

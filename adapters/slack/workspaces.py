@@ -11,6 +11,7 @@ import json
 import logging
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
@@ -49,9 +50,6 @@ class Workspace:
     team: str
     token: str
     app_id: str
-    bot_id: str
-    bot_user: str
-    scopes: frozenset[str]
     client: AsyncWebClient
     org: str = ""
 
@@ -181,26 +179,21 @@ class Workspaces:
         client = client_of(token, self._settings.api_url, self._session)
         try:
             who = await answered(client.auth_test)
+            if missing := set(NEEDED_SCOPES) - granted(who):
+                raise TokenRefused(
+                    f"the Slack app lacks the scopes {', '.join(sorted(missing))}; "
+                    "add them from `gateway manifest slack` and install it again"
+                )
             team = team if org else who["team_id"]
             bot = await asked(lambda: client.bots_info(bot=who.get("bot_id", ""), team_id=team))
         except SlackRefused as refused:
             raise TokenRefused(f"Slack refuses the bot token: {refused.error}") from refused
         except DeliveryFailed as error:
             raise GatewayError(f"{error}; see `gateway doctor`") from error
-        scopes = frozenset(str(who.headers.get("x-oauth-scopes", "")).split(","))
-        missing = [scope for scope in NEEDED_SCOPES if scope not in scopes]
-        if missing:
-            raise TokenRefused(
-                f"the Slack app lacks the scopes {', '.join(missing)}; "
-                "add them from `gateway manifest slack` and install it again"
-            )
-        return Workspace(
-            team=team,
-            org=org,
-            token=token,
-            app_id=bot["bot"]["app_id"],
-            bot_id=who["bot_id"],
-            bot_user=who["user_id"],
-            scopes=scopes,
-            client=client,
-        )
+        app_id = bot["bot"]["app_id"]
+        return Workspace(team=team, org=org, token=token, app_id=app_id, client=client)
+
+
+def granted(who: Any) -> set[str]:
+    """Return the scopes of a token, of Slack's answer to who it is."""
+    return set(str(who.headers.get("x-oauth-scopes", "")).split(","))
