@@ -20,7 +20,7 @@ from gateway.visible import Segment, Visible
 _LISTED = 5
 _LINE_CHARS = 100
 _DOUBT_MS = 30_000
-_SOON = 0.05
+_LEAST_REST = 1.0  # the server's clock, by which a pause ends, may be behind ours
 
 
 class Crowds:
@@ -45,7 +45,7 @@ class Crowds:
         targets = {place for _, places in there for place in places} | copies.keys()
         waits = []
         if crowd.paused is not None:
-            waits.append(max(_SOON, (crowd.paused - self._clock.now_ms()) / 1000))
+            waits.append(max(_LEAST_REST, (crowd.paused - self._clock.now_ms()) / 1000))
         for target in sorted(filter(self._copies.is_ours, targets)):
             here = tuple(
                 one for one, places in there if target in places and one is not crowd.denied

@@ -64,7 +64,7 @@ async def test_the_places_that_denied_are_told_of_the_pause_and_of_its_lifting(
     assert (card.word, card.paused, card.controls) == ("Paused", one.until, ())
     assert f"gateway agent lift {AGENT}" in " ".join(card.notices)
     await office.desk.holding.held.lift(AGENT, by="ann")
-    await settled(office)
+    await office.settle()
     assert (digest(office).paused, digest(office).notices) == (None, ())
     assert "may ask" in digest(office).summary
     assert await office.outbox.copies(f"~{AGENT}") == {}
@@ -93,6 +93,19 @@ async def test_a_pause_with_a_crowd_shows_both_and_leaves_the_crowd(office: Offi
     )
     assert "make 2" in digest(office).blocks[0].text.text
     await office.desk.holding.held.lift(AGENT, by="ann")
+    await settled(office)
+    assert (digest(office).word, digest(office).paused) == ("Too many at once", None)
+
+
+async def test_a_pause_that_ends_by_itself_leaves_the_crowd_its_card(office: Office) -> None:
+    """Nobody joined or left, and still the card says something else."""
+    await govern(office.world, Budget(cards=1, denials=1, pause=0.3))
+    made = await distinct(office, 3)
+    await office.desk.decide(click(made[0], Action.DENY))
+    await settled(office)
+    assert digest(office).paused is not None
+    while await office.desk.paused():
+        await office.settle()
     await settled(office)
     assert (digest(office).word, digest(office).paused) == ("Too many at once", None)
 
