@@ -46,6 +46,14 @@ def test_the_example_file_lists_every_setting_and_no_other() -> None:
     assert set(variables()) == names
 
 
+def test_links_lead_to_the_inbox_only_where_people_reach_it() -> None:
+    """It takes an address of ours and the inbox itself."""
+    address = "https://approvals.example"
+    assert Settings(public_url=address).inbox_url == f"{address}/inbox"
+    assert Settings(public_url=address, adapters=("slack",)).inbox_url == ""
+    assert Settings().inbox_url == ""
+
+
 def test_the_example_file_is_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Using it unchanged changes nothing; empty means unset."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
