@@ -21,7 +21,7 @@ from gateway.models import (
     RiskLevel,
 )
 from gateway.records import Event, Person, Record
-from gateway.rulebook import PolicyDocument, Route
+from gateway.rulebook import Budget, PolicyDocument, Route
 from gateway.serving import desk_of
 from gateway.settings import Settings
 from gateway.storage import Origin
@@ -53,7 +53,7 @@ class Inbox:
         await page.press("Sign in")
         await page.until(CONNECTED)
 
-    async def route(self, **changes: Any) -> None:
+    async def route(self, *, budgets: tuple[Budget, ...] = (), **changes: Any) -> None:
         """Put one route in force; ann, bob and eve are people, and ann is an admin."""
         store = self.gateway.backend.store
         values = {"approvers": ("ann", "bob"), **changes}
@@ -63,7 +63,9 @@ class Inbox:
         )
         generation = (await store.policy()).generation
         await store.apply(
-            PolicyDocument(generation=generation, people=people, routes=(Route(**values),)),
+            PolicyDocument(
+                generation=generation, people=people, routes=(Route(**values),), budgets=budgets
+            ),
             by="test",
         )
         self.gateway.approvals.forget_policy()

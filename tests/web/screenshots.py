@@ -11,6 +11,7 @@ from typing import Any
 
 from gateway.models import Action, Execution, Reason, Report
 from gateway.records import Query, Record
+from gateway.rulebook import Budget
 from gateway.storage import Origin
 from tests.web.chromium import DESK, PHONE, Page, running, visiting
 from tests.web.inbox import (
@@ -41,6 +42,10 @@ SHEETS = {
     "batch": ("side by side", "at their end", "one stood in the way", "denied with a reason"),
     "page": ("login", "signed out", "settings", "not connected"),
 }
+
+
+PATIENT = (Budget(denials=0),)
+"""So many denials would pause the agent."""
 
 
 @dataclass
@@ -84,6 +89,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running() as address:
         async with visiting(address) as browser:
             async with inbox(Path(folder)) as box:
+                await box.route(budgets=PATIENT)
                 camera = Camera(await browser.tab())
                 await doors(box, camera)
                 await asking(box, camera)
@@ -170,13 +176,13 @@ async def answering(box: Inbox, camera: Camera) -> None:
 
 async def team(box: Inbox, camera: Camera) -> None:
     """Show what others do."""
-    await box.route(quorum=2)
+    await box.route(quorum=2, budgets=PATIENT)
     record = await shown(box, camera, **COMMAND)
     await box.decide(record)
     await camera.page.until(f"{card(record)}.textContent.includes('1 of 2')")
     await camera.take("one of two approved")
     await away(box, camera, record)
-    await box.route()
+    await box.route(budgets=PATIENT)
     record = await shown(box, camera, **FILE_CHANGE)
     await box.claim(record)
     await camera.page.until(f"{card(record)}.textContent.includes('bob is looking')")
@@ -187,17 +193,17 @@ async def team(box: Inbox, camera: Camera) -> None:
     await camera.page.until(f"{card(record)}.textContent.includes('Nobody waits')")
     await camera.take("nobody waits")
     await away(box, camera, record)
-    await box.route(approvers=("bob",))
+    await box.route(approvers=("bob",), budgets=PATIENT)
     record = await shown(box, camera, **HIGH_RISK)
     await camera.take("not yours to decide")
-    await box.route()
+    await box.route(budgets=PATIENT)
     await away(box, camera, record)
 
 
 async def together(box: Inbox, camera: Camera) -> None:
     """Show several requests reviewed at once."""
     page = camera.page
-    await box.route()
+    await box.route(budgets=PATIENT)
     records = [await box.ask(**kind) for kind in (COMMAND, FILE_CHANGE, MASKED)]
     await box.ask(**HIGH_RISK)
     await page.press(f"Review 3 of {AGENT} together")
