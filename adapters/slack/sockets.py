@@ -108,13 +108,15 @@ class Socket:
     async def _look(self) -> str:
         """Return what is wrong now, empty when nothing is."""
         if not await self._handler.client.is_connected():
-            return await self._refusal() or "Slack is not connected"
+            return _said(await self._refusal())
         if not self._idle():
             return ""
-        if why := await self._refusal():
-            return why
-        log.info("connecting anew", extra={"event": "slack_idle"})
+        if (code := await self._refusal()) in FATAL:
+            return _said(code)
         self._since = asyncio.get_running_loop().time()
+        log.info("idle: %s", code or "connecting anew", extra={"event": "slack_idle"})
+        if code:
+            return ""
         # The SDK tries until it succeeds, and must not be stopped in the middle of it.
         self._renewing = asyncio.ensure_future(self._renew())
         await asyncio.wait([self._renewing], timeout=CONNECT_SECONDS)
@@ -135,16 +137,13 @@ class Socket:
             log.warning("not connected anew: %s", type(error).__name__, extra=data)
 
     async def _refusal(self) -> str:
-        """Return why Slack would not connect us now, empty when it would."""
+        """Return the code with which Slack would not connect us now, empty when it would."""
         try:
             await self._client.apps_connections_open(app_token=self._token)
         except SlackApiError as error:
-            code = str(error.response.get("error")) if error.response else "an error"
-            if code in FATAL:
-                return f"Slack refuses the app token: {code}"
-            return f"Slack is not connected: {code}"
-        except Exception as error:
-            return f"Slack is not connected: {type(error).__name__}"
+            return str(error.response.get("error")) if error.response else "an error"
+        except Exception as error:  # away in whatever way: looked at again in a moment
+            return type(error).__name__
         return ""
 
     def _say(self, problem: str) -> None:
@@ -157,3 +156,9 @@ class Socket:
         """Disconnect; what is being answered is not waited for."""
         with suppress(Exception):
             await self._handler.close_async()
+
+
+def _said(code: str) -> str:
+    if code in FATAL:
+        return f"Slack refuses the app token: {code}"
+    return f"Slack is not connected: {code}" if code else "Slack is not connected"

@@ -170,10 +170,16 @@ async def test_40_a_mute_socket_keeps_us_red(office: Office) -> None:
 
 
 async def test_40_a_token_refused_in_the_quiet_is_seen(slack: Slack, world: World) -> None:
-    """Nothing comes, the socket stands, and Slack would give us no other: not ready, then again."""
+    """Nothing comes, the socket stands, and Slack would give us no other: not ready, then again. That
+    Slack is away for a moment is no reason, as the socket stands."""
     adapter = SlackAdapter()
     adapter.idle_seconds = 0.1
     async with at_work(slack, world, adapter=adapter):
+        slack.faults.plan("apps.connections.open", Fault.HTML)
+        await slack.until(lambda: slack.faults.happened)
+        before = slack.sockets.connected
+        await slack.until(lambda: slack.sockets.connected > before)
+        assert not adapter.problems()
         for _ in range(2):
             slack.sockets.refuses = "invalid_auth"
             await until(adapter, red=True)
