@@ -4,6 +4,7 @@ No container engine is at hand where these tests run: the images themselves are 
 pulled, but the server is started with the very arguments and users that the containers get.
 """
 
+import json
 import os
 import shutil
 import socket
@@ -271,6 +272,14 @@ def test_health_is_asked_where_it_is_told(service: str) -> None:
     port = settings["environment"].get("GATEWAY_PORT", Settings.model_fields["port"].default)
     path = "healthz" if service == "gateway" else "readyz"
     assert f"'http://127.0.0.1:{port}/{path}'" in settings["healthcheck"]["test"][-1]
+
+
+@pytest.mark.parametrize("service", ["slack", "discord"])
+def test_the_doctor_looks_at_the_chat_that_runs_there(service: str) -> None:
+    """In a chat's container, which alone has its tokens."""
+    settings = compose()["services"][service]
+    assert settings["command"] == ["adapter", service]
+    assert json.loads(settings["environment"]["GATEWAY_ADAPTERS"]) == [service]
 
 
 @pytest.mark.parametrize("service", sorted(compose()["services"]))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -33,11 +34,17 @@ sys.exit(main(["adapter", "slack"]))
 class Container:
     """The process, and the compose file's own check of its health."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, env: dict[str, str]) -> None:
         self.port = port
+        self.env = env
         command, *words = compose()["services"]["slack"]["healthcheck"]["test"][1:]
         assert command == "python"
         self._check = [one.replace(f":{_default_port()}/", f":{port}/") for one in words]
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """Start the process."""
+        words = (sys.executable, "-c", _PROCESS)
+        return await asyncio.create_subprocess_exec(*words, env=self.env, stderr=PIPE)
 
     async def healthy(self) -> bool:
         """Run the check."""
@@ -52,6 +59,13 @@ class Container:
             while await self.healthy() is not healthy:
                 pass
 
+    async def doctor(self) -> str:
+        """Return what `gateway doctor` says in there."""
+        words = (sys.executable, "-m", "gateway.cli", "doctor")
+        check = await asyncio.create_subprocess_exec(*words, env=self.env, stdout=PIPE)
+        said, _ = await check.communicate()
+        return said.decode()
+
     async def problems(self) -> list[str]:
         """Return what it says is wrong."""
         url = f"http://127.0.0.1:{self.port}/readyz"
@@ -65,72 +79,72 @@ def _default_port() -> int:
     return port
 
 
-async def started(
-    slack: Slack, url: str, namespace: str, folder: Path, port: int
-) -> asyncio.subprocess.Process:
-    """Start the process."""
+@pytest.fixture
+def container(slack: Slack, server_url: str, namespace: str, tmp_path: Path) -> Container:
+    """Return a container that does not run yet."""
+    port = free_port()
     with environment(
         slack,
-        REDIS_URL=url,
+        REDIS_URL=server_url,
         GATEWAY_NAMESPACE=namespace,
-        GATEWAY_DATA_DIR=str(folder),
+        GATEWAY_DATA_DIR=str(tmp_path),
         GATEWAY_PORT=str(port),
+        GATEWAY_ADAPTERS='["slack"]',
     ):
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _PROCESS), env=os.environ, stderr=asyncio.subprocess.PIPE
-        )
+        return Container(port, dict(os.environ))
 
 
 @pytest.fixture
-async def container(
-    slack: Slack, server_url: str, namespace: str, tmp_path: Path
-) -> AsyncIterator[Container]:
-    """Yield the process, connected; it must end well when it is told to."""
-    made = Container(free_port())
-    process = await started(slack, server_url, namespace, tmp_path, made.port)
+async def running(container: Container) -> AsyncIterator[Container]:
+    """Yield it connected; it must end well when it is told to."""
+    process = await container.start()
     assert process.stderr is not None
     try:
         said = b""
-        while f"127.0.0.1:{made.port}/readyz" not in said.decode():
+        while f"127.0.0.1:{container.port}/readyz" not in said.decode():
             said = await process.stderr.readline()
             assert said, "it ended"
-        yield made
+        yield container
     finally:
         process.terminate()
         await process.communicate()
     assert process.returncode == 0
 
 
-async def test_36_its_health_follows_slack(slack: Slack, container: Container) -> None:
+async def test_36_its_health_follows_slack(slack: Slack, running: Container) -> None:
     """Healthy when connected; not while the socket is mute, or a token revoked, and it says so;
     then again."""
-    assert await container.healthy()
+    assert await running.healthy()
     slack.sockets.mute = True
-    await container.becomes(healthy=False)
-    assert await container.problems() == ["Slack: Slack is not connected"]
+    await running.becomes(healthy=False)
+    assert await running.problems() == ["Slack: Slack is not connected"]
     slack.sockets.mute = False
-    await container.becomes(healthy=True)
+    await running.becomes(healthy=True)
     slack.workspace().error = "token_revoked"
-    await container.becomes(healthy=False)
-    assert await container.problems() == ["Slack: Slack refuses the bot token: token_revoked"]
+    await running.becomes(healthy=False)
+    assert await running.problems() == ["Slack: Slack refuses the bot token: token_revoked"]
     slack.workspace().error = None
-    await container.becomes(healthy=True)
+    await running.becomes(healthy=True)
     slack.sockets.refuses = "invalid_auth"
     await slack.sockets.disconnect("link_disabled")
-    await container.becomes(healthy=False)
-    assert await container.problems() == ["Slack: Slack refuses the app token: invalid_auth"]
+    await running.becomes(healthy=False)
+    assert await running.problems() == ["Slack: Slack refuses the app token: invalid_auth"]
     slack.sockets.refuses = ""
-    await container.becomes(healthy=True)
+    await running.becomes(healthy=True)
 
 
-async def test_nobody_else_answers_for_it(
-    slack: Slack, server_url: str, namespace: str, tmp_path: Path
-) -> None:
+async def test_nobody_else_answers_for_it(slack: Slack, container: Container) -> None:
     """Where a gateway listens already it ends: asked how it is, that one would have answered."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        process = await started(slack, server_url, namespace, tmp_path, port)
+    with socket.create_server(("127.0.0.1", container.port)):
+        process = await container.start()
         _, said = await process.communicate()
     assert process.returncode == UNREACHABLE
     assert "set GATEWAY_PORT to another port" in said.decode()
     assert slack.sockets.open == []
+
+
+async def test_the_doctor_looks_from_there(running: Container) -> None:
+    """With the environment that alone has the tokens: at Slack, and at how the adapter is."""
+    said = await running.doctor()
+    assert "OK   ready" in said
+    assert "OK   slack tokens" in said

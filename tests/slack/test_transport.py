@@ -170,8 +170,8 @@ async def test_40_a_mute_socket_keeps_us_red(office: Office) -> None:
 
 
 async def test_40_a_token_refused_in_the_quiet_is_seen(slack: Slack, world: World) -> None:
-    """Nothing comes, the socket stands, and Slack would give us no other: not ready, then again. That
-    Slack is away for a moment is no reason, as the socket stands."""
+    """Nothing comes, the socket stands, and Slack would give us no other: not ready, then again.
+    That Slack is away for a moment is no reason, as the socket stands."""
     adapter = SlackAdapter()
     adapter.idle_seconds = 0.1
     async with at_work(slack, world, adapter=adapter):
