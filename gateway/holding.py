@@ -130,12 +130,15 @@ class Holding:
     async def lift(self, agent: str, identity: Identity) -> bool:
         """Let an agent ask again; return whether it was paused.
 
-        Raises Unauthorized unless the person is an admin, or an approver of the agent.
+        Raises Unauthorized unless the person is an admin, or an approver of the agent. That others
+        tried is audited.
         """
         self._writer.forget_policy()  # no script checks this person
         policy = await self._writer.policy()
         if not answers_for(policy, agent, identity):
-            raise Unauthorized("only an admin or an approver of this agent may let it ask again")
+            why = "only an admin or an approver of this agent may let it ask again"
+            await self._store.note("refused", agent=identity.written, data={"why": why})
+            raise Unauthorized(why)
         return await self.held.lift(agent, by=policy.name_of(identity))
 
     async def policy(self) -> PolicyDocument:

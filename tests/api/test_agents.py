@@ -50,5 +50,8 @@ async def test_who_approves_nothing_of_it_does_not_lift_it(paused: Replica) -> N
     generation = await paused.store.generation()
     await paused.store.apply(replace(POLICY, generation=generation, routes=()), by="test")
     assert (await paused.call("POST", path, {}, token=ANN_TOKEN)).status == 403
+    events = await paused.approvals.history(None, 100)
+    tried = [one.agent for one in events if one.type == "refused"]
+    assert [tried.count(f"token:{name}") for name in ("eve", "ann")] == [1, 1]
     assert len((await paused.call("GET", "/v1/agents/paused", token=ANN_TOKEN)).json["items"]) == 1
     assert (await paused.call("POST", "/v1/agents/A B/lift", {}, token=ANN_TOKEN)).status == 404
