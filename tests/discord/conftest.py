@@ -10,9 +10,10 @@ import pytest
 import yarl
 from discord.gateway import DiscordWebSocket
 
-from tests.discord import stage as stages
 from tests.discord.furnished import Server, furnished
+from tests.discord.ground import Ground
 from tests.discord.server import running_discord
+from tests.discord.stage import Stage, environment
 
 
 @pytest.fixture
@@ -25,14 +26,20 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def stage(
+def ground(
     server: Server,
     server_url: str,
     namespace: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[stages.Stage]:
+) -> Ground:
+    """Set what an operator sets for Discord; return where gateways stand."""
+    environment(monkeypatch, server)
+    return Ground(server, server_url, namespace, tmp_path)
+
+
+@pytest.fixture
+async def stage(ground: Ground) -> AsyncIterator[Stage]:
     """Run a gateway with the Discord adapter, connected."""
-    stages.environment(monkeypatch, server)
-    async with stages.staged(server, server_url, namespace, tmp_path) as made:
+    async with ground.staged() as made:
         yield made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +12,13 @@ from gateway.cards import Card, card_of
 from gateway.models import Execution, Reason, Report, Status
 from gateway.records import MessageRef, Record
 from tests.discord.furnished import Server
+from tests.discord.ground import Ground
 from tests.discord.interactions import DEFERRED_UPDATE, UPDATE, Interaction
 from tests.discord.messages import buttons
-from tests.discord.processes import Replica
-from tests.discord.stage import Stage, environment, labels, private_text, staged
+from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Json
 from tests.waiting import moment
 from tests.world import over_http
-
-NOTHING: dict[str, tuple[str, ...]] = {"adapters": ()}
 
 
 async def test_09_a_stalled_store_is_acknowledged_in_time(stage: Stage) -> None:
@@ -130,12 +127,12 @@ async def test_12_a_double_click_is_one_decision(stage: Stage) -> None:
 
 
 async def test_13_two_processes_on_one_token_make_one_decision(
-    stage: Stage, server_url: str, namespace: str, tmp_path: Path
+    stage: Stage, ground: Ground
 ) -> None:
     """Both get the click and both handle it: one decision, one audit row, one truth shown."""
     server = stage.server
     record, card = await stage.asked()
-    async with staged(server, server_url, namespace, tmp_path / "two"):
+    async with ground.staged("two"):
         store = stage.gateway.backend.store
         await store.redis.delete(store.keys.note("discord", "gateway connection"))
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 2)
@@ -264,15 +261,11 @@ async def test_18_buttons_that_go_away_under_the_finger_decide_nothing(stage: St
 
 async def test_19_a_process_killed_between_decision_and_edit_leaves_a_true_card(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ground: Ground,
 ) -> None:
     """kill -9 while the answer is on its way: another replica edits the card."""
-    environment(monkeypatch, server)
-    first = await Replica(server, server_url, namespace, tmp_path / "a").start()
-    async with staged(server, server_url, namespace, tmp_path, **NOTHING) as stage:
+    first = await ground.replica("a").start()
+    async with ground.staged(adapters=()) as stage:
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
         record, card = await stage.asked()
         faults = [
@@ -285,7 +278,7 @@ async def test_19_a_process_killed_between_decision_and_edit_leaves_a_true_card(
             await fault.reached.wait()
         assert "Approve" in labels(card)
         await first.kill()
-        second = await Replica(server, server_url, namespace, tmp_path / "b").start()
+        second = await ground.replica("b").start()
         try:
             # The dead one's lease on the copy runs out, and the other looks at it.
             await stage.outbox.mark("discord", record.id)
@@ -297,22 +290,19 @@ async def test_19_a_process_killed_between_decision_and_edit_leaves_a_true_card(
 
 async def test_20_a_hundred_live_cards_outlive_their_process(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
+    ground: Ground,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A hundred cards are out, a modal is open, and another process takes over: every button and
     the modal work, without posting or registering anything anew."""
-    environment(monkeypatch, server)
     monkeypatch.setattr("adapters.discord.posting.ALL_PER_MINUTE", 60_000)
     server.discord.rest.limits.overall.limit = 10_000
-    async with staged(server, server_url, namespace, tmp_path / "old") as old:
+    async with ground.staged("old") as old:
         cards = await old.spread(100)
         first, place, message = cards[0]
         opened = await old.click(server.bob, message, "Deny", channel=place)
     posts = len(server.discord.rest.made("POST", "/channels/#/messages"))
-    async with staged(server, server_url, namespace, tmp_path / "new") as new:
+    async with ground.staged("new") as new:
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
         assert not (await server.bob.submit(opened, reason="from before")).failed
         for record, channel, card in cards[1:]:
@@ -325,24 +315,20 @@ async def test_20_a_hundred_live_cards_outlive_their_process(
 
 async def test_a_copy_is_adopted_by_its_first_click(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ground: Ground,
 ) -> None:
     """Killed with a card out that it had not written down: another process takes its click, and
     knows from then on where it stands."""
     fault = server.discord.rest.stage("POST", "/messages", silent=asyncio.Event())
-    environment(monkeypatch, server)
-    first = await Replica(server, server_url, namespace, tmp_path / "a").start()
-    async with staged(server, server_url, namespace, tmp_path, **NOTHING) as stage:
+    first = await ground.replica("a").start()
+    async with ground.staged(adapters=()) as stage:
         record = await stage.ask()
         await fault.reached.wait()
         card = await stage.card(record)
         await first.kill()
         (copy,) = (await stage.outbox.copies(record.id)).values()
         assert copy.ref is None
-    async with staged(server, server_url, namespace, tmp_path / "b") as stage:
+    async with ground.staged("b") as stage:
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
         done = await stage.click(server.ann, card, "Approve")
         assert done.answer == UPDATE

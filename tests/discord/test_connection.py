@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,8 +14,9 @@ from gateway.alone import adapter_running
 from gateway.errors import GatewayError
 from gateway.models import Status
 from tests.discord.furnished import Server
+from tests.discord.ground import Ground
 from tests.discord.messages import buttons
-from tests.discord.stage import Stage, environment, labels, private_text, settings, staged
+from tests.discord.stage import Stage, environment, labels, private_text
 
 
 async def approved(stage: Stage) -> None:
@@ -40,32 +40,25 @@ async def ready_at(url: str) -> tuple[int, str]:
 
 async def test_38_a_failing_first_connection_is_tried_again(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ground: Ground,
 ) -> None:
     """discord.py ends when its first connection fails (T4); we do not."""
-    environment(monkeypatch, server)
     server.discord.gateway.down = 1
-    async with staged(server, server_url, namespace, tmp_path) as stage:
+    async with ground.staged() as stage:
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
         await approved(stage)
 
 
 async def test_38_discord_away_at_the_start_stops_nothing_else(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
+    ground: Ground,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No name, no route, no answer: the gateway starts without it, says so, and connects later."""
-    environment(monkeypatch, server)
     monkeypatch.setattr("adapters.discord.connection._START_SECONDS", 0.2)
     monkeypatch.setattr("adapters.discord.connection._FIRST_PAUSE", 0.2)
     fault = server.discord.rest.stage("GET", "/users/@me", times=3, refuse=True)
-    async with staged(server, server_url, namespace, tmp_path) as stage:
+    async with ground.staged() as stage:
         assert fault.reached.is_set()
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
         await approved(stage)
@@ -137,14 +130,10 @@ async def test_39_a_revoked_token_turns_us_red_and_is_not_hammered(stage: Stage)
 
 async def test_39_a_revoked_token_turns_an_adapter_of_its_own_red(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ground: Ground,
 ) -> None:
     """`gateway adapter discord` tells how it is, as the gateway does."""
-    environment(monkeypatch, server)
-    async with adapter_running(settings(server_url, namespace, tmp_path), "discord") as url:
+    async with adapter_running(ground.settings(), "discord") as url:
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
         assert (await ready_at(url))[0] == 200
         server.discord.revoke(server.app)
@@ -157,15 +146,13 @@ async def test_39_a_revoked_token_turns_an_adapter_of_its_own_red(
 
 async def test_39_a_bad_token_is_refused_at_the_start(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
+    ground: Ground,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With a sentence that says what to do, and without the token."""
     environment(monkeypatch, server, TOKEN="wrong.token.here")
     with pytest.raises(GatewayError, match="developer portal") as refused:
-        async with staged(server, server_url, namespace, tmp_path):
+        async with ground.staged():
             pass
     assert "wrong.token" not in str(refused.value)
 
@@ -223,15 +210,13 @@ async def test_41_events_nobody_understands_do_not_end_us(stage: Stage) -> None:
 @pytest.fixture
 async def pushed(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
+    ground: Ground,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Stage]:
     """Run a gateway that gets its clicks over HTTP."""
     environment(monkeypatch, server, PUBLIC_KEY=server.app.verify_key)
     server.app.endpoint = "set in the portal"
-    async with staged(server, server_url, namespace, tmp_path) as stage:
+    async with ground.staged() as stage:
         server.app.endpoint = f"{stage.gateway.url}/discord/interactions"
         yield stage
 
@@ -297,14 +282,10 @@ async def test_42_bodies_that_are_no_interactions(pushed: Stage) -> None:
 
 async def test_43_a_stopping_gateway_answers_the_clicks_that_came(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ground: Ground,
 ) -> None:
     """The store is slow and the gateway is told to stop: the click is decided and answered."""
-    environment(monkeypatch, server)
-    async with staged(server, server_url, namespace, tmp_path) as stage:
+    async with ground.staged() as stage:
         record, card = await stage.asked()
         redis = stage.gateway.backend.store.redis
         await redis.execute_command("CLIENT", "PAUSE", "700", "ALL")
@@ -323,14 +304,10 @@ def discord_has(server: Server, interaction: str) -> bool:
 
 async def test_44_an_endpoint_set_in_the_portal_is_told_at_the_start(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ground: Ground,
 ) -> None:
     """Clicks would never come over the gateway: it refuses to start, and says what to do."""
-    environment(monkeypatch, server)
     server.app.endpoint = "https://example.org/interactions"
     with pytest.raises(GatewayError, match="Interactions Endpoint URL"):
-        async with staged(server, server_url, namespace, tmp_path):
+        async with ground.staged():
             pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +12,9 @@ from gateway.pace import Rate
 from gateway.rulebook import Budget, Escalation
 from tests.discord.faults import VIA
 from tests.discord.furnished import Server
+from tests.discord.ground import Ground
 from tests.discord.messages import shown_text
-from tests.discord.processes import Replica
-from tests.discord.stage import Stage, environment, labels, staged
+from tests.discord.stage import Stage, labels
 from tests.discord.town import FORUM
 from tests.world import over_http
 
@@ -24,22 +23,17 @@ JSON = {"Content-Type": "application/json"}
 
 async def test_01_a_card_is_posted_once_though_the_process_dies_before_it_knows(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ground: Ground,
 ) -> None:
     """kill -9 after Discord has the message and before we have its id: the nonce finds it again."""
     fault = server.discord.rest.stage("POST", "/messages", silent=asyncio.Event())
-    environment(monkeypatch, server)
-    first = await Replica(server, server_url, namespace, tmp_path / "a").start()
-    adapters: dict[str, tuple[str, ...]] = {"adapters": ()}
-    async with staged(server, server_url, namespace, tmp_path, **adapters) as stage:
+    first = await ground.replica("a").start()
+    async with ground.staged(adapters=()) as stage:
         record = await stage.ask()
         await fault.reached.wait()
         card = await stage.card(record)
         await first.kill()
-        second = await Replica(server, server_url, namespace, tmp_path / "b").start()
+        second = await ground.replica("b").start()
         try:
             # The dead one's lease on the copy runs out, and the other posts it again.
             await stage.outbox.mark("discord", record.id)

@@ -6,26 +6,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from gateway.models import Status
 from tests.discord.furnished import Server
+from tests.discord.ground import Ground
 from tests.discord.processes import Replica
-from tests.discord.stage import Stage, environment, private_text, staged
+from tests.discord.stage import Stage, private_text
 
 
 @asynccontextmanager
-async def two(
-    server: Server, url: str, namespace: str, folder: Path
-) -> AsyncIterator[tuple[Stage, Replica, Replica]]:
+async def two(ground: Ground) -> AsyncIterator[tuple[Stage, Replica, Replica]]:
     """Run two gateways, of which the first listens, and a stage that only asks."""
-    first, second = (Replica(server, url, namespace, folder / name) for name in ("a", "b"))
+    first, second = ground.replica("a"), ground.replica("b")
     await first.start()
-    gateway = server.discord.gateway
+    gateway = ground.server.discord.gateway
     try:
-        async with staged(server, url, namespace, folder, adapters=()) as stage:
+        async with ground.staged(adapters=()) as stage:
             await gateway.until(lambda: gateway.connected == 1)
             await second.start()
             yield stage, first, second
@@ -36,14 +34,10 @@ async def two(
 @pytest.fixture
 async def pair(
     server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ground: Ground,
 ) -> AsyncIterator[tuple[Stage, Replica, Replica]]:
     """Two gateways, and a stage that only asks."""
-    environment(monkeypatch, server)
-    async with two(server, server_url, namespace, tmp_path) as found:
+    async with two(ground) as found:
         yield found
 
 
