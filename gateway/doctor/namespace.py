@@ -21,8 +21,7 @@ _MOST_EVENTS = 10_000
 
 
 async def _clock(backend: Backend) -> Finding:
-    seconds, micros = await backend.store.redis.time()
-    gap = SystemClock().now_ms() - (seconds * 1000 + micros // 1000)
+    gap = SystemClock().now_ms() - await backend.store.now()
     says = f"this host's clock is {gap} ms ahead of Redis"
     if abs(gap) > _LARGEST_CLOCK_GAP_MS:
         return doubtful(says, "run a time service on both hosts; deadlines follow Redis")

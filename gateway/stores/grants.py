@@ -24,7 +24,7 @@ class RedisGrants:
     """A `gateway.book.GrantStore` beside a store of requests."""
 
     def __init__(self, store: RedisStore) -> None:
-        self._redis, self._keys = store.redis, store.keys
+        self._redis, self._keys, self._now = store.redis, store.keys, store.now
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
         self._say = Script("grant_say", store.at)
@@ -158,8 +158,7 @@ class RedisGrants:
     async def due(self, limit: int) -> tuple[list[Grant], list[Grant]]:
         """Return grants whose time is over by the server's clock, and those whose end is to be
         announced."""
-        seconds, micros = await self._redis.time()
-        now = int(seconds) * 1000 + int(micros) // 1000
+        now = await self._now()
         pipeline = self._redis.pipeline(transaction=False)
         for key in (self._keys.grants_due, self._keys.grants_ending):
             pipeline.zrange(key, "-inf", now, byscore=True, offset=0, num=limit)

@@ -16,7 +16,7 @@ class RedisHeld:
     """A `gateway.holding.HeldStore` over one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
-        self._redis, self._keys = store.redis, store.keys
+        self._redis, self._keys, self._now = store.redis, store.keys, store.now
         self._succeed, self._release = Script("succeed", store.at), Script("release", store.at)
         self._lift, self._seat = Script("lift", store.at), Script("seat", store.at)
 
@@ -105,7 +105,3 @@ class RedisHeld:
             [agent, dumps({"by": by})],
         )
         return bool(lifted)
-
-    async def _now(self) -> int:
-        seconds, micros = await self._redis.time()
-        return int(seconds) * 1000 + int(micros) // 1000

@@ -346,6 +346,11 @@ class RedisStore:
         rows = await self.redis.xrange(self.keys.events, start, "+", count=limit)
         return [event_from(row[0], row[1]) for row in rows]
 
+    async def now(self) -> int:
+        """Return the server's time, in ms since the epoch."""
+        seconds, micros = await self.redis.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
     async def check_schema(self) -> None:
         """Mark a new namespace with our schema version; raises Conflict for a newer one's."""
         await self.redis.hsetnx(self.keys.meta, "schema", SCHEMA_VERSION)
