@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from adapters.discord.answers import refusal
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Reason, Status
 from gateway.records import Identity
 from gateway.rulebook import Budget, Escalation, Route
-from tests.discord.furnished import Server
+from tests.discord.ground import Ground
 from tests.discord.messages import buttons
-from tests.discord.stage import Stage, environment, staged
+from tests.discord.stage import Stage
 from tests.discord.test_authorization import role_of
 from tests.discord.test_rendering import text_of
 from tests.discord.town import Json
@@ -128,16 +125,11 @@ def test_an_errors_words_do_nothing() -> None:
 
 
 async def test_the_card_of_a_paused_agent_leads_to_the_gateways_own_inbox(
-    server: Server,
-    server_url: str,
-    namespace: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    ground: Ground,
 ) -> None:
     """At the address that the operator set, where the inbox is served."""
-    environment(monkeypatch, server)
-    public = {"adapters": ("web", "discord"), "public_url": "https://approvals.example/"}
-    async with staged(server, server_url, namespace, tmp_path, **public) as stage:
+    both, address = ("web", "discord"), "https://approvals.example/"
+    async with ground.staged(adapters=both, public_url=address) as stage:
         store = stage.gateway.backend.store
         policy = replace(await store.policy(), budgets=(Budget(denials=1),))
         await store.apply(policy, by="test")
@@ -147,7 +139,7 @@ async def test_the_card_of_a_paused_agent_leads_to_the_gateways_own_inbox(
         await stage.approvals.decide(denial)
 
         def addresses() -> list[str]:
-            shown = map(buttons, server.channel.messages.values())
+            shown = map(buttons, stage.server.channel.messages.values())
             return [one["url"] for each in shown for one in each.values() if "url" in one]
 
         assert await stage.seen(addresses, 40) == ["https://approvals.example/inbox"]
