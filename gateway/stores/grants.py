@@ -120,8 +120,12 @@ class RedisGrants:
         return next(iter(await self._load([grant_id])), None)
 
     async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
-        """Return what may cover such a request, in one round trip, and the generation it is of."""
-        pipeline = self._redis.pipeline(transaction=True)
+        """Return what may cover such a request, in one round trip, and the generation it is of.
+
+        The generation is read first: what is newer by then is of a later one, and the script that
+        would act on it says so.
+        """
+        pipeline = self._redis.pipeline(transaction=False)
         pipeline.hget(self._keys.meta, "generation")
         pipeline.hvals(self._keys.grants_exact(digest))
         pipeline.hvals(self._keys.grants_on(agent, tool))
