@@ -85,8 +85,8 @@ def stands(policy: PolicyDocument, grant: Grant) -> bool:
     """
     if grant.effect is Effect.DENY:
         return True
-    admins = {person.name for person in policy.people if person.admin}
-    if any(ADMIN in one.via and one.person in admins for one in grant.voices):
+    by_admin = {one.person for one in grant.voices if ADMIN in one.via}
+    if by_admin and any(one.admin and one.name in by_admin for one in policy.people):
         return True
     routes = [policy.route_for(grant.agent, grant.match.tool)]
     if grant.match.shape in PASSES:

@@ -25,6 +25,7 @@ class RedisGrants:
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
+        self._line, self._about = store.line, Script("grants_about", store.at)
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
         self._say = Script("grant_say", store.at)
@@ -120,18 +121,14 @@ class RedisGrants:
         return next(iter(await self._load([grant_id])), None)
 
     async def about(self, agent: str, tool: str, digest: str) -> tuple[int, list[Grant]]:
-        """Return what may cover such a request, in one round trip, and the generation it is of.
-
-        The generation is read first: what is newer by then is of a later one, and the script that
-        would act on it says so.
-        """
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.hget(self._keys.meta, "generation")
-        pipeline.hvals(self._keys.grants_exact(digest))
-        pipeline.hvals(self._keys.grants_on(agent, tool))
-        pipeline.hvals(self._keys.grants_on(agent, ANY_TOOL))
-        generation, *found = await pipeline.execute()
-        return int(generation or 0), [_grant(body) for bodies in found for body in bodies]
+        """Return what may cover such a request, in one round trip, and the generation it is of."""
+        keys = self._keys
+        indexes = keys.grants_exact(digest), keys.grants_on(agent, tool)
+        everywhere = keys.grants_on(agent, ANY_TOOL)
+        generation, *found = await self._about.run(
+            self._line, [keys.meta, *indexes, everywhere], []
+        )
+        return int(generation), [_grant(body) for body in found]
 
     async def count(self) -> tuple[int, int]:
         """Return the generation, and how many grants there are in it."""

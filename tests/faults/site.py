@@ -218,7 +218,7 @@ class Site:
             await moment()
         await store.redis.hdel(store.keys.load(agent), "free")
         await store.redis.zadd(store.keys.dirty(FOLLOWUPS), {f"~{agent}": 0})
-        await self.submit("bell")  # whatever happens has queues looked at
+        await self._reviewed("bell", self.agent)  # whatever happens has queues looked at
         await self.until("shown", second)
 
     async def _reviewed(self, tool: str, agent: str) -> tuple[str, str]:
@@ -237,6 +237,7 @@ class Site:
         made = await self._call("POST", "/v1/grants", grant)
         await self.store.redis.zadd(self.store.keys.grants_ending, {made["id"]: 0})
         await self.until("grant_ending")
+        await self._reviewed("remembered", self.agent)  # what is remembered is looked up for it
 
     async def _send(self, agent: str, verb: str, process: str, body: JsonObject) -> None:
         entry = {"v": "1", "verb": verb, "process": process, "nonce": new_id()}
