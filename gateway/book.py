@@ -76,9 +76,8 @@ class GrantStore(Protocol):
     async def of_session(self, agent: str, session: str) -> list[Grant]:
         """Return the grants that end with a session."""
 
-    async def due(self, limit: int) -> tuple[list[Grant], list[Grant]]:
-        """Return grants whose time is over by the server's clock, and those whose end is to be
-        announced."""
+    async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
+        """Return grants whose time is over at `now`, and those whose end is to be announced."""
 
 
 class GrantBook:

@@ -191,9 +191,9 @@ class Granted:
                 async with asyncio.timeout(_DAY_SECONDS):
                     await self._policy_changed.wait()
 
-    async def sweep(self, limit: int) -> None:
-        """Announce the grants that end soon, and drop those whose time is over."""
-        over, ending = await self._book.store.due(limit)
+    async def sweep(self, now: int, limit: int) -> None:
+        """Announce the grants that end soon, and drop those whose time is over at `now`."""
+        over, ending = await self._book.store.due(now, limit)
         for grant in over:
             await self._book.store.end(grant, why="expired", by=_GATEWAY, only_spent=True)
         for grant in ending:

@@ -77,9 +77,10 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What the clock asks for: requests past their deadline, lapsed processes, idle sessions, and
-    requests that wait although the kill switch is on."""
+    """What the clock asks for at `now`, in ms by the server's time: requests past their deadline,
+    lapsed processes, idle sessions, and requests that wait although the kill switch is on."""
 
+    now: int
     expired: tuple[str, ...] = ()
     lapsed: tuple[tuple[str, str], ...] = ()
     idle: tuple[tuple[str, str], ...] = ()

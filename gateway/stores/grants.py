@@ -24,7 +24,7 @@ class RedisGrants:
     """A `gateway.book.GrantStore` beside a store of requests."""
 
     def __init__(self, store: RedisStore) -> None:
-        self._redis, self._keys, self._now = store.redis, store.keys, store.now
+        self._redis, self._keys = store.redis, store.keys
         self._line, self._about = store.line, Script("grants_about", store.at)
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
@@ -156,10 +156,8 @@ class RedisGrants:
         """Return the grants that end with a session."""
         return await self._load(await self._redis.smembers(self._keys.grants_in(agent, session)))
 
-    async def due(self, limit: int) -> tuple[list[Grant], list[Grant]]:
-        """Return grants whose time is over by the server's clock, and those whose end is to be
-        announced."""
-        now = await self._now()
+    async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
+        """Return grants whose time is over at `now`, and those whose end is to be announced."""
         pipeline = self._redis.pipeline(transaction=False)
         for key in (self._keys.grants_due, self._keys.grants_ending):
             pipeline.zrange(key, "-inf", now, byscore=True, offset=0, num=limit)

@@ -256,12 +256,13 @@ class RedisStore:
     async def due(self, *, idle_ms: int, limit: int) -> Due:
         """Return what has become due by the server's time."""
         keys = self.keys
-        expired, lapsed, idle, stopped = await self._due.run(
+        now, expired, lapsed, idle, stopped = await self._due.run(
             self.line,
             [keys.deadlines, keys.processes, keys.sessions, keys.pending, keys.meta],
             [idle_ms, limit],
         )
         return Due(
+            now=int(now),
             expired=tuple(expired),
             lapsed=tuple(_two(name) for name in lapsed),
             idle=tuple(_two(name) for name in idle),

@@ -1,6 +1,6 @@
 -- What the clock asks for. KEYS 1 deadlines, 2 processes, 3 sessions, 4 pending, 5 meta. ARGV 1 idle time
--- of a session in ms, 2 how many of each at most. Returns {ids past their deadline, lapsed processes,
--- idle sessions, ids that wait although the kill switch is on}.
+-- of a session in ms, 2 how many of each at most. Returns {now, ids past their deadline, lapsed
+-- processes, idle sessions, ids that wait although the kill switch is on}.
 
 local now = now_ms()
 local function until_(key, limit_ms)
@@ -11,4 +11,4 @@ if redis.call('HEXISTS', KEYS[5], 'stopped') == 1 then
   stopped = redis.call('ZRANGE', KEYS[4], 0, tonumber(ARGV[2]) - 1)
 end
 local idle = now - tonumber(ARGV[1])
-return {until_(KEYS[1], now), until_(KEYS[2], now), until_(KEYS[3], idle), stopped}
+return {now, until_(KEYS[1], now), until_(KEYS[2], now), until_(KEYS[3], idle), stopped}
