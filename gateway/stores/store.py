@@ -292,8 +292,7 @@ class RedisStore:
         pipeline.get(self.keys.policy)
         pipeline.hget(self.keys.meta, "generation")
         raw, generation = await pipeline.execute()
-        document = build(PolicyDocument, _object(raw)) if raw else PolicyDocument()
-        return replace(document, generation=int(generation or 0))
+        return replace(policy_of(raw), generation=int(generation or 0))
 
     async def generation(self) -> int:
         """Return the generation of the policy in force."""
@@ -387,6 +386,11 @@ class RedisStore:
 def _two(name: str) -> tuple[str, str]:
     first, _, second = name.partition(" ")
     return first, second
+
+
+def policy_of(raw: str | None) -> PolicyDocument:
+    """Return the policy that is kept as this text, without its generation; None is an empty one."""
+    return build(PolicyDocument, _object(raw)) if raw else PolicyDocument()
 
 
 def _object(raw: str) -> JsonObject:
