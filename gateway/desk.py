@@ -207,6 +207,13 @@ class FrontDesk:
             raise NotFound("no such request")
         return record
 
+    async def seen(self, request_id: str, revision: int) -> Record:
+        """Return a request that a card shows at this revision. See `gateway.ports.Desk`."""
+        known = self._store.remembered(request_id)
+        if known is not None and known.revision == revision and not known.unreviewed:
+            return known
+        return await self.get(request_id)
+
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first; none that policy hooks are asked about."""
         page = await self._approvals.page(query)

@@ -101,6 +101,13 @@ class Desk(Protocol):
     async def get(self, request_id: str) -> Record:
         """Return a request; raises NotFound."""
 
+    async def seen(self, request_id: str, revision: int) -> Record:
+        """Return a request that a card shows at this revision; raises NotFound.
+
+        It may have changed since: `decide` has the last word, and refuses what the card is too old
+        for.
+        """
+
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first."""
 

@@ -38,8 +38,11 @@ class Rights:
         """
         checking = asyncio.ensure_future(self._directory.member(workspace, actor))
         try:
-            record = await self._desk.get(request_id)
-            why = "" if read is None else await self.unreadable(read, actor.team, record)
+            if read is None:
+                record, why = await self._desk.get(request_id), ""
+            else:
+                record = await self._desk.seen(request_id, read.revision)
+                why = await self.unreadable(read, actor.team, record)
         finally:
             await asyncio.wait([checking])
         try:

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.errors import Conflict, Unauthorized
+from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Action, Status
 from gateway.rulebook import Route
+from gateway.serving import desk_of
 from tests.world import World, assembled, click, identity, policy
 
 
@@ -58,6 +59,24 @@ async def test_a_remembered_request_that_was_edited_elsewhere_is_looked_at_again
     final = await world.approvals.decide(click(edited, identity=identity("bob")))
     assert final.decision is not None
     assert final.decision.arguments == {"command": "pwd"}
+
+
+async def test_what_a_card_shows_is_read_again_only_for_a_card_of_another_revision(
+    world: World, replica: World
+) -> None:
+    """An old card is judged by what it shows, and its click refused; a new one by what is new."""
+    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
+    for one in (world, replica):
+        one.approvals.forget_policy()
+    desk = desk_of("web", world.approvals, world.store)
+    record = await world.submit()
+    edited = await replica.approvals.decide(
+        click(record, Action.EDIT, arguments={"command": "pwd"})
+    )
+    assert await desk.seen(record.id, record.revision) == record
+    assert await desk.seen(record.id, edited.revision) == edited
+    with pytest.raises(NotFound):
+        await desk.seen("0" * 32, 1)
 
 
 async def test_a_refusal_is_audited_once(world: World) -> None:

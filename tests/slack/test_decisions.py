@@ -200,10 +200,11 @@ async def test_29_without_its_store_nothing_is_recorded(
     """The store does not answer: the click is acked, the person told, nothing approved."""
     record, message = await office.asked()
 
-    async def unreachable(_: str) -> None:
+    async def unreachable(*_: object) -> None:
         raise Unreachable("Redis does not answer")
 
-    monkeypatch.setattr(office.world.store, "load", unreachable)
+    for name in ("load", "change"):
+        monkeypatch.setattr(office.world.store, name, unreachable)
     assert (await office.ann.click(message, "Approve")).ok
     await told(office.ann, "Not recorded")
     monkeypatch.undo()
