@@ -144,13 +144,13 @@ class Writer:
         return await self.create(record, origin, await self.policy(), data=data, timeout_ms=life)
 
     async def apply(self, record: Record, effect: Effect, policy: PolicyDocument) -> str:
-        """Apply a click\'s effect under the policy it was checked against."""
+        """Apply a click's effect under the policy it was checked against."""
         return await self._store.change(_step(record, effect, policy))
 
     async def apply_all(
         self, steps: Sequence[tuple[Record, Effect, PolicyDocument]]
     ) -> tuple[str, str]:
-        """Apply several clicks' effects, all of them or none. See `gateway.ports.Store`."""
+        """Apply several clicks' effects, all of them or none. See `gateway.storage.Store`."""
         return await self._store.change_all([_step(*step) for step in steps])
 
 

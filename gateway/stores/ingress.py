@@ -107,8 +107,7 @@ class Ingress:
             )
         )
         self._leased_at = asyncio.get_running_loop().time()
-        for shard in set(self._readers) - mine:
-            self._readers.pop(shard).cancel()
+        await ended(*(self._readers.pop(shard) for shard in set(self._readers) - mine))
         for shard in mine:
             if shard not in self._readers or self._readers[shard].done():
                 name = f"ingress shard {shard}"

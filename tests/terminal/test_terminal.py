@@ -283,10 +283,9 @@ async def test_hostile_text_is_shown_and_does_nothing(world: World, evil: str) -
         context=Context(cwd=f"/srv/{evil}"),
     )
     async with seated(world, size=(120, 50)) as seat:
-        await seat.sees("Approval needed")
+        await seat.sees("Approval needed", evil if evil.isprintable() else "U+")
         text = seat.text()
     assert not {"\x1b", "\x07", "\u202e", "\u200b"} & set(text)
-    assert "U+" in text or "[bold red]Approved by ann[/]" in text
 
 
 async def test_an_approval_is_remembered_as_chosen(world: World) -> None:
