@@ -1,4 +1,4 @@
-"""What waits for somebody, and what they have remembered: the lists of every chat."""
+"""What waits that somebody may see, and what is remembered that they may take back."""
 
 from __future__ import annotations
 

@@ -197,10 +197,11 @@ class Commands:
     # --- finding --------------------------------------------------------------------------------
 
     async def _waiting(self, interaction: discord.Interaction, limit: int) -> list[Record]:
-        """Return what waits and the caller may see, the newest first."""
-        found: list[Record] = []
-        async for record in self._worklist.waiting(identity_of(interaction)):
-            found.append(record)
+        """Return what waits for the caller to decide it, the newest first."""
+        identity, found = identity_of(interaction), list[Record]()
+        async for record in self._worklist.waiting(identity):
+            if await self._desk.may_decide(identity, record) is None:
+                found.append(record)
             if len(found) == limit:
                 break
         return found

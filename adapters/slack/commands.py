@@ -45,7 +45,7 @@ HELP = (
     "/approvals show ID: everything about one request\n"
     "/approvals approve ID\n"
     "/approvals deny ID reason\n"
-    "/approvals grants: what you have remembered\n"
+    "/approvals grants: what is remembered that you may take back\n"
     "/approvals revoke ID, or revoke session AGENT NAME, or revoke all\n"
     "IDs may be shortened to their first characters."
 )
@@ -89,7 +89,7 @@ class Commands:
         identity = await self._rights.caller(workspace, did.actor)
         found = await self._worklist.grants(identity)
         if not found:
-            await reply.tell("You have remembered nothing.")
+            await reply.tell("Nothing is remembered that you may take back.")
             return
         blocks = [block for grant in found[:_MOST_LISTED] for block in remembered(grant)]
         await reply.tell(f"{len(found)} remembered", blocks=blocks)

@@ -17,16 +17,20 @@ from typing import Any
 import pytest
 import redis
 import yaml
+from pydantic_settings import BaseSettings
 from redis.backoff import ConstantBackoff, NoBackoff
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
+from adapters.discord.settings import DiscordSettings
+from adapters.slack.settings import SlackSettings
 from gateway.embedded import find_server_binary
 from gateway.settings import Settings
 from tests.frame.tree import ROOT
 
 pytestmark = pytest.mark.xdist_group("compose")  # one server or build for all of them
 
+CHATS: dict[str, type[BaseSettings]] = {"slack": SlackSettings, "discord": DiscordSettings}
 AGENT_PASSWORD = "an agent's password"
 READY_TRIES = 200
 
@@ -282,6 +286,16 @@ def test_the_doctor_looks_at_the_chat_that_runs_there(service: str) -> None:
     assert json.loads(settings["environment"]["GATEWAY_ADAPTERS"]) == [service]
 
 
+@pytest.mark.parametrize("service", sorted(set(compose()["services"]) - {"valkey"}))
+def test_a_container_is_told_nothing_that_nobody_reads(service: str) -> None:
+    """Every variable is a setting of the gateway or of the chat that runs there."""
+    known = {*_variables(Settings, "GATEWAY_"), "REDIS_URL"}
+    if service in CHATS:
+        known |= _variables(CHATS[service], f"GATEWAY_{service.upper()}_")
+    told = compose()["services"][service]["environment"]
+    assert {name.removesuffix("_FILE") for name in told} <= known
+
+
 @pytest.mark.parametrize("service", sorted(compose()["services"]))
 def test_secrets_come_from_files(service: str) -> None:
     """Every `*_FILE` that a container reads is mounted, and no secret is in its environment."""
@@ -292,6 +306,10 @@ def test_secrets_come_from_files(service: str) -> None:
     assert named <= mounted
     plain = set(environment) - {"GATEWAY_PUBLIC_URL"}
     assert not [key for key in plain if key.endswith(("_TOKEN", "_KEY", "_URL", "PASSWORD"))]
+
+
+def _variables(settings: type[BaseSettings], prefix: str) -> set[str]:
+    return {f"{prefix}{name.upper()}" for name in settings.model_fields}
 
 
 def _compose_command() -> list[str]:
