@@ -32,7 +32,7 @@ def server_url() -> Iterator[str]:
         _wait_for(url, process)
         yield url
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(timeout=40)
 
 
 def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:

@@ -129,7 +129,7 @@ class World:
     async def reply(self, *, process: str = PROCESS, agent: str = AGENT) -> JsonObject:
         """Return the next reply to a process: its fields, with state and error as values."""
         key = self.store.keys.replies(agent, process)
-        found = await self.blocking.xread({key: self.cursors.get(key, "0")}, count=1, block=5000)
+        found = await self.blocking.xread({key: self.cursors.get(key, "0")}, count=1, block=40_000)
         assert found, "no reply came"
         entry, fields = found[0][1][0]
         self.cursors[key] = entry

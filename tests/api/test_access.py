@@ -106,7 +106,7 @@ async def test_what_a_proxy_may_read_otherwise_is_refused(gate: Replica, name: s
     hidden = f"GET /healthz HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n"
     raw = f"POST /v1/sync HTTP/1.1\r\n{head}{RAW[name]}Connection: close\r\n\r\n0\r\n\r\n{hidden}"
     writer.write(raw.encode())
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), 15)
     writer.close()
     assert answer.split()[1] in (b"400", b"401"), answer
     assert b"alive" not in answer

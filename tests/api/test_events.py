@@ -30,7 +30,7 @@ async def heard(answer: ClientResponse, count: int) -> list[tuple[str, dict[str,
     """Read this many events: their names and contents."""
     found: list[tuple[str, dict[str, Any]]] = []
     while len(found) < count:
-        frame = (await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 5)).decode()
+        frame = (await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 15)).decode()
         if not frame.startswith(":"):
             members = dict(line.split(": ", 1) for line in frame.strip().split("\n"))
             data = json.loads(members["data"])
@@ -92,14 +92,14 @@ async def test_a_quiet_stream_shows_that_it_lives(server_url: str, namespace: st
     """Comments between events keep proxies from closing the connection."""
     limits = Limits(heartbeat_seconds=0.02)
     async with replica(server_url, namespace, limits=limits) as gate, listening(gate) as answer:
-        frame = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 5)
+        frame = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 15)
     assert frame.startswith(b":")
 
 
 async def ended(answer: ClientResponse) -> bool:
     """Read to the end of the stream; it must be cut off."""
     try:
-        await asyncio.wait_for(answer.content.read(), 5)
+        await asyncio.wait_for(answer.content.read(), 15)
     except (ClientPayloadError, ServerDisconnectedError, TransferEncodingError, ConnectionError):
         return True
     return False

@@ -35,7 +35,7 @@ async def test_a_wait_is_woken_by_a_decision_on_another_replica(
         wait = asyncio.create_task(two.call("GET", path))
         await until(lambda: two.hanging)
         assert (await one.decided(request.id)).status == 200
-        state = (await asyncio.wait_for(wait, 5)).json
+        state = (await asyncio.wait_for(wait, 15)).json
         assert state["decision"]["status"] == "approved"
 
 
@@ -47,7 +47,7 @@ async def test_many_waits_for_one_request_are_all_woken(gate: Replica) -> None:
     waits = [asyncio.create_task(gate.call("GET", path)) for _ in range(256)]
     await until(lambda: gate.hanging == 256)
     await gate.decided(request.id)
-    answers = await asyncio.wait_for(asyncio.gather(*waits), 10)
+    answers = await asyncio.wait_for(asyncio.gather(*waits), 15)
     assert {one.json["status"] for one in answers} == {"approved"}
 
 
@@ -65,7 +65,7 @@ async def test_all_credentials_together_take_so_many_places(
             for token in (AGENT_TOKEN, ANN_TOKEN)
         ]
         await until(lambda: gate.hanging == 2)
-        refused = await asyncio.wait_for(gate.call("GET", path, token=EVE_TOKEN), 5)
+        refused = await asyncio.wait_for(gate.call("GET", path, token=EVE_TOKEN), 15)
         assert refused.problem == (429, "too_many_requests")
         await gate.decided(request.id)
         assert {(await wait).status for wait in waits} == {200}
@@ -81,7 +81,7 @@ async def test_one_credential_cannot_take_all_the_places(server_url: str, namesp
         path = f"/v1/requests/{request.id}?wait=30"
         waits = [asyncio.create_task(gate.call("GET", path)) for _ in range(2)]
         await until(lambda: gate.hanging == 2)
-        refused = await asyncio.wait_for(gate.call("GET", path), 5)
+        refused = await asyncio.wait_for(gate.call("GET", path), 15)
         assert refused.problem == (429, "too_many_requests")
         assert refused.headers["Retry-After"] == "2"
         assert (await gate.call("GET", f"/v1/requests/{request.id}")).json["status"] == "pending"
@@ -111,7 +111,7 @@ async def test_an_ended_request_is_answered_at_once(gate: Replica, token: str) -
     await gate.submitted(request)
     await gate.decided(request.id)
     path = f"/v1/requests/{request.id}?wait=3600"
-    answer = await asyncio.wait_for(gate.call("GET", path, token=token), 5)
+    answer = await asyncio.wait_for(gate.call("GET", path, token=token), 15)
     assert answer.json["status"] == "approved"
 
 
@@ -125,10 +125,10 @@ async def test_a_wait_past_a_revision_is_woken_by_a_newer_one(gate: Replica) -> 
     wait = asyncio.create_task(gate.call("GET", path, token=ANN_TOKEN))
     await until(lambda: gate.hanging)
     await gate.call("POST", "/v1/sync", {"process": PROCESS, "ids": [request.id]})
-    view = (await asyncio.wait_for(wait, 5)).json
+    view = (await asyncio.wait_for(wait, 15)).json
     assert (view["status"], view["revision"]) == ("pending", record.revision + 1)
     at_once = gate.call("GET", path, token=ANN_TOKEN)  # the newer revision is there already
-    assert (await asyncio.wait_for(at_once, 5)).json["revision"] == record.revision + 1
+    assert (await asyncio.wait_for(at_once, 15)).json["revision"] == record.revision + 1
 
 
 async def test_a_wait_renews_the_lease_of_its_process(gate: Replica) -> None:
@@ -160,9 +160,9 @@ async def test_a_stopping_server_ends_waits_at_once(server_url: str, namespace: 
         await gate.submitted(request)
         wait = asyncio.create_task(gate.call("GET", f"/v1/requests/{request.id}?wait=60"))
         await until(lambda: gate.hanging)
-        await asyncio.wait_for(gate.served.cleanup(), 5)
+        await asyncio.wait_for(gate.served.cleanup(), 15)
         with pytest.raises(ClientError):
-            await asyncio.wait_for(wait, 5)
+            await asyncio.wait_for(wait, 15)
 
 
 async def test_a_token_revoked_during_the_wait_gets_no_answer(gate: Replica) -> None:
@@ -174,7 +174,7 @@ async def test_a_token_revoked_during_the_wait_gets_no_answer(gate: Replica) -> 
     await until(lambda: gate.hanging)
     del gate.credentials.known[AGENT_TOKEN]
     await gate.decided(request.id)
-    assert (await asyncio.wait_for(wait, 5)).problem == (401, "unauthorized")
+    assert (await asyncio.wait_for(wait, 15)).problem == (401, "unauthorized")
 
 
 async def test_a_wait_for_a_foreign_or_unknown_id_does_not_hang(gate: Replica) -> None:
@@ -183,7 +183,7 @@ async def test_a_wait_for_a_foreign_or_unknown_id_does_not_hang(gate: Replica) -
     await gate.submitted(request)
     for one in (request.id, new_id()):
         call = gate.call("GET", f"/v1/requests/{one}?wait=60", token=OTHER_TOKEN)
-        assert (await asyncio.wait_for(call, 5)).problem == (404, "not_found")
+        assert (await asyncio.wait_for(call, 15)).problem == (404, "not_found")
 
 
 async def test_a_decision_goes_through_when_its_caller_hangs_up(gate: Replica) -> None:

@@ -117,7 +117,7 @@ class Events(logging.Handler):
 
     async def next(self) -> str:
         """Wait for the next event, at most 5 s."""
-        return await asyncio.wait_for(self.queue.get(), 5)
+        return await asyncio.wait_for(self.queue.get(), 15)
 
 
 @pytest.fixture

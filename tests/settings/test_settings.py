@@ -121,7 +121,7 @@ def server(binary: str, folder: Path, *words: str, port: int, **login: Any) -> I
         yield
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(timeout=40)
 
 
 async def works(url: str) -> None:
@@ -204,7 +204,7 @@ async def test_sentinel(tmp_path: Path) -> None:
             await works(f"redis+sentinel://127.0.0.1:{watcher}/mymaster/0")
         finally:
             process.terminate()
-            process.wait(timeout=10)
+            process.wait(timeout=40)
 
 
 @pytest.mark.parametrize(
