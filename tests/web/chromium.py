@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -221,13 +222,18 @@ def running() -> Iterator[str]:
     """Run a browser with a profile of its own; yield the address that its tabs are asked for at."""
     with tempfile.TemporaryDirectory(prefix="agw-chromium", ignore_cleanup_errors=True) as profile:
         command = [binary(), *_FLAGS, f"--user-data-dir={profile}"]
+        # What Debian installs may be a script that starts the browser: the whole group is ended.
         with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         ) as process:
             try:
                 yield _address(process)
             finally:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _address(process: subprocess.Popen[str]) -> str:
