@@ -27,7 +27,7 @@ from gateway.delivery import (
 from gateway.desk import FrontDesk
 from gateway.drawing import made, weight_of
 from gateway.errors import NotFound
-from gateway.outbox import RETRY_SECONDS, Line
+from gateway.outbox import RETRY_SECONDS, InOrder
 from gateway.records import CROWD, MessageRef, Record
 from gateway.rulebook import REQUESTER, PolicyDocument, Route
 
@@ -44,7 +44,7 @@ class Courier:
         self._outbox = outbox
         self._clock = clock
         self._copies = Copies(adapter.name, outbox, clock, repeatable=adapter.repeatable)
-        self._line = Line()
+        self._order = InOrder()
         self._crowds = Crowds(adapter, desk, outbox, clock, self._copies)
 
     async def look(self, request_id: str) -> float | None:
@@ -52,7 +52,7 @@ class Courier:
         if request_id.startswith(CROWD):
             return await self._crowds.look(request_id.removeprefix(CROWD))
         # Cards come to a channel as they were asked for, however long each takes to be read.
-        async with self._line.standing() as passed:
+        async with self._order.standing() as passed:
             return await self._show(request_id, passed)
 
     async def _show(self, request_id: str, passed: Callable[[], Awaitable[None]]) -> float | None:

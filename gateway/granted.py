@@ -127,7 +127,7 @@ class Granted:
     ) -> list[Grant]:
         """Take back all grants, or those of an agent or a session, that this person may end."""
         mine = await self.revocable(identity, await self.all(agent, session))
-        return await self._end(mine, "revoked", (await self._fresh()).name_of(identity))
+        return await self._end(mine, "revoked", (await self._writer.policy()).name_of(identity))
 
     async def revocable(self, identity: Identity, grants: Iterable[Grant]) -> list[Grant]:
         """Return those of these grants that this person may end."""

@@ -31,7 +31,7 @@ Look = Callable[[str], Awaitable[float | None]]
 Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[Event]]]
 
 
-class Line:
+class InOrder:
     """Lets looks at requests pass a point in the order in which they began."""
 
     def __init__(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Action, Status
+from gateway.records import Record
 from gateway.rulebook import Route
 from gateway.serving import desk_of
 from tests.world import World, assembled, click, identity, policy
@@ -18,6 +19,16 @@ async def replica(world: World, server_url: str) -> AsyncIterator[World]:
     """Yield another gateway process on the world's namespace."""
     async with assembled(server_url, world.store.keys.namespace) as other:
         yield other
+
+
+async def edited_elsewhere(world: World, replica: World) -> tuple[Record, Record]:
+    """Return a request as one process remembers it, and as another has edited it since."""
+    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
+    for one in (world, replica):
+        one.approvals.forget_policy()
+    record = await world.submit()
+    edit = click(record, Action.EDIT, arguments={"command": "pwd"})
+    return record, await replica.approvals.decide(edit)
 
 
 async def test_a_click_on_a_request_seen_before_is_one_round_trip(world: World) -> None:
@@ -46,13 +57,7 @@ async def test_a_remembered_request_that_was_edited_elsewhere_is_looked_at_again
     world: World, replica: World
 ) -> None:
     """A click on the new revision is good, though this process remembers the old one."""
-    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    for one in (world, replica):
-        one.approvals.forget_policy()
-    record = await world.submit()
-    edited = await replica.approvals.decide(
-        click(record, Action.EDIT, arguments={"command": "pwd"})
-    )
+    record, edited = await edited_elsewhere(world, replica)
     assert world.store.remembered(record.id) == record
     with pytest.raises(Conflict, match="changed since"):
         await world.approvals.decide(click(record, identity=identity("bob")))
@@ -65,14 +70,8 @@ async def test_what_a_card_shows_is_read_again_only_for_a_card_of_another_revisi
     world: World, replica: World
 ) -> None:
     """An old card is judged by what it shows, and its click refused; a new one by what is new."""
-    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    for one in (world, replica):
-        one.approvals.forget_policy()
+    record, edited = await edited_elsewhere(world, replica)
     desk = desk_of("web", world.approvals, world.store)
-    record = await world.submit()
-    edited = await replica.approvals.decide(
-        click(record, Action.EDIT, arguments={"command": "pwd"})
-    )
     assert await desk.seen(record.id, record.revision) == record
     assert await desk.seen(record.id, edited.revision) == edited
     with pytest.raises(NotFound):

@@ -11,7 +11,7 @@ import pytest
 from gateway import copies, outbox
 from gateway.cards import Card
 from gateway.delivery import CopyState
-from gateway.outbox import Line
+from gateway.outbox import InOrder
 from gateway.records import MessageRef
 from gateway.rulebook import Route
 from gateway.tasks import ended
@@ -159,7 +159,7 @@ async def test_whoever_leaves_does_not_wait_for_what_hangs(
     assert office.adapter.messages == {}
 
 
-async def in_line(line: Line, number: int, read: asyncio.Event, passed: list[int]) -> None:
+async def in_line(line: InOrder, number: int, read: asyncio.Event, passed: list[int]) -> None:
     """Look at something, which takes until it is read."""
     async with line.standing() as turn:
         await read.wait()
@@ -169,7 +169,7 @@ async def in_line(line: Line, number: int, read: asyncio.Event, passed: list[int
 
 async def test_who_reads_faster_overtakes_nobody() -> None:
     """Looks post in the order in which they began."""
-    line, reads, passed = Line(), [asyncio.Event(), asyncio.Event()], list[int]()
+    line, reads, passed = InOrder(), [asyncio.Event(), asyncio.Event()], list[int]()
     async with asyncio.TaskGroup() as group:
         for number, read in enumerate(reads):
             group.create_task(in_line(line, number, read, passed))
@@ -184,7 +184,7 @@ async def test_who_reads_faster_overtakes_nobody() -> None:
 async def test_who_hangs_holds_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """After its patience the next goes on, and one that leaves is not waited for."""
     monkeypatch.setattr("gateway.outbox._PATIENCE_SECONDS", 0.01)
-    line, passed, read = Line(), list[int](), asyncio.Event()
+    line, passed, read = InOrder(), list[int](), asyncio.Event()
     read.set()
     hanging = asyncio.create_task(in_line(line, 0, asyncio.Event(), passed))
     await asyncio.sleep(0)
