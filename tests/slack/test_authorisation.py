@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.models import Origin as Claimed
-from gateway.models import Status
+from gateway.models import Risk, RiskLevel, Status
 from gateway.rulebook import Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
@@ -52,6 +52,16 @@ async def test_18_a_stranger_gets_no_form_and_no_details(office: Office) -> None
         await office.slack.until(lambda: "not an approver" in office.modal_says(eve))
         assert "submit" not in eve.modal.view
         await eve.close()
+
+
+async def test_18_a_stranger_who_knows_an_id_learns_nothing_of_its_risk(office: Office) -> None:
+    """A command that names a whole id is refused like a click, and written down."""
+    eve = office.slack.person("UEVE")
+    office.slack.workspace().channels["C1"].members.add("UEVE")
+    record, _ = await office.asked(risk=Risk(level=RiskLevel.HIGH))
+    await eve.slash("/approvals", f"approve {record.id}", "C1")
+    await told(eve, "You are not an approver")
+    assert (await office.until_event("refused")).data["request_id"] == record.id
 
 
 async def test_19_an_empty_list_means_nobody(slack: Slack, world: World) -> None:
