@@ -149,19 +149,21 @@ class Approvals:
         self, session: str, origin: Origin, *, reason: Reason = Reason.CANCELLED_BY_AGENT
     ) -> list[str]:
         """End an agent's session and cancel what waits in it; return the ids."""
-        records = await self._store.load_many(await self._store.pending_of(origin.agent))
-        mine = (record for record in records if record and _is_own(record, origin))
-        waiting = [record.id for record in mine if record.request.session == session]
+        waiting = await self._waiting_in(session, origin)
         inner = replace(origin, entry=None)
         for request_id in waiting:
             await self.cancel(request_id, inner, reason=reason, message="session ended")
-        await self.remembering.end_session(origin.agent, session)
-        if await self._store.end_session(origin.agent, session):
-            await self._store.note(
-                "session_ended", agent=origin.agent, data={"session": session, "cancelled": waiting}
-            )
+        await self._close_session(session, origin.agent, waiting)
         await self._store.answer(origin, state={})
         return waiting
+
+    async def end_idle_session(self, agent: str, session: str) -> None:
+        """End a session in which nothing was asked for long. One in which something still waits is
+        not idle, however long ago it was asked: it begins its idle time anew."""
+        if await self._waiting_in(session, Origin(agent=agent)):
+            await self._store.touch_session(agent, session)
+        else:
+            await self._close_session(session, agent, [])
 
     async def end_session_as(self, identity: Identity, agent: str, session: str) -> list[str]:
         """End an agent's session for a person; return the ids of what was cancelled.
@@ -330,6 +332,17 @@ class Approvals:
         record = await self._store.load(request_id)
         if record is not None and not record.final:
             await self.writer.end(record, ending, None)
+
+    async def _waiting_in(self, session: str, origin: Origin) -> list[str]:
+        records = await self._store.load_many(await self._store.pending_of(origin.agent))
+        mine = (record for record in records if record and _is_own(record, origin))
+        return [record.id for record in mine if record.request.session == session]
+
+    async def _close_session(self, session: str, agent: str, cancelled: list[str]) -> None:
+        await self.remembering.end_session(agent, session)
+        if await self._store.end_session(agent, session):
+            told = {"session": session, "cancelled": cancelled}
+            await self._store.note("session_ended", agent=agent, data=told)
 
     async def _known(self, request: ApprovalRequest, origin: Origin, waiter: str | None) -> Record:
         """Return the request that has this id already, if it is the same one."""

@@ -96,7 +96,9 @@ class Settings(BaseSettings):
         90, gt=0, description="how long ended requests and events are kept"
     )
     session_idle_hours: float = Field(
-        24, gt=0, description="a session without requests ends after this"
+        24,
+        gt=0,
+        description="a session in which nothing was asked and nothing waits ends after this",
     )
     webhook_url: str | None = Field(
         None, description="where outcomes are posted; empty posts nothing"

@@ -164,6 +164,9 @@ class Store(Protocol):
     async def sessions(self, agent: str | None) -> list[Session]:
         """Return the sessions that have not ended, the most recent first."""
 
+    async def touch_session(self, agent: str, session: str) -> None:
+        """Begin the idle time of a session anew, unless it has ended."""
+
     async def end_session(self, agent: str, session: str) -> bool:
         """Forget a session; return whether there was one."""
 

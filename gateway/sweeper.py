@@ -6,8 +6,7 @@ import asyncio
 import logging
 
 from gateway.approvals import Approvals
-from gateway.models import Reason
-from gateway.storage import Origin, Store
+from gateway.storage import Store
 
 log = logging.getLogger("gateway.sweeper")
 
@@ -42,10 +41,7 @@ class Sweeper:
             *(self._approvals.expire(request_id) for request_id in due.expired),
             *(self._approvals.stop(request_id) for request_id in due.stopped),
             *(self._approvals.lapse(agent, process) for agent, process in due.lapsed),
-            *(
-                self._approvals.end_session(session, Origin(agent=agent), reason=Reason.ABANDONED)
-                for agent, session in due.idle
-            ),
+            *(self._approvals.end_idle_session(agent, session) for agent, session in due.idle),
         ]
         for result in await asyncio.gather(*work, return_exceptions=True):
             if isinstance(result, Exception):

@@ -35,7 +35,7 @@ class Keys:
         self.policy = self.of("policy")
         """The policy document (string, JSON)."""
         self.sessions = self.of("sessions")
-        """`agent session` by last request (sorted set)."""
+        """`agent session` by when something was last asked or seen waiting in it (sorted set)."""
         self.processes = self.of("processes")
         """`agent process` by the end of its waiter lease (sorted set)."""
         self.agents = self.of("agents")

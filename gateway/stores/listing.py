@@ -1,4 +1,5 @@
-"""Pages of requests, newest first, that neither skip nor repeat while requests end."""
+"""Lists of requests: pages, newest first, that neither skip nor repeat while requests end, and
+those that somebody has voted on."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from gateway.records import Page, Query, Record
 from gateway.stores.keys import Keys
 
 _SCAN_PAGES = 20
+_AT_ONCE = 500
 
 
 class Listed(Protocol):
@@ -45,6 +47,19 @@ async def page_of(store: Listed, query: Query) -> Page:
             return Page(items=tuple(found))
         rank += query.limit
     return Page(items=tuple(found), next=_cursor(*rows[-1]))
+
+
+async def voted_of(store: Listed) -> list[str]:
+    """Return the ids of the waiting requests that have votes."""
+    ids: list[str] = await store.redis.zrange(store.keys.pending, 0, -1)
+    found: list[str] = []
+    for begin in range(0, len(ids), _AT_ONCE):
+        part, pipeline = ids[begin : begin + _AT_ONCE], store.redis.pipeline(transaction=False)
+        for request_id in part:
+            pipeline.hexists(store.keys.record(request_id), "votes")
+        answers = await pipeline.execute()
+        found += [one for one, has in zip(part, answers, strict=True) if has]
+    return found
 
 
 def _pending_index(store: Listed, query: Query) -> str:

@@ -17,7 +17,7 @@ from gateway.storage import REROUTING, Due, Origin, Outcome, Transition
 from gateway.stores import arguments
 from gateway.stores.codec import dumps, event_from, record_from
 from gateway.stores.keys import Keys
-from gateway.stores.listing import page_of
+from gateway.stores.listing import page_of, voted_of
 from gateway.stores.remembered import Remembered
 from gateway.stores.scripts import At, Script, unwatched
 from gateway.wire import JsonObject, build, plain
@@ -232,6 +232,11 @@ class RedisStore:
             if agent in (None, name[0])
         ]
 
+    async def touch_session(self, agent: str, session: str) -> None:
+        """Begin the idle time of a session anew, unless it has ended."""
+        name, now = f"{agent} {session}", await self.now()
+        await self.redis.zadd(self.keys.sessions, {name: now}, xx=True, gt=True)
+
     async def end_session(self, agent: str, session: str) -> bool:
         """Forget a session; return whether there was one."""
         return bool(await self.redis.zrem(self.keys.sessions, f"{agent} {session}"))
@@ -243,15 +248,7 @@ class RedisStore:
 
     async def voted(self) -> list[str]:
         """Return the ids of the waiting requests that somebody has approved already."""
-        ids: list[str] = await self.redis.zrange(self.keys.pending, 0, -1)
-        found: list[str] = []
-        for begin in range(0, len(ids), _AT_ONCE):
-            part, pipeline = ids[begin : begin + _AT_ONCE], self.redis.pipeline(transaction=False)
-            for request_id in part:
-                pipeline.hexists(self.keys.record(request_id), "votes")
-            answers = await pipeline.execute()
-            found += [one for one, has in zip(part, answers, strict=True) if has]
-        return found
+        return await voted_of(self)
 
     async def due(self, *, idle_ms: int, limit: int) -> Due:
         """Return what has become due by the server's time."""

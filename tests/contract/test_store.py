@@ -352,8 +352,13 @@ async def test_sessions_begin_with_a_request_and_end(store: RedisStore) -> None:
     assert [(one.agent, one.name) for one in await store.sessions(AGENT)] == [(AGENT, "s1")]
     assert await store.sessions("other") == []
     assert (await store.due(idle_ms=-1000, limit=9)).idle == ((AGENT, "s1"),)
+    await store.redis.zadd(store.keys.sessions, {f"{AGENT} s1": 1})
+    await store.touch_session(AGENT, "s1")
+    assert (await store.due(idle_ms=60_000, limit=9)).idle == ()
     assert await store.end_session(AGENT, "s1")
     assert not await store.end_session(AGENT, "s1")
+    await store.touch_session(AGENT, "s1")
+    assert await store.sessions(AGENT) == []
 
 
 async def test_fields_of_a_newer_version_are_kept(store: RedisStore) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.canonical import MAX_BYTES, parse
 from gateway.errors import InvalidRequest
-from gateway.models import Action, Kind, Question, Reason, Status
+from gateway.models import Action, Kind, Question, Status
 from gateway.rulebook import Mode, Route
 from gateway.wire import plain
 from tests.world import World, click, identity, over_http, policy, request
@@ -151,14 +151,30 @@ async def test_a_new_approver_is_known_at_the_first_click(world: World) -> None:
     assert (await world.approvals.decide(click(record, identity=identity("eve")))).final
 
 
-async def test_an_idle_session_is_not_called_cancelled_by_the_agent(world: World) -> None:
-    """Nobody is said to have done what the clock did."""
-    record = await world.submit(session="old")
+async def test_a_session_in_which_something_waits_is_not_idle(world: World) -> None:
+    """However long ago it was asked: the request waits on, and so does what ends with the session.
+    Once it is answered the session has its whole idle time before it."""
+    record = await world.submit(session="old", timeout=0)
     await world.store.redis.zadd(world.store.keys.sessions, {"bot old": 1})
     await world.sweeper.sweep()
-    ended = await world.approvals.get(record.id)
-    assert ended.decision is not None
-    assert ended.decision.reason is Reason.ABANDONED
+    assert not (await world.approvals.get(record.id)).final
+    [session] = await world.approvals.sessions("bot")
+    assert session.last_seen >= record.created
+    await world.approvals.decide(click(record))
+    await world.sweeper.sweep()
+    assert await world.approvals.sessions("bot") == [session]
+
+
+async def test_an_idle_session_ends_and_takes_no_request_along(world: World) -> None:
+    """Neither one of another session nor an answer that was given."""
+    await world.approvals.decide(click(await world.submit(session="old")))
+    other = await world.submit(session="new")
+    await world.store.redis.zadd(world.store.keys.sessions, {"bot old": 1})
+    await world.sweeper.sweep()
+    assert [one.name for one in await world.approvals.sessions("bot")] == ["new"]
+    assert not (await world.approvals.get(other.id)).final
+    ended = [one.data for one in await world.events() if one.type == "session_ended"]
+    assert ended == [{"session": "old", "cancelled": []}]
 
 
 async def test_what_is_corrupt_does_not_stop_the_clock_for_others(world: World) -> None:
