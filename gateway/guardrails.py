@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from gateway.grants.paths import delicate
@@ -40,7 +41,7 @@ def findings(record: Record) -> tuple[str, ...]:
                 found[says] = None
         for word in _WORDS.findall(shown):
             found |= _secret(word)
-    for path in paths_in(record.arguments):
+    for path in chain.from_iterable(map(paths_in, record.parts)):
         for one in path if isinstance(path, list) else [path]:
             found |= _secret(one)
     return tuple(found)[:_MOST_FOUND]
@@ -53,7 +54,7 @@ def _secret(path: Any) -> dict[str, None]:
 
 def _commands(record: Record) -> Iterator[str]:
     """Yield what looks like something to run: all text of a command, else what is named so."""
-    for name, value in record.arguments.items():
+    for name, value in chain.from_iterable(part.items() for part in record.parts):
         if record.request.kind is Kind.COMMAND or runs_what_it_is_given(name):
             yield from _texts(value)
 

@@ -171,6 +171,12 @@ class Record(Wire):
         return self.request.arguments if self.edited is None else self.edited
 
     @property
+    def parts(self) -> tuple[JsonObject, ...]:
+        """All that would run now, for whoever looks for danger: the arguments, then any payload."""
+        payload = self.request.payload
+        return (self.arguments,) if payload is None else (self.arguments, payload)
+
+    @property
     def follows(self) -> bool:
         """Whether it has, or had, no card of its own because another asks the same."""
         return bool(self.behind) and not self.behind.startswith(CROWD)

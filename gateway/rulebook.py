@@ -44,9 +44,9 @@ class PolicyRule(Wire):
 
     `agents` and `tools` are names in which `*` stands for anything. `commands` are the beginnings
     of plain commands, such as `git log`; `folders` hold the paths that a tool names. `contains` are
-    strings sought in the arguments without regard to case; an allow has none, because text around
-    them could say anything. A rule in `shadow` decides nothing, and the audit says what it would
-    have done. `message` is for the agent.
+    strings sought in arguments and payload without regard to case; an allow has none, because text
+    around them could say anything. A rule in `shadow` decides nothing, and the audit says what it
+    would have done. `message` is for the agent.
     """
 
     name: str
@@ -123,7 +123,7 @@ class RiskRule(Wire):
     """Sets the risk of what it fits, and says why on the card.
 
     All that is given must fit: `agents` and `tools` as in a route, `kinds`, and any one of the
-    strings of `contains`, sought in the arguments without regard to case.
+    strings of `contains`, sought in arguments and payload without regard to case.
     """
 
     name: str
@@ -135,7 +135,7 @@ class RiskRule(Wire):
     contains: tuple[str, ...] = ()
 
     def fits(self, request: ApprovalRequest, text: str) -> bool:
-        """Whether it fits a request whose arguments are `text`, as lower-case JSON."""
+        """Whether it fits a request whose arguments and payload are `text`, as lower-case JSON."""
         return (
             named(self.agents, request.agent)
             and named(self.tools, request.tool)
@@ -224,7 +224,8 @@ class PolicyDocument(Rulebook):
     def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
         """Return the highest risk that a rule sets, medium where none fits; a claim may raise
         it."""
-        text = json.dumps(arguments, ensure_ascii=False).lower() if self.risks else ""
+        parts = [arguments, request.payload]
+        text = json.dumps(parts, ensure_ascii=False).lower() if self.risks else ""
         fitting = [rule for rule in self.risks if rule.fits(request, text)]
         if not fitting:
             return raised(Risk(level=RiskLevel.MEDIUM), request.risk)

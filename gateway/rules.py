@@ -27,6 +27,7 @@ from gateway.policy import ALLOW, ASK, DENY, Shadow
 from gateway.ports import Verdict
 from gateway.records import Record
 from gateway.rulebook import Guardrails, PolicyDocument, PolicyRule, Route, RuleEffect, named
+from gateway.wire import JsonObject
 
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
@@ -177,26 +178,32 @@ def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
 
 def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
     if rule.contains:
-        text = json.dumps(record.arguments, ensure_ascii=False).lower()
+        text = json.dumps(record.parts, ensure_ascii=False).lower()
         yield Cover.YES if any(part.lower() in text for part in rule.contains) else Cover.NO
     if rule.commands:
         patterns = filter(None, map(denying, rule.commands))
         yield most([_forbidden(pattern, record) for pattern in patterns])
     if rule.folders:
-        yield most([found for folder in rule.folders for found in _reaches(folder, record)])
+        yield most(
+            [
+                found
+                for folder in rule.folders
+                for part in record.parts
+                for found in _reaches(folder, part, record.request.context.cwd)
+            ]
+        )
 
 
 def _forbidden(pattern: CommandPattern, record: Record) -> Cover:
-    values = commands_in(record.arguments)
-    if not values or any(map(names_script, record.arguments)):
-        unread = record.request.kind is Kind.COMMAND or any(map(names_script, record.arguments))
-        values = [*values, None] if unread else values
+    values = [value for part in record.parts for value in commands_in(part)]
+    scripts = any(names_script(name) for part in record.parts for name in part)
+    if scripts or (not values and record.request.kind is Kind.COMMAND):
+        values = [*values, None]
     return most([forbids_command(pattern, value) for value in values])
 
 
-def _reaches(folder: str, record: Record) -> Iterator[Cover]:
+def _reaches(folder: str, arguments: JsonObject, cwd: str | None) -> Iterator[Cover]:
     """Yield for each path that a call names whether it lies in a folder."""
-    cwd, arguments = record.request.context.cwd, record.arguments
     yield from (command_reaches(folder, value, cwd) for value in commands_in(arguments))
     for path in paths_in(arguments):
         yield from (

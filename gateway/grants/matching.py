@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from gateway.canonical import canonical
 from gateway.errors import InvalidRequest
 from gateway.grants.commands import Reading, files_of, paths_of, read
-from gateway.grants.forbidding import forbids_command, forbids_folder, words_of
+from gateway.grants.forbidding import forbids_command, forbids_folder, most, words_of
 from gateway.grants.grant import (
     ANY_TOOL,
     MAX_TEXT,
@@ -79,7 +79,7 @@ def _passes(shape: Shape, record: Record) -> bool:
     request, arguments = record.request, record.arguments
     if record.risk.level is RiskLevel.HIGH or not legible([request.tool, arguments]):
         return False
-    if request.context.env or request.kind is Kind.PLAN:
+    if request.context.env or request.payload is not None or request.kind is Kind.PLAN:
         return False
     cwd = request.context.cwd
     if is_root(cwd) or _names_delicate(arguments, cwd):
@@ -87,7 +87,7 @@ def _passes(shape: Shape, record: Record) -> bool:
     if shape is Shape.ALL:
         return True
     paths = paths_in(arguments)
-    edits = request.kind is Kind.FILE_CHANGE and request.payload is None and bool(paths)
+    edits = request.kind is Kind.FILE_CHANGE and bool(paths)
     return edits and all(_editable(path, cwd) for path in paths)
 
 
@@ -242,7 +242,11 @@ def legible(value: Any, depth: int = 0) -> bool:
 def _denies(match: Match, record: Record) -> Cover:
     if match.shape is Shape.EXACT:
         return Cover.YES if match.digest == record.digest else Cover.NO
-    found = {_forbids(rule, record.arguments, record) for rule in match.rules}
+    return most([_denies_part(match.rules, part, record) for part in record.parts])
+
+
+def _denies_part(rules: tuple[Rule, ...], part: JsonObject, record: Record) -> Cover:
+    found = {_forbids(rule, part, record) for rule in rules}
     if Cover.NO in found:
         return Cover.NO
     return Cover.UNSURE if Cover.UNSURE in found else Cover.YES

@@ -71,7 +71,7 @@ def offers(record: Record, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
     """
     request = record.request
     high = record.risk.level is RiskLevel.HIGH and effect is Effect.ALLOW
-    if high or request.questions or not legible([request.tool, record.arguments]):
+    if high or request.questions or not legible([request.tool, *record.parts]):
         return ()
     made = (_offer(words, match) for words, match in _matches(record, effect))
     return tuple(offer for offer in made if _covered(offer, record, effect))

@@ -115,7 +115,8 @@ def about_request(request: ApprovalRequest) -> JsonObject:
         "chat_id": origin.chat or "",
         "sender_id": origin.sender or "",
     }
-    return {
+    told: JsonObject = {} if request.payload is None else {"payload": request.payload}
+    return told | {
         "meta": _meta(request),
         "context": {"inbound": inbound, "route": {}, "scope": {}},
         "channel": inbound["channel"],

@@ -102,6 +102,16 @@ async def test_no_objection_means_that_people_are_asked(staged: Staged, tmp_path
     assert not [name for name in hello["env"] if name.startswith(("GATEWAY", "REDIS"))]
 
 
+async def test_hooks_are_told_the_payload(staged: Staged, tmp_path: Path) -> None:
+    """It runs with the arguments, so both kinds of judges hear it; without one nothing is said."""
+    notes = tmp_path / "notes"
+    stage = await staged(puppet=hook(notes=notes))
+    await stage.asked({"confirm": "tidy up"}, payload={"command": "rm -rf x"})
+    await stage.asked({"confirm": "tidy up"})
+    _, *asked = [json.loads(line)["params"] for line in notes.read_text().splitlines()]
+    assert [one.get("payload") for one in asked] == [{"command": "rm -rf x"}] * 2 + [None] * 2
+
+
 @pytest.mark.parametrize(
     ("answer", "action", "abort"),
     [
