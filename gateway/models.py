@@ -58,7 +58,7 @@ class Action(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a request ended, for machines."""
+    """Why a request ended, for machines. An open list: one that a newer gateway adds is kept."""
 
     PERSON = "person"
     FEEDBACK = "feedback"
@@ -76,6 +76,15 @@ class Reason(StrEnum):
     CANARY_CAUGHT = "canary_caught"
     CANARY_MISSED = "canary_missed"
     BREAKER = "breaker"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Reason | None:
+        # As it came, so that the bytes which were signed stay the same. It equals no known reason.
+        if not isinstance(value, str):
+            return None
+        unknown = str.__new__(cls, value)
+        unknown._name_ = unknown._value_ = value
+        return unknown
 
 
 class RiskLevel(StrEnum):

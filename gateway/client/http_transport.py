@@ -14,10 +14,10 @@ from urllib.parse import quote
 from gateway.client.connection import Connection
 from gateway.client.http import Http
 from gateway.client.http_waits import MOST_POLLS, Poll, Waits
-from gateway.client.transport import is_final
-from gateway.errors import NotFound
+from gateway.client.transport import is_final, state_of
+from gateway.errors import GatewayError, NotFound, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
-from gateway.wire import build, plain
+from gateway.wire import plain
 
 _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0
@@ -52,7 +52,7 @@ class HttpTransport:
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
         """Hand a request over."""
         body = {"request": plain(request), "process": self._process, "detached": detached}
-        state = build(State, await self._call("POST", "/v1/requests", body))
+        state = state_of(await self._call("POST", "/v1/requests", body))
         if is_final(state) and not detached:
             self._settled[request.id] = state
 
@@ -70,7 +70,7 @@ class HttpTransport:
     async def consume(self, request_id: str) -> State:
         """Take the approval."""
         body = {"process": self._process}
-        return build(State, await self._call("POST", f"/v1/requests/{request_id}/consume", body))
+        return state_of(await self._call("POST", f"/v1/requests/{request_id}/consume", body))
 
     async def report(self, request_id: str, report: Report) -> None:
         """Say what became of the action."""
@@ -92,7 +92,7 @@ class HttpTransport:
 
         async def poll() -> State:
             loop = asyncio.get_running_loop()
-            return build(State, await loop.run_in_executor(self._waiting, call))
+            return state_of(await loop.run_in_executor(self._waiting, call))
 
         try:
             yield poll
@@ -100,10 +100,21 @@ class HttpTransport:
             connection.cut()
             connection.close()
 
-    async def _look(self, ids: Sequence[str]) -> list[State]:
+    async def _look(self, ids: Sequence[str]) -> dict[str, State | GatewayError]:
         found = await self._call("POST", "/v1/sync", {"process": self._process, "ids": list(ids)})
-        return [build(State, item) for item in found.get("items", ())]
+        try:
+            return {item["id"]: _read(item) for item in found["items"]}
+        except (LookupError, TypeError) as error:
+            raise Unverified(f"the gateway's answer cannot be read: {error!r}") from error
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:
         call = partial(self._http.call, method, path, body)
         return await asyncio.get_running_loop().run_in_executor(self._sending, call)
+
+
+def _read(item: Any) -> State | GatewayError:
+    """Return one of many states, or why it cannot be read: that concerns only who waits for it."""
+    try:
+        return state_of(item)
+    except Unverified as error:
+        return error

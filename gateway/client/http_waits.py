@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from gateway.client.transport import chunks, is_final
@@ -18,7 +18,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 Poll = Callable[[], Awaitable[State]]
 Polling = Callable[[str], AbstractAsyncContextManager[Poll]]
-Look = Callable[[Sequence[str]], Awaitable[Sequence[State]]]
+Look = Callable[[Sequence[str]], Awaitable[Mapping[str, State | GatewayError]]]
+"""Returns what is known of some requests, by id."""
 
 
 class Waits:
@@ -109,7 +110,7 @@ class Waits:
     async def _looked(self, ids: Sequence[str]) -> float:
         """Look at some requests; return how long to pause at least."""
         try:
-            states = {state.id: state for state in await self._look(ids)}
+            found = await self._look(ids)
         except Busy as error:
             return error.retry_after
         except Unreachable:
@@ -119,9 +120,10 @@ class Waits:
                 self._fail(request_id, error)
             return 0.0
         for request_id in ids:
-            future, state = self._crowd.get(request_id), states.get(request_id)
-            if state is None:
-                self._fail(request_id, NotFound("no such request"))
+            future = self._crowd.get(request_id)
+            state = found.get(request_id, NotFound("no such request"))
+            if isinstance(state, GatewayError):
+                self._fail(request_id, state)
             elif is_final(state) and future is not None and not future.done():
                 future.set_result(state)
         return 0.0

@@ -20,11 +20,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from gateway.client.problems import error_of
-from gateway.client.transport import chunks, is_final
-from gateway.errors import GatewayError, Unauthorized, Unreachable
+from gateway.client.transport import chunks, is_final, state_of
+from gateway.errors import GatewayError, Unauthorized, Unreachable, Unverified
 from gateway.line import Line
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
-from gateway.wire import JsonObject, build, plain
+from gateway.wire import JsonObject, plain
 
 log = logging.getLogger("gateway.client")
 
@@ -280,19 +280,17 @@ class RedisTransport:
 
     def _take(self, fields: dict[str, str]) -> None:
         """Hand one reply to whoever waits for it."""
-        request_id, nonce = fields["id"], fields["nonce"]
+        request_id, nonce = fields.get("id", ""), fields.get("nonce", "")
         answer = self._answers.get(nonce)
         awaited = self._awaited.get(request_id or nonce)
-        if "error" in fields:
-            problem = json.loads(fields["error"])
-            error = error_of(problem["code"], problem["detail"])
+        try:
+            state = _state_in(fields)
+        except GatewayError as error:
             if answer is not None and not answer.done():
                 answer.set_exception(error)
             if awaited is not None:
                 awaited.settle(error)
             return
-        body = json.loads(fields["state"])
-        state = build(State, body) if body else None
         self._unanswered.pop(request_id, None)
         if answer is not None and not answer.done():
             answer.set_result(state)
@@ -309,6 +307,19 @@ class RedisTransport:
                 await self._ask("sync", {}, tries=1)
             except GatewayError as error:
                 log.warning("no heartbeat: %s", error, extra={"event": "heartbeat_failed"})
+
+
+def _state_in(fields: dict[str, str]) -> State | None:
+    """Return the state that a reply tells, None when it tells none. Raises the error that it tells,
+    and Unverified when it cannot be read: that ends one wait, and not the reading for all."""
+    try:
+        if "error" in fields:
+            problem = json.loads(fields["error"])
+            raise error_of(problem["code"], problem["detail"])
+        body = json.loads(fields["state"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unverified(f"the gateway's reply cannot be read: {error!r}") from error
+    return state_of(body) if body else None
 
 
 async def _uncancelled(command: Awaitable[Any]) -> None:

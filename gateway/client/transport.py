@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from gateway.errors import InvalidRequest, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
+from gateway.wire import build
 
 
 class Transport(Protocol):
@@ -40,6 +42,14 @@ class Transport(Protocol):
 
     async def end_session(self, session: str) -> None:
         """End a session and cancel what waits in it."""
+
+
+def state_of(answer: Any) -> State:
+    """Return the state that the gateway answered. Raises Unverified for what we cannot read."""
+    try:
+        return build(State, answer)
+    except InvalidRequest as error:
+        raise Unverified(f"the gateway's answer cannot be read: {error}") from error
 
 
 def is_final(state: State) -> bool:

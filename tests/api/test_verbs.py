@@ -95,9 +95,10 @@ async def test_cancel_before_submit_leaves_a_tombstone(gate: Replica) -> None:
 
 
 async def test_cancel_refuses_a_reason_that_is_not_the_agents(gate: Replica) -> None:
-    """An agent cannot claim that a person or a rule ended its request."""
-    answer = await gate.call("POST", f"/v1/requests/{new_id()}/cancel", {"reason": "person"})
-    assert answer.problem == (422, "invalid_request")
+    """An agent cannot claim that a person or a rule ended its request, nor make up a reason."""
+    for reason in ("person", "quarantined"):
+        answer = await gate.call("POST", f"/v1/requests/{new_id()}/cancel", {"reason": reason})
+        assert answer.problem == (422, "invalid_request")
 
 
 async def test_report_is_kept_and_seen_by_approvers(gate: Replica) -> None:

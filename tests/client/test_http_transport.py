@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -13,7 +14,7 @@ import pytest_asyncio
 from gateway.api.calls import Limits
 from gateway.client import AsyncClient, http_waits
 from gateway.client.http_transport import HttpTransport
-from gateway.errors import Denied, NotFound, Pending, Unauthorized
+from gateway.errors import Denied, NotFound, Pending, Unauthorized, Unverified
 from gateway.models import Status
 from gateway.records import Query
 from gateway.rulebook import Mode, Route
@@ -174,6 +175,32 @@ async def test_errors_reach_every_waiter(
     del gate.credentials.known[AGENT_TOKEN]
     with pytest.raises(Unauthorized):
         await asyncio.wait_for(waiting, 15)
+
+
+async def test_one_state_that_cannot_be_read_fails_no_other(
+    gate: Replica, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among many that one look brings, as a gateway of another version could tell it."""
+    monkeypatch.setattr(http_waits, "MOST_POLLS", 0)
+    transport = client._transport
+    assert isinstance(transport, HttpTransport)
+    pending = [await client.submit(client.request("n", {"n": n})) for n in range(2)]
+    call = transport._http.call
+
+    def newer(method: str, path: str, body: Any = None) -> Any:
+        told = call(method, path, body)
+        if path == "/v1/sync":
+            for item in told["items"]:
+                if item["id"] == pending[0].request.id:
+                    item["status"] = "perhaps"
+        return told
+
+    monkeypatch.setattr(transport._http, "call", newer)
+    waits = [asyncio.create_task(client.wait(one)) for one in pending]
+    with pytest.raises(Unverified, match="cannot be read"):
+        await asyncio.wait_for(waits[0], 15)
+    await decide_all(gate, 2)
+    assert (await asyncio.wait_for(waits[1], 15)).decision.status is Status.APPROVED
 
 
 async def test_leaving_ends_all_waits(gate: Replica) -> None:

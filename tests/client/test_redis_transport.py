@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
-from gateway.client import AsyncClient
+from gateway.client import Approval, AsyncClient
 from gateway.client.redis_transport import RedisTransport
-from gateway.errors import Cancelled, Conflict, Unauthorized
-from gateway.models import Reason, Status
+from gateway.errors import Cancelled, Conflict, Denied, Unauthorized, Unverified
+from gateway.models import ApprovalRequest, Reason, Status
 from gateway.records import Query
 from gateway.storage import Origin
 from tests.waiting import moment
@@ -175,6 +176,34 @@ async def test_a_cancel_by_another_process_ends_the_wait(world: World, client: A
             await asking
 
 
+async def test_a_reason_of_a_newer_gateway_reaches_its_waiter(
+    world: World, client: AsyncClient
+) -> None:
+    """Reason codes are an open list: an unknown one is kept, and the outcome counts."""
+    async with world.ingress().running():
+        request, asking = await _asked(world, client)
+        await _push(world, client, id=request.id, state=_denied(request, "quarantined"))
+        with pytest.raises(Denied) as caught:
+            await asyncio.wait_for(asking, 20)
+    assert caught.value.decision.reason == "quarantined"
+
+
+@pytest.mark.parametrize("wrong", ['{"status": "perhaps"}', "[1]", "{"])
+async def test_a_reply_that_cannot_be_read_ends_its_own_wait_alone(
+    world: World, client: AsyncClient, wrong: str
+) -> None:
+    """Of which we can make nothing: Unverified for one, and the replies after it are read."""
+    async with world.ingress().running():
+        request, asking = await _asked(world, client)
+        other, going_on = await _asked(world, client)
+        await _push(world, client, id=request.id, state=wrong)
+        await world.approvals.decide(click(await world.approvals.get(other.id)))
+        async with asyncio.timeout(20):
+            assert (await going_on).decision.status is Status.APPROVED
+            with pytest.raises(Unverified, match="cannot be read"):
+                await asking
+
+
 async def test_thousands_of_waiters_share_one_connection(world: World, client: AsyncClient) -> None:
     """Each gets its own decision; the agent holds two connections in all."""
     count = 300
@@ -200,3 +229,39 @@ async def test_a_user_without_rights_is_told_so(server_url: str, world: World) -
 
 def _origin() -> Origin:
     return Origin(agent=AGENT, process="z" * 16)
+
+
+async def _asked(
+    world: World, client: AsyncClient
+) -> tuple[ApprovalRequest, asyncio.Task[Approval]]:
+    """Ask for something; return once the gateway has it."""
+    request = client.request("shell", {})
+    asking = asyncio.create_task(client.send(request))
+    await world.until(lambda found: any(e.request_id == request.id for e in found))
+    return request, asking
+
+
+async def _push(world: World, client: AsyncClient, **fields: str) -> None:
+    """Write a reply to the client's process, as a gateway of another version could."""
+    transport = client._transport
+    assert isinstance(transport, RedisTransport)
+    key = world.store.keys.replies(AGENT, transport._process)
+    reply = {"re": "push", "nonce": "", "id": "", **fields}
+    await world.store.redis.xadd(key, dict(reply), id="0-*")
+
+
+def _denied(request: ApprovalRequest, reason: str) -> str:
+    """Return the state of a request that was denied for a reason, as the wire has it."""
+    decision = {
+        "request_id": request.id,
+        "revision": 2,
+        "status": "denied",
+        "action": "deny",
+        "reason": reason,
+        "digest": request.digest,
+        "decided_by": {"kind": "rule", "name": "r"},
+        "decided_at": 1,
+        "expires_at": 2,
+    }
+    state = {"id": request.id, "status": "denied", "revision": 2, "digest": request.digest}
+    return json.dumps({**state, "deadline": 3, "decision": decision})

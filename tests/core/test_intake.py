@@ -36,6 +36,7 @@ BAD_ENTRIES: tuple[dict[str, str], ...] = (
     {"verb": "sync", "body": '{"ids":["../x"]}'},
     {"verb": "cancel", "body": "{}"},
     {"verb": "cancel", "body": json.dumps({"id": "0" * 32, "reason": "person"})},
+    {"verb": "cancel", "body": json.dumps({"id": "0" * 32, "reason": "quarantined"})},
     {"verb": "consume", "body": '{"id":"x"}'},
     {"verb": "report", "body": json.dumps({"id": "0" * 32, "report": {"execution": "approved"}})},
     {"verb": "sync", "process": "../../x"},

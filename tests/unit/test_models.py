@@ -1,11 +1,13 @@
 """The wire types: what the digest covers, and that nothing is lost on the way."""
 
 import json
+import pickle
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gateway.canonical import canonical
 from gateway.errors import InvalidRequest
 from gateway.models import (
     Action,
@@ -112,6 +114,27 @@ def test_unknown_members_are_refused_by_the_server_and_skipped_by_the_client() -
     with pytest.raises(InvalidRequest, match="Cmd is not a known member"):
         parse_request(json.dumps(values).encode())
     assert build(ApprovalRequest, values) == FULL
+
+
+def test_a_reason_that_a_newer_gateway_adds_is_kept() -> None:
+    """As it came, so that the signed bytes stay the same; it equals no reason that we know."""
+    decision = Decision(
+        request_id=FULL.id,
+        revision=2,
+        status=Status.DENIED,
+        action=Action.DENY,
+        reason=Reason.RULE,
+        digest=FULL.digest,
+        decided_by=DecidedBy(kind=DeciderKind.RULE, name="r"),
+        decided_at=1,
+        expires_at=2,
+    )
+    values = {**plain(decision), "reason": "quarantined"}
+    read: Decision = pickle.loads(pickle.dumps(build(Decision, values)))
+    assert read.reason == "quarantined"
+    assert read.reason not in set(Reason)
+    assert read.signed_bytes() == canonical(values)
+    assert "quarantined" not in read.sentence()
 
 
 def test_a_wrong_digest_is_refused() -> None:
