@@ -155,13 +155,12 @@ def _answering(verbs: Verbs) -> None:
     for one in (approve, deny):
         _remembering(one)
     show.add_argument("id", help="the request's id, or enough of its beginning")
-    for one in (approve, deny):
-        one.add_argument(
-            "ids",
-            nargs="+",
-            metavar="ID",
-            help="the request's id, or enough of its beginning; several are decided all or none",
-        )
+    for one, named in (
+        (approve, "ID@REVISION as `gateway pending` prints it, or the whole id"),
+        (deny, "the request's id, or enough of its beginning"),
+    ):
+        several = f"{named}; several are decided all or none"
+        one.add_argument("ids", nargs="+", metavar="ID", help=several)
     for one in (pending, history, show, sessions):
         one.add_argument("--json", action="store_true", help="print JSON")
 

@@ -6,7 +6,9 @@ import argparse
 import asyncio
 import json
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,10 +16,14 @@ from urllib.parse import quote
 from gateway.client.http import Http
 from gateway.discovery import FILE_NAME, read_private, secret, state_folder
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from gateway.masking import shown
 from gateway.models import Action, new_id
 from gateway.newcomers import OWNER_FILE
+from gateway.visible import ascii_escaped, visible
 
 _ID_LENGTH = 32
+_PAGE = 200  # requests at a time
+_LINE_CHARS = 200  # of what would run, in one line
 
 
 async def pending(options: argparse.Namespace) -> int:
@@ -33,8 +39,8 @@ async def history(options: argparse.Namespace) -> int:
 async def show(options: argparse.Namespace) -> int:
     """Show one request."""
     with connection() as http:
-        record = await asyncio.to_thread(find_request, http, options.id)
-        print(json.dumps(record, indent=None if options.json else 2, ensure_ascii=options.json))
+        record = await asyncio.to_thread(find_request, http, _split(options.id)[0])
+        print(readable(record, options))
         return 0
 
 
@@ -118,25 +124,11 @@ def connection() -> Http:
     return Http(url, token)
 
 
-def _list(which: str, options: argparse.Namespace) -> int:
-    with connection() as http:
-        after = ""
-        while True:
-            page = http.call("GET", f"/v1/requests?{which}&limit=100{after}")
-            for record in page["items"]:
-                print(json.dumps(record) if options.json else _line(record))
-            if not page.get("next"):
-                return 0
-            after = f"&after={page['next']}"
-
-
-def _line(record: dict[str, Any]) -> str:
-    request = record["request"]
-    shown = json.dumps(request.get("arguments", {}))
-    return (
-        f"{request['id'][:8]}  {record['status']:9}  {request['agent']:16} "
-        f"{request['tool']:20} {shown}"
-    )
+def readable(value: Any, options: argparse.Namespace) -> str:
+    """Return JSON for a terminal: nothing in it moves, hides or poses as something else."""
+    if options.json:
+        return json.dumps(value)
+    return ascii_escaped(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def find_request(http: Http, wanted: str) -> dict[str, Any]:
@@ -144,27 +136,86 @@ def find_request(http: Http, wanted: str) -> dict[str, Any]:
     if len(wanted) == _ID_LENGTH:
         found: dict[str, Any] = http.call("GET", f"/v1/requests/{wanted}")
         return found
-    for which in ("status=pending", "final=true"):
-        page = http.call("GET", f"/v1/requests?{which}&limit=200")
-        matches = [one for one in page["items"] if one["request"]["id"].startswith(wanted)]
+    for records in (_all(http, "status=pending"), islice(_all(http, "final=true"), _PAGE)):
+        matches = [one for one in records if one["request"]["id"].startswith(wanted)]
         if len(matches) > 1:
             raise Conflict(f"{len(matches)} requests begin with {wanted}; write more of the id")
         if matches:
-            match: dict[str, Any] = matches[0]
-            return match
-    raise NotFound(f"no request that waits, and none of the last 200 others, begins with {wanted}")
+            return matches[0]
+    raise NotFound(f"no request that waits, and none of the last {_PAGE} others, begins so")
+
+
+def _list(which: str, options: argparse.Namespace) -> int:
+    with connection() as http:
+        for record in _all(http, which):
+            print(json.dumps(record) if options.json else _line(record))
+    return 0
+
+
+def _all(http: Http, which: str) -> Iterator[dict[str, Any]]:
+    after = ""
+    while True:
+        page = http.call("GET", f"/v1/requests?{which}&limit={_PAGE}{after}")
+        yield from page["items"]
+        if not page.get("next"):
+            return
+        after = f"&after={page['next']}"
+
+
+def _line(record: dict[str, Any]) -> str:
+    """Return a request in one line that begins with the name to approve it by."""
+    request, runs = record["request"], ""
+    for text, _ in shown(json.dumps(record["arguments"], ensure_ascii=False)).segments:
+        runs += text
+        if len(runs) > _LINE_CHARS:
+            runs = f"{runs[:_LINE_CHARS]}…"
+            break
+    return (
+        f"{_name(record)}  {record['status']:9}  {request['agent']:16} "
+        f"{visible(request['tool']).text:20} {runs}"
+    )
+
+
+def _name(record: dict[str, Any]) -> str:
+    return f"{record['request']['id']}@{record['revision']}"
+
+
+def _split(wanted: str) -> tuple[str, int | None]:
+    """Return the id, or its beginning, and the revision of ID@REVISION."""
+    name, at, revision = wanted.partition("@")
+    if at and not revision.isdecimal():
+        raise InvalidRequest(f"{wanted} is no ID@REVISION, as `gateway pending` prints it")
+    return name, int(revision) if at else None
+
+
+def _meant(http: Http, wanted: str, action: Action) -> tuple[dict[str, Any], int]:
+    """Return the request that a person means, and the revision of it that they saw.
+
+    Agents choose their ids, and may withdraw a request to ask for something else under an id that
+    begins the same. So an approval names the whole id, which stays with what was asked, and the
+    revision too once somebody has edited that.
+    """
+    name, revision = _split(wanted)
+    record = find_request(http, name)
+    if action is Action.APPROVE:
+        now = f"it is now\n  {_line(record)}\nto approve that: gateway approve {_name(record)}"
+        if len(name) < _ID_LENGTH:
+            raise InvalidRequest(
+                f"{wanted} is the beginning of an id, which may change hands; {now}"
+            )
+        if revision is None and record["digest"] != record["request"]["digest"]:
+            raise InvalidRequest(f"this was edited since it was asked; {now}")
+    return record, record["revision"] if revision is None else revision
 
 
 def _decide(wanted: str, body: dict[str, Any]) -> int:
     with connection() as http:
-        record = find_request(http, wanted)
-        request_id = record["request"]["id"]
-        click = {**body, "revision": record["revision"], "nonce": new_id()}
+        record, revision = _meant(http, wanted, Action(body["action"]))
         risk = record.get("risk") or {}
         if body.get("confirmed") is False and risk.get("level") == "high":
             raise InvalidRequest("this is high risk: read `gateway show ID`, then add --yes")
-        after = http.call("POST", f"/v1/requests/{request_id}/decide", click)
-        print(f"{request_id[:8]} {after['status']}")
+        click = {**body, "revision": revision, "nonce": new_id()}
+        print(_line(http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click)))
         return 0
 
 
@@ -173,9 +224,10 @@ def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
     if options.remember is not None:
         raise InvalidRequest("what is decided together is not remembered: answer it alone")
     with connection() as http:
-        found = {one["request"]["id"]: one for one in (find_request(http, i) for i in options.ids)}
-        items = [{"id": name, "revision": record["revision"]} for name, record in found.items()]
-        after = http.call("POST", "/v1/batches", {**body, "items": items, "nonce": new_id()})
+        found = [_meant(http, wanted, Action(body["action"])) for wanted in options.ids]
+        items = {record["request"]["id"]: revision for record, revision in found}
+        ticked = [{"id": name, "revision": revision} for name, revision in items.items()]
+        after = http.call("POST", "/v1/batches", {**body, "items": ticked, "nonce": new_id()})
         for record in after["items"]:
-            print(f"{record['request']['id'][:8]} {record['status']}")
+            print(_line(record))
         return 0

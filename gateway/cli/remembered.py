@@ -8,9 +8,10 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from gateway.cli.people import connection, find_request
+from gateway.cli.people import connection, find_request, readable
 from gateway.client.http import Http
 from gateway.errors import Conflict, InvalidRequest, NotFound
+from gateway.visible import visible
 
 _ID_LENGTH = 32
 
@@ -34,7 +35,7 @@ async def show(options: argparse.Namespace) -> int:
     """Show one grant."""
     with connection() as http:
         grant = await asyncio.to_thread(_one, http, options.id)
-    print(json.dumps(grant, indent=None if options.json else 2, ensure_ascii=options.json))
+    print(readable(grant, options))
     return 0
 
 
@@ -67,10 +68,10 @@ def _offers(options: argparse.Namespace) -> int:
             return 0
         for action in ("approve", "deny"):
             for offer in found.get(action, ()):
-                print(f"{action:8} {offer['id']}  {offer['words']}")
+                print(f"{action:8} {offer['id']}  {visible(offer['words']).text}")
         for offer in found.get("approve", ()):
             reach = http.call("GET", f"/v1/requests/{request_id}/reach?offer={offer['id']}")
-            print(f"{offer['id']}: {reach['words']}")
+            print(f"{offer['id']}: {visible(reach['words']).text}")
         return 0
 
 
@@ -119,5 +120,5 @@ def _line(grant: dict[str, Any]) -> str:
     where = grant.get("session", "everywhere")
     return (
         f"{grant['id'][:8]}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
-        f"used {uses}  by {grant['made_by']}  {grant.get('words', '')}"
+        f"used {uses}  by {grant['made_by']}  {visible(grant.get('words', '')).text}"
     )

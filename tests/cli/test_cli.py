@@ -24,12 +24,12 @@ def until_refused(shell: Shell, env: dict[str, str]) -> None:
 
 
 def test_ask_and_approve(up: Shell) -> None:
-    """A shell asks, a person approves by the beginning of the id; the exit code is the answer."""
+    """A shell asks, a person approves what `pending` printed; the exit code is the answer."""
     asking = up.popen("ask", "shell", "--json", "--", "rm", "-rf", "my build")
     record = first_pending(up)
     assert record["request"]["arguments"] == {"command": "rm -rf 'my build'"}
     assert "rm -rf" in up.run("show", record["request"]["id"])
-    up.run("approve", record["request"]["id"][:8])
+    up.run("approve", up.run("pending").split()[0])
     out, _ = asking.communicate(timeout=30)
     assert asking.returncode == 0
     assert json.loads(out)["decided_by"] == {"kind": "person", "name": "owner"}
@@ -52,8 +52,8 @@ def test_several_are_approved_together_and_the_report_counts_them(up: Shell) -> 
     for n in range(2):
         asked = up.run("ask", "shell", "--no-wait", "--", "ls", str(n), code=6)
         ids.append(json.loads(asked.splitlines()[0])["id"])
-    said = up.run("approve", ids[0], ids[1][:8])
-    assert said.splitlines() == [f"{one[:8]} approved" for one in ids]
+    said = up.run("approve", ids[0], f"{ids[1]}@1")
+    assert [line.split()[:2] for line in said.splitlines()] == [[f"{i}@2", "approved"] for i in ids]
     refused = up.run("approve", *ids, code=2)
     assert all(f"{one[:8]}: this was decided already" in refused for one in ids)
     (owner,) = json.loads(up.run("report", "--json"))["approvers"]
@@ -255,7 +255,7 @@ def test_high_risk_is_approved_only_with_a_confirmation(up: Shell, tmp_path: Pat
     asking.communicate(timeout=30)
     assert asking.returncode == 0
     assert request_id in up.run("show", request_id[:8])
-    assert "decided already" in up.run("approve", request_id[:8], "--yes", code=2)
+    assert "decided already" in up.run("approve", request_id, "--yes", code=2)
 
 
 def test_a_policy_file_is_applied_at_the_start(shell: Shell, tmp_path: Path) -> None:

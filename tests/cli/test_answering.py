@@ -1,0 +1,113 @@
+"""What a person at the command line is shown, and that it is what they decide."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.cli import people
+from gateway.client.http import Http
+from gateway.digest import action_digest
+from gateway.models import new_id
+from tests.cli.shell import Shell
+
+DECEIVING = "\u202e\u009b\u2066\u200b"
+TWO_OF_TWO = """
+[[people]]
+name = "owner"
+[[people]]
+name = "dana"
+[[routes]]
+approvers = ["owner", "dana"]
+quorum = 2
+"""
+
+
+def http(shell: Shell, token: str) -> Http:
+    """Return a connection to the gateway that runs beside the shell."""
+    state = Path(shell.env["GATEWAY_DATA_DIR"])
+    return Http(json.loads((state / "gateway.json").read_text())["url"], token)
+
+
+@pytest.fixture
+def agent(up: Shell) -> Iterator[Http]:
+    """Yield the connection of an agent that writes its requests itself."""
+    made = json.loads(up.run("agent", "add", "sly", "--json"))
+    with http(up, made["token"]) as connection:
+        yield connection
+
+
+def ask(agent: Http, request_id: str, tool: str = "shell", **arguments: Any) -> str:
+    """Ask under an id of the agent's choice; return it."""
+    action: dict[str, Any] = {"agent": "sly", "kind": "tool", "tool": tool, "arguments": arguments}
+    action["context"] = {"cwd": "/srv"}
+    request = {**action, "id": request_id, "digest": action_digest(**action)}
+    request["allowed"] = ["approve", "edit", "deny"]
+    agent.call("POST", "/v1/requests", {"request": request, "detached": True})
+    return request_id
+
+
+def test_another_request_of_the_same_beginning_is_not_approved(up: Shell, agent: Http) -> None:
+    """An agent withdraws what was listed and asks for something else under an id like it."""
+    seen = ask(agent, f"abcdef12{'0' * 24}", command="ls")
+    named = up.run("pending").split()[0]
+    assert named == f"{seen}@1"
+    agent.call("POST", f"/v1/requests/{seen}/cancel", {})
+    swapped = ask(agent, f"abcdef12{'1' * 24}", command="rm -rf /")
+    said = up.run("approve", "abcdef12", code=2)
+    assert "rm -rf /" in said
+    assert f"gateway approve {swapped}@1" in said
+    up.run("approve", named, code=2)
+    assert swapped in up.run("pending")
+    assert "rm -rf /" in up.run("deny", "abcdef12")
+    assert "ID@REVISION" in up.run("approve", f"{swapped}@x", code=2)
+
+
+def test_what_somebody_edited_is_approved_at_the_revision_that_was_seen(
+    up: Shell, agent: Http, tmp_path: Path
+) -> None:
+    """Neither by the id alone nor at the revision before; its line shows what would run now."""
+    made = json.loads(up.run("approver", "add", "dana", "--json"))
+    path = tmp_path / "policy.toml"
+    path.write_text(TWO_OF_TWO, encoding="utf-8")
+    up.run("apply", str(path))
+    asked = ask(agent, new_id(), command="ls")
+    edit = {"action": "edit", "revision": 1, "arguments": {"command": "ls -a"}}
+    with http(up, made["token"]) as dana:
+        dana.call("POST", f"/v1/requests/{asked}/decide", edit)
+    assert "ls -a" in up.run("pending")
+    assert f"gateway approve {asked}@2" in up.run("approve", asked, code=2)
+    up.run("approve", f"{asked}@1", code=2)
+    up.run("approve", f"{asked}@1", f"{asked}@1", code=2)
+    assert "ls -a" in up.run("approve", f"{asked}@2")
+
+
+def test_a_beginning_is_looked_for_among_all_that_wait(
+    up: Shell, agent: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many pages there are: what is older is found, and a doubt is a doubt."""
+    monkeypatch.setattr(people, "_PAGE", 1)
+    older, newer = (ask(agent, f"{first}{'0' * 30}", n=first) for first in ("aa", "ab"))
+    assert older in up.run("show", "aa")
+    assert "2 requests begin with a" in up.run("deny", "a", code=2)
+    assert newer in up.run("deny", "ab")
+
+
+def test_nothing_that_deceives_the_eye_reaches_the_terminal(up: Shell, agent: Http) -> None:
+    """Characters that move, hide or pose as others are written out, wherever they stand."""
+    asked = ask(agent, new_id(), tool=f"sh{DECEIVING}", command=f"cat a{DECEIVING}b", text="é")
+    match = {"shape": "exact", "tool": "shell", "digest": "0" * 64}
+    grant = {"agent": "sly", "effect": "deny", "match": match, "words": f"all{DECEIVING}"}
+    state = Path(up.env["GATEWAY_DATA_DIR"])
+    with http(up, json.loads((state / "approver.json").read_text())["token"]) as owner:
+        made = owner.call("POST", "/v1/grants", grant)["id"]
+    said = [up.run("pending"), up.run("show", asked), up.run("deny", asked)]
+    said += [up.run("grant", "list"), up.run("grant", "show", made)]
+    assert [line for line in said if set(DECEIVING) & set(line)] == []
+    assert "⟨U+202E⟩" in said[0]
+    assert "\\u202e" in said[1]
+    assert "é" in said[0] + said[1]
