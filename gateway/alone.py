@@ -9,19 +9,18 @@ from functools import partial
 from gateway.api.pages import build_pages
 from gateway.app import listen, site_of
 from gateway.approvals import Approvals
-from gateway.backend import Backend, opened, signer_of, url_of
+from gateway.backend import opened, signer_of, url_of
 from gateway.clock import SystemClock
 from gateway.delivery import Posts
 from gateway.hooks.host import hosted
 from gateway.hooks.link import links
 from gateway.policy import ModeDecider
-from gateway.ports import Adapter, HasProblems, HasRoutes
+from gateway.ports import HasRoutes
 from gateway.production import refuse_unsafe
 from gateway.registry import adapter_class, deciders
-from gateway.serving import background, desk_of, policy_followed, served
+from gateway.serving import background, desk_of, policy_followed, problems, served
 from gateway.settings import Settings
 from gateway.stores.connect import connect, disconnect
-from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.feed import RedisFeed
 from gateway.stores.grants import RedisGrants
 
@@ -62,13 +61,5 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
             yield ""
             return
         site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)
-        yield await listen(build_pages(site, partial(_problems, adapter, backend)), settings, stack)
-
-
-async def _problems(adapter: Adapter, backend: Backend) -> list[str]:
-    found = list(adapter.problems()) if isinstance(adapter, HasProblems) else []
-    try:
-        await backend.store.redis.ping()
-    except REDIS_ERRORS:
-        found.append("Redis does not answer")
-    return found
+        ready = partial(problems, backend.store, feed, (adapter,))
+        yield await listen(build_pages(site, ready), settings, stack)

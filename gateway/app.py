@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -28,7 +27,7 @@ from gateway.intake import Intake
 from gateway.newcomers import enrolment
 from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
-from gateway.ports import Adapter, HasProblems, HasRoutes, HasStreams
+from gateway.ports import Adapter, HasRoutes, HasStreams
 from gateway.production import refuse_unsafe
 from gateway.registry import adapter_class, deciders, refuse_unknown
 from gateway.retention import Retention
@@ -38,6 +37,7 @@ from gateway.serving import (
     desk_of,
     followed_up,
     policy_followed,
+    problems,
     reviewed,
     served,
 )
@@ -111,7 +111,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             approvals=approvals,
             holding=Holding(store, RedisHeld(store), approvals.writer),
             credentials=backend.credentials,
-            ready=_readiness(store, ingress, tuple(adapters.values())),
+            ready=partial(_problems, ingress, store, feed, tuple(adapters.values())),
             store_errors=REDIS_ERRORS,
             site=replace(
                 site_of(settings, adapters, desks, backend.logins), intercept=hooks.passed
@@ -218,19 +218,11 @@ def _webhooks(settings: Settings, approvals: Approvals, store: RedisStore) -> We
     return Webhooks(hook, approvals, RedisCursor(store), clock, store_errors=REDIS_ERRORS)
 
 
-def _readiness(store: RedisStore, ingress: Ingress, adapters: Sequence[Adapter]) -> Any:
-    async def problems() -> Sequence[str]:
-        found = [] if ingress.healthy else ["the agents' streams are not being read"]
-        try:
-            await store.redis.ping()
-        except REDIS_ERRORS:
-            found.append("Redis does not answer")
-        for adapter in adapters:
-            if isinstance(adapter, HasProblems):
-                found += adapter.problems()
-        return found
-
-    return problems
+async def _problems(
+    ingress: Ingress, store: RedisStore, feed: RedisFeed, adapters: Sequence[Adapter]
+) -> list[str]:
+    found = [] if ingress.healthy else ["the agents' streams are not being read"]
+    return found + await problems(store, feed, adapters)
 
 
 def site_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from random import SystemRandom
@@ -20,10 +20,12 @@ from gateway.following import recount
 from gateway.followups import Followups
 from gateway.grantcourier import GrantCourier, either
 from gateway.outbox import Look, Worker
-from gateway.ports import Adapter
+from gateway.ports import Adapter, HasProblems
 from gateway.records import REVIEWS
 from gateway.rerouting import Rerouting
 from gateway.storage import REROUTING
+from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.feed import RedisFeed
 from gateway.stores.held import RedisHeld
 from gateway.stores.outbox import RedisNotes, RedisOutbox
 from gateway.stores.store import RedisStore
@@ -103,6 +105,19 @@ async def policy_followed(approvals: Approvals, store: RedisStore) -> None:
                         await recount(approvals.writer, store)
         except Unreachable as behind:
             log.info("policy follower: %s", behind, extra={"event": "follower_behind"})
+
+
+async def problems(store: RedisStore, feed: RedisFeed, adapters: Sequence[Adapter]) -> list[str]:
+    """Return as sentences why people may be unable to answer here, or agents to hear of it."""
+    found = [] if feed.healthy else ["events are not being read: nobody here hears of an answer"]
+    try:
+        await store.redis.ping()
+    except REDIS_ERRORS:
+        found.append("Redis does not answer")
+    for adapter in adapters:
+        if isinstance(adapter, HasProblems):
+            found += adapter.problems()
+    return found
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ _WATCHDOG_SECONDS = 6.0
 _BATCH = 500
 _BUFFER = 2000
 _PAUSE_SECONDS = 0.2
+_PATIENCE_SECONDS = 6.0  # an interruption shorter than one quiet read is no news
 
 
 class RedisFeed:
@@ -34,6 +35,7 @@ class RedisFeed:
         self._redis = redis
         self._keys = keys or Keys()
         self._cursor = "0-0"
+        self._failing_since: float | None = None
         self._subscribers: set[asyncio.Queue[Event | None]] = set()
         self._watches: defaultdict[str | None, set[Bell]] = defaultdict(set)
 
@@ -46,6 +48,12 @@ class RedisFeed:
             yield
         finally:
             await ended(task)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether events are being read, so that those who wait here hear of them."""
+        since = self._failing_since
+        return since is None or asyncio.get_running_loop().time() - since < _PATIENCE_SECONDS
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[AsyncIterator[Event]]:
@@ -70,31 +78,42 @@ class RedisFeed:
                 del self._watches[request_id]
 
     async def _follow(self) -> None:
-        quiet = False
+        loop, quiet = asyncio.get_running_loop(), False
         while True:
             try:
-                if quiet:
-                    await self._check_cursor()
-                async with asyncio.timeout(_WATCHDOG_SECONDS):
-                    found = await self._redis.xread(
-                        {self._keys.events: self._cursor}, count=_BATCH, block=_BLOCK_MS
-                    )
-            except (RedisError, OSError, TimeoutError) as error:
-                # The cursor stands, so nothing is missed once the server is back.
+                quiet = not await self._read(quiet)
+            except Exception as error:
+                # The cursor stands, so nothing is missed once the server is back. And whatever else
+                # it was: without this task nobody here is woken any more.
+                usual = isinstance(error, RedisError | OSError | TimeoutError)
                 log.warning(
-                    "event feed interrupted: %s", error, extra={"event": "feed_interrupted"}
+                    "event feed interrupted: %r",
+                    error,
+                    extra={"event": "feed_interrupted"},
+                    exc_info=not usual,
                 )
+                self._failing_since = self._failing_since or loop.time()
                 await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                self._failing_since = None
+
+    async def _read(self, quiet: bool) -> bool:
+        """Tell of what comes next; return whether anything came. `quiet` is what it was before."""
+        if quiet:
+            await self._check_cursor()
+        async with asyncio.timeout(_WATCHDOG_SECONDS):
+            found = await self._redis.xread(
+                {self._keys.events: self._cursor}, count=_BATCH, block=_BLOCK_MS
+            )
+        for event_id, fields in (entry for _, entries in found for entry in entries):
+            self._cursor = event_id
+            try:
+                event = event_from(event_id, fields)
+            except (KeyError, ValueError) as error:
+                log.error("%s is no event: %s", event_id, error, extra={"event": "bad_event"})
                 continue
-            quiet = not found
-            for event_id, fields in (entry for _, entries in found for entry in entries):
-                self._cursor = event_id
-                try:
-                    event = event_from(event_id, fields)
-                except (KeyError, ValueError) as error:
-                    log.error("%s is no event: %s", event_id, error, extra={"event": "bad_event"})
-                    continue
-                self._tell(event)
+            self._tell(event)
+        return bool(found)
 
     async def _last_id(self) -> str:
         last = await self._redis.xrevrange(self._keys.events, count=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from gateway.canonical import MAX_BYTES, parse
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Kind, Question, Status
 from gateway.rulebook import Mode, Route
+from gateway.serving import problems
 from gateway.wire import plain
 from tests.world import World, click, identity, over_http, policy, request
 
@@ -114,11 +116,34 @@ async def test_a_broken_schema_refuses_the_edit(world: World, schema: dict[str, 
 
 async def test_an_odd_entry_among_the_events_does_not_blind_the_feed(world: World) -> None:
     """What is no event is skipped and logged; the next one wakes its watchers."""
-    await world.store.redis.xadd(world.store.keys.events, {"x": "y"})
+    deep = {"t": "odd", "at": "1", "agent": "", "id": "", "rev": "1", "d": "[" * 100_000}
+    for odd in ({"x": "y"}, deep):
+        await world.store.redis.xadd(world.store.keys.events, odd)
     record = await world.submit()
     async with world.approvals.watch(record.id) as watch:
         await world.approvals.decide(click(record))
         assert await watch.wait(5)
+
+
+async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something else lies where the events should: the feed is not ready until they are back."""
+    monkeypatch.setattr("gateway.stores.feed._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.stores.feed._BLOCK_MS", 100)
+    record = await world.submit()
+    raw, events = world.store.redis, world.store.keys.events
+    assert await problems(world.store, world.feed, ()) == []
+    async with world.approvals.watch(record.id) as watch, asyncio.timeout(40):
+        await raw.rename(events, f"{events}:away")
+        await raw.set(events, "no stream")
+        while not (found := await problems(world.store, world.feed, ())):
+            await asyncio.sleep(0.01)
+        assert found == ["events are not being read: nobody here hears of an answer"]
+        await raw.rename(f"{events}:away", events)
+        await world.approvals.decide(click(record))
+        while await problems(world.store, world.feed, ()) or not await watch.wait(1):
+            pass
 
 
 async def test_whoever_watches_everything_hears_of_everything(world: World) -> None:
