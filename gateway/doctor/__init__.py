@@ -13,6 +13,7 @@ from gateway.doctor.outside import OUTSIDE_CHECKS, gateway_url
 from gateway.doctor.servers import SERVER_CHECKS, all_facts
 from gateway.errors import Conflict, GatewayError
 from gateway.findings import FAIL, OK, WARN, Finding, failed, fine
+from gateway.masking import masked
 from gateway.ports import HasChecks
 from gateway.registry import adapter_class
 from gateway.settings import Settings
@@ -74,17 +75,24 @@ async def _inside(settings: Settings, backend: Backend) -> list[Check]:
 
 
 async def _adapters(settings: Settings, store: RedisStore, *, live: bool) -> list[Check]:
-    found = []
     places = (await store.policy()).places()
+    found = []
     for name in settings.adapters:
-        adapter = adapter_class(name)()
-        if isinstance(adapter, HasChecks):
-            ours = [place for place in places if place.startswith(f"{name}:")]
-            found += [
-                _named(*one)
-                for one in await adapter.checks(ours, RedisNotes(store, name), live=live)
-            ]
+        ours = [place for place in places if place.startswith(f"{name}:")]
+        try:
+            adapter = adapter_class(name)()
+            checks = adapter.checks if isinstance(adapter, HasChecks) else None
+            made = await checks(ours, RedisNotes(store, name), live=live) if checks else ()
+        except Exception as error:  # whatever somebody else's code does; it stops no other check
+            says = str(error) if isinstance(error, GatewayError) else _what(error)
+            made = [(f"adapter {name}", failed(says, "see GATEWAY_ADAPTERS, and its own page"))]
+        found += [_named(*one) for one in made]
     return found
+
+
+def _what(error: Exception) -> str:
+    """Say what somebody else's code raised; its words may hold anything."""
+    return f"{type(error).__name__}: {masked(str(error))}"
 
 
 async def _made(check: Awaitable[Finding]) -> Finding:

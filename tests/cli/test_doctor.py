@@ -21,8 +21,21 @@ from gateway.errors import InvalidRequest, NotFound
 from gateway.settings import Settings
 from gateway.stores.keys import Keys
 from tests.cli.shell import Shell
+from tests.cli.test_adapters import install
 from tests.ports import free_port
 
+KIND = """
+from gateway.findings import fine
+
+class Kind:
+    async def checks(self, targets, notes, *, live):
+        return [("kind", fine("all is well"))]
+"""
+RUDE = """
+class Rude:
+    async def checks(self, targets, notes, *, live):
+        raise KeyError("password=open-sesame")
+"""
 DOCUMENT = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 
 
@@ -184,6 +197,22 @@ async def test_cards_that_nobody_posts_or_keeps_true(site: Site) -> None:
     assert [found[name].result for name in ("outboxes", "cards")] == [WARN, WARN]
     assert "pager" in found["outboxes"].says
     assert "1 copy_stuck" in found["cards"].says
+
+
+async def test_an_adapter_that_cannot_be_looked_at_is_named(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Misspelled, not importable, or raising whatever it likes: Redis is not to blame for it."""
+    folder = tmp_path / "site"
+    install(folder, "broken", "import a_library_that_is_not_installed", {"broken": "broken:Any"})
+    install(folder, "rude", RUDE, {"rude": "rude:Rude"})
+    install(folder, "kind", KIND, {"kind": "kind:Kind"})
+    monkeypatch.syspath_prepend(str(folder))
+    found = await site.checks(adapters=("slakc", "broken", "rude", "kind"))
+    names = ("redis", "adapter slakc", "adapter broken", "adapter rude", "kind")
+    assert [found[name].result for name in names] == [OK, FAIL, FAIL, FAIL, OK]
+    assert "no adapter 'slakc'" in found["adapter slakc"].says
+    assert found["adapter rude"].says.startswith("KeyError: 'password=⟨secret of 11 characters")
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660])
