@@ -13,7 +13,7 @@ from dataclasses import replace
 from gateway.authority import answers_for
 from gateway.batches import Batches
 from gateway.book import GrantBook, GrantStore
-from gateway.clicks import LATE, OVERTAKEN, STOPPED, TRIES, Clicks
+from gateway.clicks import LATE, OVERTAKEN, STOPPED, TOO_LATE, TRIES, Clicks
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.judging import judged
@@ -47,7 +47,6 @@ from gateway.wire import JsonObject, plain
 from gateway.writer import TOMBSTONE_DIGEST, Writer
 
 _MOST_CONSUMERS = 16  # each but the first is warned that it may have run
-_STOPPED = "the gateway's kill switch is on"
 _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
 
 
@@ -189,7 +188,7 @@ class Approvals:
             record = await self._owned(request_id, origin)
             if record.status is not Status.APPROVED or record.consumers[-1:] == (origin.process,):
                 if record.status is Status.APPROVED and await self._store.stopped():
-                    raise Conflict(_STOPPED)
+                    raise Conflict(TOO_LATE[Outcome.STOPPED])
                 await self._answer(record, origin)
                 return await self._state(record, origin)
             if len(record.consumers) >= _MOST_CONSUMERS:
@@ -215,7 +214,7 @@ class Approvals:
             if outcome == Outcome.LATE:
                 raise Conflict("the approval was not used before its time was over")
             if outcome == Outcome.STOPPED:
-                raise Conflict(_STOPPED)
+                raise Conflict(TOO_LATE[Outcome.STOPPED])
         raise Unreachable("the request keeps changing")
 
     async def report(self, request_id: str, report: Report, origin: Origin) -> Record:

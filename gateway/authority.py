@@ -17,10 +17,11 @@ ADMIN = "admin:"
 
 @dataclass(frozen=True, slots=True)
 class Approver:
-    """Someone who may decide a request. `via` is the entry of the route that admits them."""
+    """Someone who may decide a request. `via` is the entry of the `route` that admits them."""
 
     name: str
     via: str
+    route: Route
 
 
 def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Approver:
@@ -40,7 +41,7 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     banned = not route.self_approval or record.risk.level is RiskLevel.HIGH
     if banned and names[0] in requesters(policy, record):
         raise Unauthorized("you asked for this yourself; someone else must decide")
-    return Approver(names[0], via)
+    return Approver(names[0], via, route)
 
 
 def requesters(policy: PolicyDocument, record: Record) -> set[str]:
@@ -52,12 +53,11 @@ def requesters(policy: PolicyDocument, record: Record) -> set[str]:
     return names
 
 
-def standing(policy: PolicyDocument, record: Record) -> Record:
+def standing(route: Route, record: Record) -> Record:
     """Return the record with the votes of those who may still decide; a removed one's is void.
 
     A quorum that was raised meanwhile holds for what waits, too; one that was lowered does not.
     """
-    route = policy.route_for(record.request.agent, record.request.tool)
     votes = tuple(vote for vote in record.votes if admitted(route, (vote.via or vote.person,)))
     quorum = max(record.quorum, route.quorum)
     if (votes, quorum) == (record.votes, record.quorum):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.canonical import sha256_hex
-from gateway.clicks import TOLD, TRIES, Clicks
+from gateway.clicks import TOLD, TOO_LATE, TRIES, Clicks
 from gateway.errors import (
     BatchRefused,
     GatewayError,
@@ -25,10 +25,6 @@ from gateway.writer import Writer
 MOST = 50  # what a person may be asked to read in one go, and what one script decides
 
 _ANSWERS = (Action.APPROVE, Action.DENY)
-_OVERTAKEN = {
-    Outcome.LATE: "it expired before your answer",
-    Outcome.STOPPED: "the gateway's kill switch is on",
-}
 
 Step = tuple[Record, Effect, PolicyDocument]
 
@@ -54,8 +50,8 @@ class Batches:
             if outcome == Outcome.OK:
                 changed = {record.id: effect.after for record, effect, _ in steps}
                 return [changed.get(record.id, record) for record in records]
-            if outcome in _OVERTAKEN:
-                raise BatchRefused({which: _OVERTAKEN[outcome]})
+            if outcome in TOO_LATE:
+                raise BatchRefused({which: TOO_LATE[outcome]})
             if outcome == Outcome.AGAIN:
                 self._writer.forget_policy()
         raise Unreachable("the requests keep changing")

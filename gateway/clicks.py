@@ -21,7 +21,7 @@ from gateway.records import Click, Identity, Record
 from gateway.remembering import Remembering
 from gateway.rulebook import PolicyDocument
 from gateway.storage import Outcome, Store
-from gateway.transitions import Effect, Ending, clicked, nonce_of, said
+from gateway.transitions import By, Effect, Ending, clicked, nonce_of, said
 from gateway.writer import Writer
 
 TRIES = 20
@@ -31,6 +31,11 @@ LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
 _PAUSED = Ending(status=Status.DENIED, reason=Reason.BREAKER)
 OVERTAKEN = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE, Outcome.PAUSED: _PAUSED}
 """How a request ends that the script refused to let wait, by what it said."""
+
+TOO_LATE = {
+    Outcome.LATE: "it expired before your answer",
+    Outcome.STOPPED: "the gateway's kill switch is on",
+}
 
 TOLD = {
     Reason.CANARY_MISSED: (
@@ -83,7 +88,7 @@ class Clicks:
                 return await self._kept(effect.after, grant)
             if outcome == Outcome.AGAIN:
                 self._writer.forget_policy()
-            if outcome in (Outcome.LATE, Outcome.STOPPED):
+            if outcome in TOO_LATE:
                 await self._overtaken(record, outcome)
         raise Unreachable("the request keeps changing")
 
@@ -123,12 +128,11 @@ class Clicks:
         if record.final:
             raise Conflict(f"this was decided already: {said(record)}")
         effect = clicked(
-            standing(policy, record),
+            standing(who.route, record),
             click,
-            who.name,
+            By(who.name, who.via, nonce),
             now=self._writer.now(),
             sign=self._writer.sign,
-            via=who.via,
             wished=lambda shown: self._remembering.wished(policy, shown, click, who),
         )
         if click.action is Action.EDIT:
@@ -153,11 +157,8 @@ class Clicks:
 
     async def _overtaken(self, record: Record, outcome: str) -> None:
         """End a request that its deadline or the kill switch ended before the click; raise."""
-        late = outcome == Outcome.LATE
-        await self._writer.end(record, LATE if late else STOPPED, None)
-        raise Conflict(
-            "it expired before your answer" if late else "the gateway's kill switch is on"
-        )
+        await self._writer.end(record, OVERTAKEN[outcome], None)
+        raise Conflict(TOO_LATE[outcome])
 
     async def _reviewed(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
         """Return an edit's effect with the risk of the new arguments; raises when policy, or the

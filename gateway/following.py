@@ -34,7 +34,8 @@ async def _recounted(writer: Writer, store: Store, request_id: str) -> None:
         if record is None or record.final:
             return
         policy = await writer.policy()
-        counted = standing(policy, record)
+        request = record.request
+        counted = standing(policy.route_for(request.agent, request.tool), record)
         if counted == record:
             return
         change = Transition(

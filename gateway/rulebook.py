@@ -168,6 +168,10 @@ class Budget(Wire):
         return max(1, 60_000 // self.cards)
 
 
+_NOBODY = Route()
+_USUAL = Budget()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rulebook(Wire):
     """Everything that an operator writes."""
@@ -215,11 +219,11 @@ class PolicyDocument(Rulebook):
         for route in self.routes:
             if named(route.agents, agent) and named(route.tools, tool):
                 return route
-        return Route()
+        return _NOBODY
 
     def budget_for(self, agent: str) -> Budget:
         """Return the first budget that names an agent, or the default one."""
-        return next((one for one in self.budgets if named(one.agents, agent)), Budget())
+        return next((one for one in self.budgets if named(one.agents, agent)), _USUAL)
 
     def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
         """Return the highest risk that a rule sets, medium where none fits; a claim may raise

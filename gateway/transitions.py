@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.canonical import sha256_hex
+from gateway.canonical import canonical, sha256_hex
 from gateway.errors import Conflict, InvalidRequest
 from gateway.masking import masked
 from gateway.models import (
@@ -27,7 +27,7 @@ from gateway.models import (
 )
 from gateway.records import Click, Record, Remember, Vote
 from gateway.schemas import check_schema
-from gateway.wire import JsonObject
+from gateway.wire import JsonObject, plain
 
 Sign = Callable[[Decision], Decision]
 
@@ -159,6 +159,16 @@ class Effect:
     secrets: JsonObject | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who clicked: their name, the entry of the route that admits them, and what names this click
+    of theirs on the record."""
+
+    person: str
+    via: str
+    nonce: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What an approval is to be remembered as, and how many must vote for that."""
@@ -170,11 +180,10 @@ class Wish:
 def clicked(
     record: Record,
     click: Click,
-    person: str,
+    by: By,
     *,
     now: int,
     sign: Sign,
-    via: str = "",
     wished: Callable[[Record], Wish | None] = lambda record: None,
 ) -> Effect:
     """Return what an authorized click does to a pending record.
@@ -185,35 +194,33 @@ def clicked(
     """
     _check_action(record, click)
     if record.canary:
-        return _answered_canary(record, click, person, now=now, sign=sign)
+        return _closed(record, click, by, _canary_ending(click, by), now=now, sign=sign)
     if click.action is Action.EDIT:
         record = _edited(record, click)
     if click.action in (Action.DENY, Action.ABORT):
-        return _end(record, click, person, now=now, sign=sign)
+        return _end(record, click, by, now=now, sign=sign)
     if click.action in (Action.RESPOND, Action.ANSWER):
         _refuse_quorum(record)
-        return _end(record, click, person, now=now, sign=sign)
+        return _end(record, click, by, now=now, sign=sign)
     wish = wished(record)
     alone = record.quorum <= 1 and (wish is None or wish.needs <= 1)
     if alone and not record.votes:
-        return _end(record, click, person, now=now, sign=sign)
+        return _end(record, click, by, now=now, sign=sign)
     vote = Vote(
-        person=person,
+        person=by.person,
         action=click.action,
         at=now,
-        via=via,
+        via=by.via,
         remember=wish.remember if wish else None,
         needs=wish.needs if wish else 0,
     )
-    if any((one.person, one.remember) == (person, vote.remember) for one in record.votes):
+    if any((one.person, one.remember) == (by.person, vote.remember) for one in record.votes):
         raise Conflict("you have approved this already; it needs someone else")
     # Whoever voted before may think again, and votes for one thing only.
-    votes = (*(one for one in record.votes if one.person != person), vote)
+    votes = (*(one for one in record.votes if one.person != by.person), vote)
     if len(votes) >= record.quorum and len(agreeing(votes, vote.remember)) >= vote.needs:
-        return _end(record, click, person, now=now, sign=sign, votes=votes)
-    after = replace(
-        record, votes=votes, nonces=_nonces(record, click, person), revision=record.revision + 1
-    )
+        return _end(record, click, by, now=now, sign=sign, votes=votes)
+    after = replace(record, votes=votes, nonces=_nonces(record, by), revision=record.revision + 1)
     return Effect(after=after, event="edited" if click.action is Action.EDIT else "voted")
 
 
@@ -229,33 +236,19 @@ def agreeing(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
     )
 
 
-def _answered_canary(record: Record, click: Click, person: str, *, now: int, sign: Sign) -> Effect:
-    """Return the end of a canary: cancelled by whatever answer, and never an approval."""
-    missed = click.action is Action.APPROVE
-    ending = Ending(
-        status=Status.CANCELLED,
-        reason=Reason.CANARY_MISSED if missed else Reason.CANARY_CAUGHT,
-        by=DecidedBy(kind=DeciderKind.PERSON, name=person),
-    )
-    after = ended(
-        record,
-        ending,
-        revision=record.revision + 1,
-        now=now,
-        sign=sign,
-        note=click.note,
-        nonces=_nonces(record, click, person),
-    )
-    return Effect(after=after, event=after.status.value)
-
-
 def nonce_of(click: Click, person: str) -> str:
-    """Return what names this click of this person on the record, however often it is sent."""
-    return sha256_hex(f"{person} {click.nonce}".encode())[:_NONCE_LENGTH]
+    """Return what names this click of this person on the record, however often it is sent.
+
+    Another answer under the same nonce is another click: it must not pass for what was decided.
+    """
+    said = f"{person} {click.nonce} {click.action}"
+    if click.remember is not None:
+        said += f" {canonical(plain(click.remember))!r}"
+    return sha256_hex(said.encode())[:_NONCE_LENGTH]
 
 
-def _nonces(record: Record, click: Click, person: str) -> tuple[str, ...]:
-    return (*record.nonces, nonce_of(click, person))[-_NONCES_KEPT:]
+def _nonces(record: Record, by: By) -> tuple[str, ...]:
+    return (*record.nonces, by.nonce)[-_NONCES_KEPT:]
 
 
 def _check_action(record: Record, click: Click) -> None:
@@ -294,9 +287,7 @@ def _edited(record: Record, click: Click) -> Record:
     )
 
 
-def _end(
-    record: Record, click: Click, person: str, *, now: int, sign: Sign, **noted: Any
-) -> Effect:
+def _end(record: Record, click: Click, by: By, *, now: int, sign: Sign, **noted: Any) -> Effect:
     answers, secrets = _answers(record.request.questions, click)
     if click.abort is not None and click.abort not in _ABORTS:
         raise InvalidRequest("abort stops the turn or the agent")
@@ -307,13 +298,37 @@ def _end(
         # A partner's approval of edited arguments is still an edit to whoever runs them.
         action=Action.EDIT if edited else click.action,
         reason=Reason.FEEDBACK if feedback else Reason.PERSON,
-        by=DecidedBy(kind=DeciderKind.PERSON, name=person),
+        by=DecidedBy(kind=DeciderKind.PERSON, name=by.person),
         message=click.message,
         arguments=record.edited,
         answers=answers,
         result=click.result if click.action is Action.RESPOND else None,
         abort=(click.abort or "turn") if click.action is Action.ABORT else None,
     )
+    return _closed(record, click, by, ending, secrets, now=now, sign=sign, **noted)
+
+
+def _canary_ending(click: Click, by: By) -> Ending:
+    """Return how a canary ends: cancelled by whatever answer, and never approved."""
+    missed = click.action is Action.APPROVE
+    return Ending(
+        status=Status.CANCELLED,
+        reason=Reason.CANARY_MISSED if missed else Reason.CANARY_CAUGHT,
+        by=DecidedBy(kind=DeciderKind.PERSON, name=by.person),
+    )
+
+
+def _closed(
+    record: Record,
+    click: Click,
+    by: By,
+    ending: Ending,
+    secrets: JsonObject | None = None,
+    *,
+    now: int,
+    sign: Sign,
+    **noted: Any,
+) -> Effect:
     after = ended(
         record,
         ending,
@@ -321,7 +336,7 @@ def _end(
         now=now,
         sign=sign,
         note=click.note,
-        nonces=_nonces(record, click, person),
+        nonces=_nonces(record, by),
         **noted,
     )
     return Effect(after=after, event=after.status.value, secrets=secrets)

@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gateway.errors import InvalidRequest
@@ -29,24 +30,28 @@ class Wire:
 
 def plain(value: Any) -> Any:
     """Return `value` as JSON values; members at their default are left out."""
-    if type(value) in _SCALARS:
-        return value
-    if isinstance(value, Wire):
-        return _plain_members(value)
-    if isinstance(value, StrEnum):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return value
-
-
-def _plain_members(value: Wire) -> JsonObject:
     kind: Any = type(value)
+    return value if kind in _SCALARS else _writer(kind)(value)
+
+
+@lru_cache(maxsize=256)
+def _writer(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes JSON values of a type."""
+    if issubclass(kind, Wire):
+        return partial(_plain_members, _readers(kind))
+    if issubclass(kind, StrEnum):
+        return str.__str__
+    if issubclass(kind, list | tuple):
+        return lambda value: [plain(item) for item in value]
+    if issubclass(kind, dict):
+        return lambda value: {key: plain(item) for key, item in value.items()}
+    return lambda value: value
+
+
+def _plain_members(readers: _Readers, value: Wire) -> JsonObject:
+    names, defaults, read = readers
     members: JsonObject = {}
-    for name, default in _defaults(kind):
-        member = getattr(value, name)
+    for name, default, member in zip(names, defaults, read(value), strict=True):
         if member is not default and member != default:
             members[name] = member if type(member) in _SCALARS else plain(member)
     return members
@@ -103,13 +108,17 @@ def _optional(fit: _Fitter | None) -> _Fitter | None:
     return (lambda value: None if value is None else fit(value)) if fit else None
 
 
-@lru_cache(maxsize=64)
-def _defaults(cls: Any) -> tuple[tuple[str, Any], ...]:
-    missing = dataclasses.MISSING
-    return tuple(
-        (
-            member.name,
-            member.default_factory() if member.default_factory is not missing else member.default,
-        )
-        for member in dataclasses.fields(cls)
-    )
+_Readers = tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]
+
+
+def _readers(cls: Any) -> _Readers:
+    """Return the names of a class's members, their defaults, and what reads them all at once."""
+    members = dataclasses.fields(cls)
+    names = tuple(member.name for member in members)
+    read = attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
+    return names, tuple(map(_default, members)), read
+
+
+def _default(member: dataclasses.Field[Any]) -> Any:
+    make = member.default_factory
+    return member.default if make is dataclasses.MISSING else make()

@@ -69,8 +69,11 @@ def submission(
     decision, told = ending_of(record)
     fields = fields_of(record)
     born = {name: fields[name] for name in _AT_BIRTH if name in fields}
+    alike = _likeness_at_birth(record)
     if decision:
         born["decision"] = decision
+    if alike:
+        born["like"] = alike
     return Call(
         _keys_at_birth(keys, record, origin),
         [
@@ -92,7 +95,7 @@ def submission(
             origin.verb,
             _grant_of(record),
             record.decision.expires_at if record.decision else "",
-            _likeness_at_birth(record),
+            alike,
             budget.waiting,
             budget.bytes,
             budget.card_ms if posts else "",
@@ -147,7 +150,6 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             after.consumers[-1] if after.consumers else "",
             "1" if len(after.consumers) > 1 else "",
             _new_grant(transition),
-            "" if before.final else likeness(before),
             *_patience(transition.budget),
             len(before.attached),
             *before.attached,
@@ -207,9 +209,10 @@ def _keys_of_change(keys: Keys, transition: Transition, origin: Origin | None) -
 
 def _likeness_at_birth(record: Record) -> str:
     """Return what a new request has in common with others, '' when it needs a card of its own or,
-    before it was reviewed, none yet."""
-    alone = record.canary or record.unreviewed or record.risk.level is RiskLevel.HIGH
-    return "" if alone else likeness(record)
+    decided or not reviewed yet, none."""
+    cardless = record.final or record.unreviewed
+    alone = record.canary or record.risk.level is RiskLevel.HIGH
+    return "" if cardless or alone else likeness(record)
 
 
 def _patience(budget: Budget | None) -> tuple[str | int, int]:

@@ -61,45 +61,45 @@ class Keys:
 
     def record(self, request_id: str) -> str:
         """The state record of a request (hash)."""
-        return self.of("req", request_id)
+        return f"{self._tag}req:{request_id}"
 
     def secret(self, request_id: str) -> str:
         """Secret answers of a question, until its deadline (string, JSON)."""
-        return self.of("secret", request_id)
+        return f"{self._tag}secret:{request_id}"
 
     def ingress(self, agent: str) -> str:
         """What an agent writes (stream)."""
-        return self.of("in", agent)
+        return f"{self._tag}in:{agent}"
 
     def replies(self, agent: str, process: str) -> str:
         """What one process of an agent reads (stream)."""
-        return self.of("out", agent, process)
+        return f"{self._tag}out:{agent}:{process}"
 
     def waiting(self, agent: str, process: str) -> str:
         """Ids that a process waits for (set)."""
-        return self.of("waiting", agent, process)
+        return f"{self._tag}waiting:{agent}:{process}"
 
     def pending_of(self, agent: str) -> str:
         """An agent's pending requests by creation time (sorted set)."""
-        return self.of("pending", agent)
+        return f"{self._tag}pending:{agent}"
 
     def load(self, agent: str) -> str:
         """What an agent's waiting requests come to: their bytes, when its next card may be posted,
         the revision of its digest card, people's denials in a row and the pause they led to, and
         for each likeness (`=...`) the request that leads (hash)."""
-        return self.of("load", agent)
+        return f"{self._tag}load:{agent}"
 
     def behind(self, what: str) -> str:
         """Requests that wait behind another, or behind a digest card, by creation (sorted set)."""
-        return self.of("behind", what)
+        return f"{self._tag}behind:{what}"
 
     def dirty(self, queue: str) -> str:
         """Requests that an outbox must look at again, by when (sorted set)."""
-        return self.of("dirty", queue)
+        return f"{self._tag}dirty:{queue}"
 
     def copies(self, subject_id: str) -> str:
         """The posted copies of a card, by target (hash)."""
-        return self.of("copies", subject_id)
+        return f"{self._tag}copies:{subject_id}"
 
     def subject(self, subject_id: str) -> str:
         """What a card is about: a request, a remembered decision, or an agent's crowd."""
@@ -111,24 +111,24 @@ class Keys:
 
     def note(self, adapter: str, name: str) -> str:
         """Something an adapter keeps (string)."""
-        return self.of("note", adapter, name)
+        return f"{self._tag}note:{adapter}:{name}"
 
     def shard(self, number: int | str) -> str:
         """Announcements to whoever reads this shard of ingress streams (stream)."""
-        return self.of("shard", str(number))
+        return f"{self._tag}shard:{number}"
 
     def grant(self, grant_id: str) -> str:
         """A remembered decision (hash)."""
-        return self.of("grant", grant_id)
+        return f"{self._tag}grant:{grant_id}"
 
     def grants_exact(self, digest: str) -> str:
         """Remembered decisions about one digest: id to body (hash)."""
-        return self.of("grants", "exact", digest)
+        return f"{self._tag}grants:exact:{digest}"
 
     def grants_on(self, agent: str, tool: str) -> str:
         """Remembered decisions about an agent's use of a tool: id to body (hash)."""
-        return self.of("grants", "tool", agent, tool)
+        return f"{self._tag}grants:tool:{agent}:{tool}"
 
     def grants_in(self, agent: str, session: str) -> str:
         """The grants that end with a session (set)."""
-        return self.of("grants", "session", agent, session)
+        return f"{self._tag}grants:session:{agent}:{session}"

@@ -105,6 +105,20 @@ async def test_what_is_remembered_outlives_the_gateway(server_url: str, namespac
         assert (await world.submit()).status is Status.PENDING
 
 
+@pytest.mark.parametrize("first", [Action.APPROVE, Action.DENY])
+async def test_another_answer_under_a_known_nonce_remembers_nothing(
+    world: World, first: Action
+) -> None:
+    """What was refused, or never asked for, is not slipped in as a click that is sent again."""
+    record = await world.submit()
+    await world.approvals.decide(click(record, first, nonce="same"))
+    wish = Remember(everywhere=True, lifetime="revoked")
+    with pytest.raises(Conflict, match="decided already"):
+        await world.approvals.decide(click(record, nonce="same", remember=wish))
+    assert await world.approvals.remembering.all() == []
+    assert (await world.submit()).status is Status.PENDING
+
+
 async def test_a_denial_is_remembered_and_outranks_every_approval(world: World) -> None:
     """The narrow approval stands first in time, the denial wins."""
     first = await world.submit(**GIT_LOG)

@@ -22,7 +22,7 @@ from gateway.models import (
 )
 from gateway.records import Identity, Person, Record
 from gateway.rulebook import PolicyDocument, Route, raised
-from gateway.transitions import Effect, clicked, summary
+from gateway.transitions import By, Effect, clicked, nonce_of, summary
 from tests.world import PEOPLE, click, identity, request
 
 
@@ -47,7 +47,9 @@ def decide(
     before: Record, action: Action = Action.APPROVE, person: str = "ann", **more: Any
 ) -> Effect:
     """Apply a click."""
-    return clicked(before, click(before, action, **more), person, now=5, sign=lambda made: made)
+    tap = click(before, action, **more)
+    by = By(person, person, nonce_of(tap, person))
+    return clicked(before, tap, by, now=5, sign=lambda made: made)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@
 --      10 event, 11 event data, 12 verb answered or '', 13 its nonce, 14 entry or '', 15 its process,
 --      16 digest after, 17 decision or '', 18 secrets or '', 19 '1' when earlier secrets may be kept,
 --      20 consumer or '', 21 '1' when the answer warns that it may have run, 22 id of the grant that
---      decided or '', 23 likeness, 24 when a person ended it the most denials in a row or '', 25 for
---      how many ms more of them pause the agent, 26 number of attached processes, then their tokens,
---      number of fields to delete, their names, and fields with values to set
+--      decided or '', 23 when a person ended it the most denials in a row or '', 24 for how many ms
+--      more of them pause the agent, 25 number of attached processes, then their tokens, number of
+--      fields to delete, their names, and fields with values to set
 -- Returns {outcome, revision, which transition was refused, from 1}.
 
 local now = now_ms()
@@ -22,7 +22,7 @@ local now = now_ms()
 -- Returns why a transition cannot be applied, or nothing, and the record as it stands.
 local function refusal(KEYS, ARGV)
   local found = redis.call('HMGET', KEYS[1], 'rev', 'status', 'deadline', 'created', 'nonces', 'digest',
-    'behind', 'alike', 'queues', 'canary')
+    'behind', 'alike', 'queues', 'canary', 'like')
   if not found[2] then return 'gone', found end
   -- Whatever anybody decides: what tests people is never approved.
   if found[10] and ARGV[5] == 'approved' then return 'gone', found end
@@ -53,9 +53,8 @@ local function left(KEYS, ARGV, found, ends)
     redis.call('HDEL', KEYS[1], 'behind')
     redis.call('HSET', KEYS[1], 'tier_at', digits(now))
   end
-  if redis.call('HGET', load, '=' .. ARGV[23]) == id then
-    redis.call('HDEL', load, '=' .. ARGV[23])
-  end
+  local slot = found[11] and '=' .. found[11]
+  if slot and redis.call('HGET', load, slot) == id then redis.call('HDEL', load, slot) end
   if tonumber(found[8] or '0') > 0 then redis.call('ZADD', KEYS[14] .. 'followups', now, id) end
   if ends then redis.call('HINCRBY', load, 'bytes', -redis.call('HSTRLEN', KEYS[1], 'body')) end
 end
@@ -63,12 +62,12 @@ end
 -- Counts what people denied of an agent in a row, one answer once; at the limit the agent pauses, and
 -- the places of the last that was denied are to say so.
 local function count_denials(KEYS, ARGV, found)
-  local load, most = KEYS[12], ARGV[24]
+  local load, most = KEYS[12], ARGV[23]
   if most == '' or ARGV[5] == 'pending' then return end
   if ARGV[5] ~= 'denied' then
     redis.call('HDEL', load, 'denied')
   elseif redis.call('HINCRBY', load, 'denied', 1) >= tonumber(most) then
-    local until_ = digits(now + tonumber(ARGV[25]))
+    local until_ = digits(now + tonumber(ARGV[24]))
     redis.call('HSET', load, 'until', until_, 'last', ARGV[1], 'denied', '0')
     redis.call('HSET', KEYS[13], ARGV[2], until_)
     event(KEYS[6], 'breaker_opened', now, ARGV[2], '', '0',
@@ -82,19 +81,20 @@ local function applied(KEYS, ARGV, found)
   local revision, was, deadline = found[1], found[2], found[3]
   local status = ARGV[5]
   local ends = was == 'pending' and status ~= 'pending'
-  local attached = tonumber(ARGV[26])
+  local attached = tonumber(ARGV[25])
   if ends then
     redis.call('ZREM', KEYS[2], ARGV[1])
     redis.call('ZREM', KEYS[3], ARGV[1])
     redis.call('ZREM', KEYS[4], ARGV[1])
     for i = 1, attached do redis.call('SREM', KEYS[15 + 2 * i], ARGV[1]) end
   end
-  local at = 27 + attached
+  local at = 26 + attached
   local deletes = tonumber(ARGV[at])
   if deletes > 0 then redis.call('HDEL', KEYS[1], unpack(ARGV, at + 1, at + deletes)) end
   revision = digits(tonumber(revision) + 1)
-  redis.call('HSET', KEYS[1], 'rev', revision, 'status', status, unpack(ARGV, at + deletes + 1))
-  if ends then redis.call('HSET', KEYS[1], 'decision', ARGV[17]) end
+  local set = {'HSET', KEYS[1], 'rev', revision, 'status', status, unpack(ARGV, at + deletes + 1)}
+  if ends then set[#set + 1], set[#set + 2] = 'decision', ARGV[17] end
+  redis.call(unpack(set))
   used(KEYS[11], ARGV[22], now)
   if ends then redis.call('ZADD', KEYS[5], now, ARGV[1]) end
   local secrets = ARGV[18]
@@ -103,18 +103,18 @@ local function applied(KEYS, ARGV, found)
   elseif ARGV[19] == '1' then
     secrets = redis.call('GET', KEYS[10])
   end
-  event(KEYS[6], ARGV[10], now, ARGV[2], ARGV[1], revision, ARGV[11])
-  if ends or (was == 'pending' and found[6] ~= ARGV[16]) then left(KEYS, ARGV, found, ends) end
-
   local function told(process, warn)
     local acts = status ~= 'approved' or process == ARGV[20]
     return state(ARGV[1], status, revision, ARGV[16], deadline, acts and ARGV[17], acts and secrets, warn)
   end
+  -- Whoever waits is told first: blocked readers are woken in the order of these writes.
   if ends then
     for i = 1, attached do
-      push(KEYS[16 + 2 * i], ARGV[1], told(ARGV[26 + i]))
+      push(KEYS[16 + 2 * i], ARGV[1], told(ARGV[25 + i]))
     end
   end
+  event(KEYS[6], ARGV[10], now, ARGV[2], ARGV[1], revision, ARGV[11])
+  if ends or (was == 'pending' and found[6] ~= ARGV[16]) then left(KEYS, ARGV, found, ends) end
   for i = 17 + 2 * attached, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
   if ARGV[14] ~= '' then
     reply(KEYS[9], ARGV[12], ARGV[13], ARGV[1], 'state', told(ARGV[15], ARGV[21] == '1'))

@@ -10,6 +10,7 @@
 local now, slot = now_ms(), '=' .. ARGV[3]
 local found = redis.call('HMGET', KEYS[1], 'status', 'behind', 'created')
 if found[1] ~= 'pending' or found[2] then return found[2] or '' end
+if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'like', ARGV[3]) end
 local lead = ARGV[3] ~= '' and redis.call('HGET', KEYS[2], slot)
 if lead == ARGV[1] then return '' end
 if lead and redis.call('HGET', KEYS[4] .. lead, 'status') == 'pending' then
