@@ -103,18 +103,17 @@ local function applied(KEYS, ARGV, found)
   elseif ARGV[19] == '1' then
     secrets = redis.call('GET', KEYS[10])
   end
+  event(KEYS[6], ARGV[10], now, ARGV[2], ARGV[1], revision, ARGV[11])
+  if ends or (was == 'pending' and found[6] ~= ARGV[16]) then left(KEYS, ARGV, found, ends) end
   local function told(process, warn)
     local acts = status ~= 'approved' or process == ARGV[20]
     return state(ARGV[1], status, revision, ARGV[16], deadline, acts and ARGV[17], acts and secrets, warn)
   end
-  -- Whoever waits is told first: blocked readers are woken in the order of these writes.
   if ends then
     for i = 1, attached do
       push(KEYS[16 + 2 * i], ARGV[1], told(ARGV[25 + i]))
     end
   end
-  event(KEYS[6], ARGV[10], now, ARGV[2], ARGV[1], revision, ARGV[11])
-  if ends or (was == 'pending' and found[6] ~= ARGV[16]) then left(KEYS, ARGV, found, ends) end
   for i = 17 + 2 * attached, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
   if ARGV[14] ~= '' then
     reply(KEYS[9], ARGV[12], ARGV[13], ARGV[1], 'state', told(ARGV[15], ARGV[21] == '1'))
