@@ -17,6 +17,7 @@ from gateway.findings import Finding, doubtful, failed, fine
 
 Found = tuple[str, Finding]
 _PAGE = "see docs/discord.md"
+_MOST_CHANNELS = 20
 _WORDS = "This is `gateway doctor --live`; the message goes away again."
 
 
@@ -44,7 +45,7 @@ async def examined(targets: Sequence[str], *, live: bool) -> list[Found]:
             remedy = "name discord:SERVER/CHANNEL in the targets of a route"
             found.append(("discord channel", doubtful("no route leads to Discord", remedy)))
         if live:
-            found.append(("discord live", await _rehearsed(client, targets)))
+            found += [("discord live", one) for one in await _rehearsed(client, targets)]
     finally:
         await client.close()
     return found
@@ -64,15 +65,24 @@ def _endpoint(client: discord.Client, settings: DiscordSettings) -> Finding:
     return fine(f"clicks come to {url}" if url else "no Interactions Endpoint URL, as it must be")
 
 
-async def _rehearsed(client: discord.Client, targets: Sequence[str]) -> Finding:
-    """Post a line in the first channel of the routes, and delete it."""
-    places = [place for one in targets if (place := read_target(one)) and place.channel]
-    if not places:
-        return doubtful("no route names a channel to try it in", "name discord:SERVER/CHANNEL")
-    channel = client.get_partial_messageable(int(places[0].channel or 0))
+async def _rehearsed(client: discord.Client, targets: Sequence[str]) -> list[Finding]:
+    """Post a line in each channel of the routes, and delete it, one after the other."""
+    read = [place for one in targets if (place := read_target(one))]
+    channels = list(dict.fromkeys(place.channel for place in read if place.channel))
+    if not channels:
+        return [doubtful("no route names a channel to try it in", "name discord:SERVER/CHANNEL")]
+    found = [await _posted(client, channel) for channel in channels[:_MOST_CHANNELS]]
+    if rest := channels[_MOST_CHANNELS:]:
+        says = f"after {_MOST_CHANNELS} channels, not tried: {', '.join(rest)}"
+        found.append(doubtful(says, "`discord channel` looked at each"))
+    return found
+
+
+async def _posted(client: discord.Client, name: str) -> Finding:
+    channel = client.get_partial_messageable(int(name))
     try:
         message = await channel.send(_WORDS)
         await message.delete()
     except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
-        return failed(f"posting failed: {error}", _PAGE)
-    return fine(f"a message was posted and deleted in {places[0].channel}")
+        return failed(f"{name}: posting failed: {error}", _PAGE)
+    return fine(f"{name}: a message was posted and deleted")

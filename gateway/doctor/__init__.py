@@ -12,7 +12,7 @@ from gateway.doctor.namespace import NAMESPACE_CHECKS
 from gateway.doctor.outside import OUTSIDE_CHECKS, gateway_url
 from gateway.doctor.servers import SERVER_CHECKS, all_facts
 from gateway.errors import Conflict, GatewayError
-from gateway.findings import FAIL, OK, WARN, Finding, failed, fine
+from gateway.findings import FAIL, OK, WARN, Finding, doubtful, failed, fine
 from gateway.masking import masked
 from gateway.ports import HasChecks
 from gateway.registry import adapter_class
@@ -24,6 +24,7 @@ from gateway.stores.store import RedisStore
 __all__ = ["FAIL", "OK", "WARN", "Check", "examine", "gateway_url"]
 
 _ERRORS: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
+_NO_CHAT = "name it in GATEWAY_ADAPTERS, or run this where the chat's tokens are"
 _NO_REDIS = "is it running, and is REDIS_URL right? What lies in Redis was not checked"
 
 
@@ -76,17 +77,22 @@ async def _inside(settings: Settings, backend: Backend) -> list[Check]:
 
 async def _adapters(settings: Settings, store: RedisStore, *, live: bool) -> list[Check]:
     places = (await store.policy()).places()
-    found = []
+    found: list[Check] = []
+    looked = False
     for name in settings.adapters:
         ours = [place for place in places if place.startswith(f"{name}:")]
         try:
             adapter = adapter_class(name)()
-            checks = adapter.checks if isinstance(adapter, HasChecks) else None
-            made = await checks(ours, RedisNotes(store, name), live=live) if checks else ()
+            if isinstance(adapter, HasChecks):
+                looked = True
+                made = await adapter.checks(ours, RedisNotes(store, name), live=live)
+                found += [_named(*one) for one in made]
         except Exception as error:  # whatever somebody else's code does; it stops no other check
             says = str(error) if isinstance(error, GatewayError) else _what(error)
-            made = [(f"adapter {name}", failed(says, "see GATEWAY_ADAPTERS, and its own page"))]
-        found += [_named(*one) for one in made]
+            remedy = "see GATEWAY_ADAPTERS, and the adapter's own page"
+            found.append(_named(f"adapter {name}", failed(says, remedy)))
+    if live and not looked:
+        found.append(_named("live", doubtful("no chat was tried: there is none here", _NO_CHAT)))
     return found
 
 

@@ -9,9 +9,11 @@ from gateway.backend import Backend
 from gateway.clock import SystemClock
 from gateway.delivery import UNTRUE
 from gateway.findings import Finding, doubtful, failed, fine
-from gateway.records import SCHEMA_VERSION
+from gateway.records import REVIEWS, SCHEMA_VERSION
 from gateway.rulebook import Mode, posted
+from gateway.storage import REROUTING
 from gateway.stores.credentials import AGENT, APPROVER
+from gateway.stores.held import RedisHeld
 from gateway.writer import FOLLOWUPS
 
 _LARGEST_CLOCK_GAP_MS = 1000
@@ -68,6 +70,14 @@ async def _stopped(backend: Backend) -> Finding:
     return fine("off")
 
 
+async def _paused(backend: Backend) -> Finding:
+    if paused := await RedisHeld(backend.store).paused():
+        names = ", ".join(one.agent for one in paused)
+        says = f"people denied too much of these in a row, and they ask nobody for now: {names}"
+        return doubtful(says, "gateway agent paused, gateway agent lift NAME")
+    return fine("every agent may ask")
+
+
 async def _unread(backend: Backend) -> Finding:
     store = backend.store
     unread = 0
@@ -93,17 +103,19 @@ async def _dead(backend: Backend) -> Finding:
 
 
 async def _queues(backend: Backend) -> Finding:
-    """Posted cards are work of the adapters: what is long due, nobody works on."""
+    """What is long due, nobody works on: neither an adapter nor a gateway."""
     store, policy = backend.store, await backend.store.policy()
-    late = SystemClock().now_ms() - _LATE_MS
+    late = await store.now() - _LATE_MS
     idle = [
         queue
-        for queue in (*posted(policy.places()), FOLLOWUPS)
-        if await store.redis.zcount(store.keys.dirty(queue), 1, late)
+        for queue in (*posted(policy.places()), FOLLOWUPS, REVIEWS, REROUTING)
+        if await store.redis.zcount(store.keys.dirty(queue), "-inf", late)
     ]
     if idle:
         says = f"requests have waited for {', '.join(idle)} for over a minute"
-        return doubtful(says, "is that adapter in GATEWAY_ADAPTERS, or running by itself?")
+        return doubtful(
+            says, "is a gateway running? is that adapter in GATEWAY_ADAPTERS, or alone?"
+        )
     return fine("nothing waits to be posted")
 
 
@@ -125,6 +137,7 @@ NAMESPACE_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...
     ("tokens", _tokens),
     ("mode", _mode),
     ("kill switch", _stopped),
+    ("paused agents", _paused),
     ("intake", _unread),
     ("dead letters", _dead),
     ("outboxes", _queues),

@@ -17,7 +17,7 @@ class RedisOutbox:
     """A `gateway.delivery.Outbox` over one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
-        self._redis, self._keys = store.redis, store.keys
+        self._redis, self._keys, self._now = store.redis, store.keys, store.now
         self._take, self._settle = Script("take", store.at), Script("settle", store.at)
         self._keep = Script("keep", store.at)
 
@@ -42,8 +42,11 @@ class RedisOutbox:
         return Task(request_id=task.request_id, lease=lease) if lease else None
 
     async def mark(self, queue: str, request_id: str) -> None:
-        """Have a queue look at a request now."""
-        await self._redis.zadd(self._keys.dirty(queue), {request_id: 0})
+        """Have a queue look at a request now. What is due already stays due since then."""
+        key = self._keys.dirty(queue)
+        if not await self._redis.zadd(key, {request_id: await self._now()}, lt=True, ch=True):
+            # Whoever looks at it with a lease that has run out must find it changed all the same.
+            await self._redis.zincrby(key, -1, request_id)
 
     async def copies(self, request_id: str) -> dict[str, Copy]:
         """Return what is known of a request's copies, by key."""

@@ -18,8 +18,12 @@ from gateway.clock import SystemClock
 from gateway.discovery import FILE_NAME, write_private
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
 from gateway.errors import InvalidRequest, NotFound
+from gateway.records import REVIEWS
 from gateway.settings import Settings
+from gateway.storage import REROUTING
 from gateway.stores.keys import Keys
+from gateway.stores.outbox import RedisOutbox
+from gateway.writer import FOLLOWUPS
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import install
 from tests.ports import free_port
@@ -197,6 +201,37 @@ async def test_cards_that_nobody_posts_or_keeps_true(site: Site) -> None:
     assert [found[name].result for name in ("outboxes", "cards")] == [WARN, WARN]
     assert "pager" in found["outboxes"].says
     assert "1 copy_stuck" in found["cards"].says
+
+
+async def test_queues_that_no_gateway_works_on(site: Site) -> None:
+    """Its own as well: a request that waits for its review is seen by nobody. What is marked again
+    and again is no younger for it."""
+    settings = site.settings.model_copy(update={"namespace": "still"})
+    queues = (FOLLOWUPS, REVIEWS, REROUTING)
+    async with opened(settings, site.gateway.backend.url) as still:
+        store = still.store
+        for queue in queues:
+            await store.redis.zadd(store.keys.dirty(queue), {"x": await store.now() - 61_000})
+            await RedisOutbox(store).mark(queue, "x")
+    checks = await examine(settings, lambda: opened(settings, site.gateway.backend.url))
+    (found,) = [check for check in checks if check.name == "outboxes"]
+    assert found.result == WARN
+    assert all(queue in found.says for queue in queues)
+
+
+async def test_an_agent_that_asks_nobody(site: Site) -> None:
+    """It is named while its pause lasts."""
+    until = await site.gateway.backend.store.now() + 60_000
+    await site.redis.hset(site.keys.breakers, mapping={"ci": until, "calm": 1})
+    found = (await site.checks())["paused agents"]
+    assert found.result == WARN
+    assert found.says.endswith(": ci")
+
+
+async def test_live_without_a_chat_says_so(site: Site) -> None:
+    """Nothing was tried, which is not the same as all is well."""
+    checks = await examine(site.settings, site.opened, live=True)
+    assert [check.result for check in checks if check.name == "live"] == [WARN]
 
 
 async def test_an_adapter_that_cannot_be_looked_at_is_named(

@@ -125,6 +125,19 @@ async def test_doctor_says_what_is_well(server: Server) -> None:
     assert set(told) == documented
 
 
+async def test_doctor_tries_each_channel(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, also where several routes or a person's messages stand between; one that refuses stops
+    no other."""
+    mute = server.discord.town.channel(server.guild, "mute")
+    mute.overwrites[server.guild.id] = (0, 1 << 11)
+    targets = [f"discord:{server.guild.id}/{one.id}" for one in (mute, server.channel)]
+    monkeypatch.setenv("GATEWAY_DISCORD_TOKEN", server.app.token)
+    checks = await DiscordAdapter().checks([*targets, "discord:@1", targets[1]], NOTES, live=True)
+    tried = [(one.result, one.says.split(":")[0]) for name, one in checks if name == "discord live"]
+    assert tried == [(FAIL, str(mute.id)), (OK, str(server.channel.id))]
+    assert not server.channel.messages
+
+
 async def test_doctor_says_what_is_wrong_and_what_to_do(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
