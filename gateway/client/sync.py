@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -106,10 +106,10 @@ class Client:
             return future.result()
         except BaseException:
             if future.cancel():
-                # The request is withdrawn on the loop; give it the time to say so.
-                asyncio.run_coroutine_threadsafe(_others_done(), self._loop).result(
-                    _GOODBYE_SECONDS
-                )
+                # The request is withdrawn on the loop; give it the time to say so, and no more.
+                goodbye = asyncio.run_coroutine_threadsafe(_others_done(), self._loop)
+                with suppress(TimeoutError):
+                    goodbye.result(_GOODBYE_SECONDS)
             raise
 
     def close(self) -> None:

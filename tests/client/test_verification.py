@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from gateway.client import (
     AsyncClient,
     CallableTransport,
     Client,
+    sync,
     use_client,
 )
 from gateway.client.local import Approver
@@ -29,7 +31,7 @@ from gateway.errors import (
     Unreachable,
     Unverified,
 )
-from gateway.models import Action, ApprovalRequest, Execution, State
+from gateway.models import Action, ApprovalRequest, Execution, Reason, State
 from gateway.signatures import Signer
 from tests.waiting import moment
 from tests.world import SEED
@@ -176,6 +178,23 @@ def test_a_client_does_not_survive_a_fork(yes: Client) -> None:
             os._exit(7)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_ctrl_c_stays_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when withdrawing the request takes too long: an agent must not take it for a failure."""
+
+    class Slow(CallableTransport):
+        async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
+            await asyncio.Event().wait()
+
+    async def interrupt(request: ApprovalRequest) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+        return True
+
+    monkeypatch.setattr(sync, "_GOODBYE_SECONDS", 0.01)
+    with Client(Slow(interrupt)) as client, pytest.raises(KeyboardInterrupt):
+        client.ask("x", {})
 
 
 def test_importing_the_client_loads_no_server_and_no_library() -> None:
