@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -236,10 +237,8 @@ class AsyncClient:
     ) -> None:
         """Say what became of an approved action. Failing to say so never fails the action."""
         report = Report(execution=execution, duration_ms=duration_ms, detail=detail[:2000])
-        try:
+        with unfailing():
             await self._transport.report(request.id, report)
-        except GatewayError as error:
-            log.warning("not reported: %s", error, extra={"event": "report_failed"})
 
     async def cancel(
         self,
@@ -321,6 +320,15 @@ class AsyncClient:
     def _tell(self, event: str, request: ApprovalRequest, decision: Decision | None) -> None:
         if self._on_event is not None:
             self._on_event(event, request, decision)
+
+
+@contextmanager
+def unfailing() -> Iterator[None]:
+    """Report inside: what was done stays done, and its result is given, when nobody can be told."""
+    try:
+        yield
+    except GatewayError as error:
+        log.warning("not reported: %s", error, extra={"event": "report_failed"})
 
 
 def _until(request: ApprovalRequest) -> float:

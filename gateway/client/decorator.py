@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gateway.client.approval import Approval
-from gateway.client.client import DEFAULT_TIMEOUT
+from gateway.client.client import DEFAULT_TIMEOUT, unfailing
 from gateway.client.context import running
 from gateway.client.gate import ALLOWED, Asking, Gate, Hint, Replan, Serialize, gate_for
 from gateway.client.sync import Client, current_client
@@ -117,24 +117,28 @@ async def run_approved_async(
     gate: Gate, client: Client, approval: Approval, arguments: JsonObject | None
 ) -> Any:
     """Run an approved coroutine function, and report how it went. See `run_approved`."""
-    request, report = approval.request, client.inner.report
+
+    async def report(execution: Execution, **how: Any) -> None:
+        with unfailing():
+            await client.there(client.inner.report(approval.request, execution, **how))
+
     if approval.decision.action is Action.RESPOND:
-        await client.there(report(request, Execution.SKIPPED))
+        await report(Execution.SKIPPED)
         return approval.decision.result
     try:
         values = gate.runnable(approval, arguments)
     except GatewayError as error:
-        await client.there(report(request, Execution.SKIPPED, detail=type(error).__name__))
+        await report(Execution.SKIPPED, detail=type(error).__name__)
         raise
-    await client.there(report(request, Execution.STARTED))
+    await report(Execution.STARTED)
     began = time.monotonic()
     try:
         with running(gate.tool, client):
             result = await cast(Awaitable[Any], gate.call(values))
     except BaseException as error:
-        await client.there(report(request, Execution.FAILED, **_how(began, error)))
+        await report(Execution.FAILED, **_how(began, error))
         raise
-    await client.there(report(request, Execution.SUCCEEDED, **_how(began)))
+    await report(Execution.SUCCEEDED, **_how(began))
     return result
 
 

@@ -15,7 +15,7 @@ from gateway.client.connection import Connection
 from gateway.client.http import Http
 from gateway.client.http_waits import MOST_POLLS, Poll, Waits
 from gateway.client.transport import is_final, state_of
-from gateway.errors import GatewayError, NotFound, Unverified
+from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire import plain
 
@@ -37,6 +37,7 @@ class HttpTransport:
         self._sending = ThreadPoolExecutor(_MOST_SENDERS, thread_name_prefix="gateway-send")
         self._waits = Waits(self._polling, self._look)
         self._settled: dict[str, State] = {}
+        self._left = False
 
     async def __aenter__(self) -> HttpTransport:
         """Connections are made when they are needed."""
@@ -44,6 +45,7 @@ class HttpTransport:
 
     async def __aexit__(self, *exc: object) -> None:
         """Cut what still waits, and end the threads."""
+        self._left = True
         await self._waits.close()
         self._http.close()
         for threads in (self._waiting, self._sending):
@@ -109,6 +111,8 @@ class HttpTransport:
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:
         call = partial(self._http.call, method, path, body)
+        if self._left:  # its threads have ended, and take nothing any more
+            raise Unreachable("this client is closed")
         return await asyncio.get_running_loop().run_in_executor(self._sending, call)
 
 

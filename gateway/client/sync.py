@@ -6,16 +6,17 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gateway.client.client import AsyncClient, OnEvent
+from gateway.client.client import AsyncClient, OnEvent, unfailing
 from gateway.client.transport import Transport
 from gateway.errors import GatewayError
 
 _GOODBYE_SECONDS = 3.0
+_UNUSABLE = "this client is closed, or was made before a fork; make a new one"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +34,15 @@ def _blocking(
     return call
 
 
+def _unfailing(method: Callable[P, None]) -> Callable[P, None]:
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        with unfailing():
+            method(*args, **kwargs)
+
+    call.__doc__, call.__name__ = method.__doc__, method.__name__
+    return call
+
+
 class Client:
     """Asks for leave and blocks the calling thread. Threads may share it; forked children may
     not."""
@@ -42,7 +52,7 @@ class Client:
     submit = _blocking(AsyncClient.submit)
     send = _blocking(AsyncClient.send)
     wait = _blocking(AsyncClient.wait)
-    report = _blocking(AsyncClient.report)
+    report = _unfailing(_blocking(AsyncClient.report))
     cancel = _blocking(AsyncClient.cancel)
     end_session = _blocking(AsyncClient.end_session)
 
@@ -66,6 +76,9 @@ class Client:
         self.inner = inner
         self.request = inner.request
         self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._under_way: set[Future[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="gateway client", daemon=True
@@ -80,46 +93,76 @@ class Client:
 
     @property
     def usable(self) -> bool:
-        """Whether this is still the process, and the loop still runs, that it was made for."""
-        return os.getpid() == self._pid and not self._loop.is_closed()
+        """Whether this is still the process that it was made for, and nobody has closed it."""
+        return os.getpid() == self._pid and not self._closed
 
     def start(self, work: Coroutine[Any, Any, R]) -> Future[R]:
-        """Start a coroutine on the client's own loop. Raises GatewayError after a fork."""
-        if not self.usable:
-            work.close()
-            raise GatewayError("this client is closed, or was made before a fork; make a new one")
+        """Start a coroutine on the client's own loop. Raises GatewayError when it is closed, and
+        after a fork."""
         context = copy_context()
 
         async def in_context() -> R:
             # The caller's session and tool, on the client's own loop.
             return await asyncio.get_running_loop().create_task(work, context=context)
 
-        return asyncio.run_coroutine_threadsafe(in_context(), self._loop)
+        if os.getpid() == self._pid:  # after a fork the lock may be held, by nobody
+            with self._lock:
+                if not self._closed:
+                    future = asyncio.run_coroutine_threadsafe(in_context(), self._loop)
+                    self._under_way.add(future)
+                    future.add_done_callback(self._under_way.discard)
+                    return future
+        work.close()
+        raise GatewayError(_UNUSABLE)
 
     async def there(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine on the client's own loop; cancelling here cancels there."""
-        return await asyncio.wrap_future(self.start(work))
+        """Run a coroutine on the client's own loop; cancelling here cancels there. Raises
+        GatewayError when the client is closed meanwhile."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task else 0
+        try:
+            return await asyncio.wrap_future(self.start(work))
+        except asyncio.CancelledError:
+            if self.usable or (task and task.cancelling() > before):
+                raise
+            raise GatewayError(_UNUSABLE) from None
 
     def result_of(self, future: Future[R]) -> R:
-        """Block for a result; interrupting the wait (Ctrl-C) withdraws the request."""
+        """Block for a result; interrupting the wait (Ctrl-C) withdraws the request. Raises
+        GatewayError when the client is closed meanwhile."""
         try:
             return future.result()
+        except CancelledError:
+            if self.usable:
+                raise
+            raise GatewayError(_UNUSABLE) from None
         except BaseException:
             if future.cancel():
                 # The request is withdrawn on the loop; give it the time to say so, and no more.
-                goodbye = asyncio.run_coroutine_threadsafe(_others_done(), self._loop)
-                with suppress(TimeoutError):
-                    goodbye.result(_GOODBYE_SECONDS)
+                self._let_go()
             raise
 
     def close(self) -> None:
-        """Disconnect and end the thread."""
+        """Withdraw what waits, disconnect and end the thread."""
         if not self.usable:
             return
-        self.result_of(self.start(self.inner.__aexit__(None, None, None)))
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        for future in list(self._under_way):
+            future.cancel()  # who blocks for it goes on at once, whatever becomes of the loop
+        self._let_go()
+        leaving = self.inner.__aexit__(None, None, None)
+        asyncio.run_coroutine_threadsafe(leaving, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _let_go(self) -> None:
+        goodbye = asyncio.run_coroutine_threadsafe(_others_done(), self._loop)
+        with suppress(TimeoutError):
+            goodbye.result(_GOODBYE_SECONDS)
 
     def __enter__(self) -> Client:
         """Use inside `with`."""

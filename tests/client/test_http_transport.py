@@ -14,8 +14,8 @@ import pytest_asyncio
 from gateway.api.calls import Limits
 from gateway.client import AsyncClient, http_waits
 from gateway.client.http_transport import HttpTransport
-from gateway.errors import Denied, NotFound, Pending, Unauthorized, Unverified
-from gateway.models import Status
+from gateway.errors import Denied, NotFound, Pending, Unauthorized, Unreachable, Unverified
+from gateway.models import Execution, Status
 from gateway.records import Query
 from gateway.rulebook import Mode, Route
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, made, replica, until
@@ -212,6 +212,15 @@ async def test_leaving_ends_all_waits(gate: Replica) -> None:
     await asyncio.wait(waits, timeout=5)
     assert all(wait.cancelled() for wait in waits)
     await until(lambda: gate.hanging == 0)
+
+
+async def test_a_report_after_leaving_is_not_sent_and_fails_nothing(gate: Replica) -> None:
+    """An action may outlive its client: that nobody can be told takes nothing from it."""
+    async with AsyncClient(HttpTransport(gate.url, AGENT_TOKEN, "agent1")) as client:
+        request = client.request("shell", {})
+    await client.report(request, Execution.SUCCEEDED)
+    with pytest.raises(Unreachable, match="closed"):
+        await client.submit(request)
 
 
 async def test_a_session_of_any_name_ends(gate: Replica, client: AsyncClient) -> None:

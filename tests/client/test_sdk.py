@@ -29,10 +29,11 @@ from gateway.client.sync import current_client
 from gateway.errors import (
     Aborted,
     Denied,
+    GatewayError,
     InvalidRequest,
     Pending,
 )
-from gateway.models import Action, ApprovalRequest, Execution, Question
+from gateway.models import Action, ApprovalRequest, Execution, Question, Reason, Report
 
 
 def client_of(approver: Approver, **options: Any) -> Client:
@@ -198,6 +199,81 @@ def test_a_failing_function_is_reported_and_raises(approvals: ScriptedApprovals)
     with pytest.raises(OSError, match="disk"):
         fail()
     assert [report.execution for _, report in approvals.reports][-1] is Execution.FAILED
+
+
+async def test_what_was_done_is_given_also_when_nobody_can_be_told() -> None:
+    """A client that was closed while the function ran: its result, or its own error, comes back;
+    whoever took it for a failure would pay twice."""
+
+    def pay(client: Client, amount: int) -> str:
+        client.close()
+        if amount < 0:
+            raise OSError("declined")
+        return f"paid {amount}"
+
+    async def pay_later(client: Client, amount: int) -> str:
+        await asyncio.to_thread(client.close)
+        return pay(client, amount)
+
+    for function in (pay, pay_later):
+        for amount in (5, -5):
+            client = client_of(lambda request: True)
+            guarded = requires_approval(client=client, serialize=_amount)(function)
+            try:
+                result: Any = guarded(client, amount)
+                assert (await result if asyncio.iscoroutine(result) else result) == "paid 5"
+            except OSError as error:
+                assert (amount, str(error)) == (-5, "declined")
+
+
+def _amount(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"amount": arguments["amount"]}
+
+
+class Stuck(CallableTransport):
+    """Takes requests and reports, and answers none of them."""
+
+    def __init__(self) -> None:
+        super().__init__(self._never)
+        self.busy = threading.Event()
+        self.withdrawn: list[Reason] = []
+
+    async def report(self, request_id: str, report: Report) -> None:
+        """Hang."""
+        await self._never(None)
+
+    async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
+        """Note why."""
+        self.withdrawn.append(reason)
+
+    async def _never(self, request: object) -> bool:
+        self.busy.set()
+        await asyncio.Event().wait()
+        return True
+
+
+@pytest.mark.parametrize(("verb", "withdrawn"), [("send", [Reason.ABANDONED]), ("report", [])])
+def test_closing_a_client_lets_everybody_go(verb: str, withdrawn: list[Reason]) -> None:
+    """Another thread's wait ends with an error, its request withdrawn; its report without one."""
+    transport = Stuck()
+    client = Client(transport)
+    request = client.request("x", {})
+    words = (request,) if verb == "send" else (request, Execution.SUCCEEDED)
+    ended: list[Any] = []
+
+    def work() -> None:
+        try:
+            ended.append(getattr(client, verb)(*words))
+        except GatewayError as error:
+            ended.append(str(error).partition(",")[0])
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert transport.busy.wait(20)
+    client.close()
+    thread.join(20)
+    assert ended == [None if verb == "report" else "this client is closed"]
+    assert transport.withdrawn == withdrawn
 
 
 def test_a_tool_may_ask_again_from_inside(approvals: ScriptedApprovals) -> None:
