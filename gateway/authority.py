@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gateway.errors import Unauthorized
-from gateway.grants.grant import PASSES, Effect, Grant
+from gateway.grants.grant import PASSES, Backer, Effect, Grant
 from gateway.models import RiskLevel
 from gateway.records import Identity, Record
 from gateway.rulebook import PolicyDocument, Route, named
@@ -83,18 +83,32 @@ def stands(policy: PolicyDocument, grant: Grant) -> bool:
     A denial always does: that somebody was removed allows nothing. An admin's own grant does as
     long as they are an admin.
     """
-    if grant.effect is Effect.DENY:
-        return True
-    by_admin = {one.person for one in grant.voices if ADMIN in one.via}
-    if by_admin and any(one.admin and one.name in by_admin for one in policy.people):
+    if grant.effect is Effect.DENY or _by_admin(policy, grant.voices):
         return True
     routes = [policy.route_for(grant.agent, grant.match.tool)]
     if grant.match.shape in PASSES:
         routes = [route for route in policy.routes if named(route.agents, grant.agent)]
-    return bool(routes) and all(_speaks(route, grant) for route in routes)
+    return bool(routes) and all(_speaks(route, grant, grant.voices) for route in routes)
 
 
-def _speaks(route: Route, grant: Grant) -> bool:
+def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Route) -> bool:
+    """Whether a pass speaks for those who may decide this very request, which nobody has seen.
+
+    On a route without self-approval that is none of those who asked.
+    """
+    voices = grant.voices
+    if not route.self_approval:
+        asked = requesters(policy, record)
+        voices = tuple(one for one in voices if one.person not in asked)
+    return _by_admin(policy, voices) or _speaks(route, grant, voices)
+
+
+def _by_admin(policy: PolicyDocument, voices: tuple[Backer, ...]) -> bool:
+    names = {one.person for one in voices if ADMIN in one.via}
+    return bool(names) and any(one.admin and one.name in names for one in policy.people)
+
+
+def _speaks(route: Route, grant: Grant, voices: tuple[Backer, ...]) -> bool:
     everywhere = grant.session is None
     needs = needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
-    return sum(admitted(route, one.via) is not None for one in grant.voices) >= needs
+    return sum(admitted(route, one.via) is not None for one in voices) >= needs

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.authority import stands
+from gateway.authority import lets_through, stands
 from gateway.clock import Clock
 from gateway.grants.grant import PASSES, Cover, Effect, Grant
 from gateway.grants.matching import covers
@@ -131,6 +131,12 @@ class GrantBook:
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
+    def fit(self, grant: Grant, record: Record, route: Route) -> bool:
+        """Whether a pass, whose requests nobody sees, is for one like this. Other grants are."""
+        if grant.match.shape not in PASSES:
+            return True
+        return lets_through(self._policy, grant, record, route) and not findings(record)
+
     async def _empty(self) -> bool:
         """Tell whether nothing is remembered: then nothing need be looked up for each request."""
         if self._counted[0] != self._generation:
@@ -151,9 +157,8 @@ class _Link:
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Answer with the first grant that covers the request."""
         mine = [one for one in await self._book.about(record) if one.effect is self._effect]
-        if any(one.match.shape in PASSES for one in mine) and findings(record):
-            # Nobody has seen this request: a pass is not for what looks destructive.
-            mine = [one for one in mine if one.match.shape not in PASSES]
+        if any(one.match.shape in PASSES for one in mine):
+            mine = [one for one in mine if self._book.fit(one, record, route)]
         covered = [(covers(grant, record), grant) for grant in mine]
         for cover, grant in covered:
             if cover is Cover.YES:

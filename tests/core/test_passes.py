@@ -13,7 +13,7 @@ from gateway.models import Action, Context, Kind, RiskLevel, Status, new_id
 from gateway.records import Record
 from gateway.rulebook import RiskRule, Route
 from gateway.storage import Origin
-from tests.world import World, click, identity, policy
+from tests.world import World, click, identity, over_http, policy, request
 
 HOUR = 3_600_000
 EDIT: dict[str, Any] = {
@@ -138,3 +138,30 @@ async def test_who_approves_only_some_of_it_gives_no_pass(world: World) -> None:
         await world.approvals.remembering.let_through(
             identity("bob"), agent="bot", session="default", shape=Shape.TOOL, hours=1
         )
+
+
+async def test_a_pass_is_not_for_tools_on_whose_requests_nobody_may_decide(world: World) -> None:
+    """Ann may approve reading, and no route names `deploy`: her pass reads, and deploys nothing."""
+    await policy(world.store, Route(name="reading", tools=("read_*", "begin"), approvers=("ann",)))
+    world.approvals.forget_policy()
+    waiting = await world.submit(tool="deploy")
+    with pytest.raises(Unauthorized):
+        await world.approvals.decide(click(waiting))
+    await passed(world)
+    assert (await world.approvals.get(waiting.id)).status is Status.PENDING
+    assert (await world.submit(tool="deploy")).status is Status.PENDING
+    assert (await world.submit(tool="read_it")).status is Status.APPROVED
+
+
+async def test_who_asked_lets_nothing_through_where_they_may_not_decide(world: World) -> None:
+    """Bot is ann's, and on this route nobody decides on their own requests: bob's pass does."""
+    await policy(world.store, Route(approvers=("ann", "bob"), self_approval=False))
+    world.approvals.forget_policy()
+    first, _ = await world.approvals.submit(request(), replace(over_http(), owner="ann"))
+    with pytest.raises(Unauthorized):
+        await world.approvals.decide(click(first))
+    for name, status in (("ann", Status.PENDING), ("bob", Status.APPROVED)):
+        await world.approvals.remembering.let_through(
+            identity(name), agent="bot", session="default", shape=Shape.ALL, hours=1
+        )
+        assert (await world.approvals.get(first.id)).status is status
