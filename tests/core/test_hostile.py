@@ -11,7 +11,7 @@ import pytest
 
 from gateway.errors import Conflict, InvalidRequest
 from gateway.masking import shown
-from gateway.models import Action, new_id
+from gateway.models import Action, Status, new_id
 from gateway.schemas import check_schema
 from gateway.serving import desk_of
 from tests.world import World, click, identity, over_http
@@ -45,6 +45,46 @@ async def test_a_hostile_schema_refuses_the_edit_and_holds_up_nobody(
         await world.approvals.decide(click(record, Action.EDIT, arguments={"items": items}))
     assert len(str(refused.value)) < 500
     assert (await world.approvals.decide(click(record, Action.DENY))).final
+
+
+OTHER_DRAFT = {"$schema": "http://json-schema.org/draft-07/schema#"}
+NAMED = {"patternProperties": {"^(a+)+$": True}}
+BRANCHING: dict[str, Any] = {
+    f"s{n}": dict.fromkeys(("$ref", "$dynamicRef"), f"#/$defs/s{n + 1}") for n in range(DEEP)
+}
+NEVER_ENDING: dict[str, Any] = {
+    "a pattern of additional names": {**NAMED, "additionalProperties": False},
+    "the same within": {"allOf": [{**NAMED, "additionalProperties": False}]},
+    "a pattern of unevaluated names": {"allOf": [NAMED], "unevaluatedProperties": False},
+    "a pattern of names in another draft": {"allOf": [{**OTHER_DRAFT, **NAMED}]},
+    "a pattern in another draft": {"propertyNames": {**OTHER_DRAFT, "pattern": "^(a+)+$"}},
+    "what is unevaluated through references": {
+        "allOf": [{"unevaluatedProperties": True, **BRANCHING["s0"]}],
+        "$defs": {**BRANCHING, f"s{DEEP}": {}},
+    },
+}
+
+
+@pytest.mark.parametrize("schema", NEVER_ENDING)
+async def test_no_pattern_of_an_agents_schema_is_tried(world: World, schema: str) -> None:
+    """It would hold all others up for hours. What costs steps is counted, the rest is let go."""
+    record = await world.submit(schema=NEVER_ENDING[schema])
+    edit = click(record, Action.EDIT, arguments={"a" * 40 + "!": 1})
+    if "references" not in schema:
+        assert (await world.approvals.decide(edit)).status is Status.APPROVED
+        return
+    with pytest.raises(InvalidRequest, match="too many steps"):
+        await world.approvals.decide(edit)
+
+
+def test_parts_of_a_schema_in_another_draft_are_checked_as_ours() -> None:
+    """Beside what it cannot check, nothing is let go."""
+    part = {**OTHER_DRAFT, "type": "object", "properties": {"n": {"type": "integer"}}}
+    schema = {"properties": {"in": {**part, "additionalProperties": False}}}
+    check_schema(schema, {"in": {"n": 1}})
+    for wrong in ({"in": {"n": "1"}}, {"in": {"m": 1}}, {"in": 1}):
+        with pytest.raises(InvalidRequest, match="do not fit"):
+            check_schema(schema, wrong)
 
 
 def test_an_honest_schema_of_some_size_is_checked() -> None:
