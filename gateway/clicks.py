@@ -16,7 +16,7 @@ from gateway.errors import (
 )
 from gateway.grants.grant import Grant
 from gateway.models import Action, Reason, RiskLevel, Status
-from gateway.policy import DENY, Chain
+from gateway.policy import ALLOW, ASK, MODIFY, Chain
 from gateway.records import Click, Identity, Record
 from gateway.remembering import Remembering
 from gateway.rulebook import PolicyDocument
@@ -170,7 +170,11 @@ class Clicks:
             raise InvalidRequest("the edited arguments are high risk: confirm them")
         approver(policy, after, click.identity)
         route = policy.route_for(request.agent, request.tool)
-        verdict = await self._chain.decide(replace(after, request=request), route)
-        if verdict is not None and verdict.effect == DENY:
-            raise InvalidRequest(f"{verdict.by.name} refuses the edited arguments")
+        # Judged as if the agent had asked so: hooks are asked all that they are asked then.
+        asked = replace(after, request=request, edited=None)
+        verdict = await self._chain.decide(asked, route)
+        if verdict is not None and verdict.effect not in (ALLOW, ASK):
+            wants = "would change" if verdict.effect == MODIFY else "refuses"
+            why = f": {verdict.message}" if verdict.message else ""
+            raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
         return replace(effect, after=after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -39,6 +40,13 @@ class ToolCall:
 
     tool: str
     arguments: JsonObject
+
+    def same_as(self, other: ToolCall) -> bool:
+        """Whether both run the same. 1 and true are not the same, though Python says so."""
+        mine, theirs = (
+            json.dumps([one.tool, one.arguments], sort_keys=True) for one in (self, other)
+        )
+        return mine == theirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,10 +45,11 @@ class HookLink:
             return None
         call = ToolCall(tool=request.tool, arguments=record.arguments)
         about = about_request(request)
-        # What a hook or a person changed is not changed once more, only approved or refused.
+        # What a hook changed is not changed once more, only approved or refused.
         if record.edited is None:
             changed, answer, by = await self._host.before_tool(call, about)
-            if answer.action is not HookAction.CONTINUE:
+            unchanged = answer.action is HookAction.MODIFY and changed.same_as(call)
+            if answer.action is not HookAction.CONTINUE and not unchanged:
                 return _wanted(call, changed, answer, by)
         answers = await self._host.approve_tool(call, about)
         refused = next((one for one in answers if not one[1].approved), None)

@@ -56,7 +56,12 @@ def answered(message: dict[str, Any], orders: dict[str, Any]) -> dict[str, Any]:
     if "error" in orders:
         return {"error": {"code": -32000, "message": orders["error"]}}
     method = message["method"].removeprefix("hook.")
-    usual = {"approved": True} if method == "approve_tool" else {"action": "continue"}
+    usual: dict[str, Any] = (
+        {"approved": True} if method == "approve_tool" else {"action": "continue"}
+    )
+    if method == "before_tool" and "ECHO" in os.environ:
+        call = {name: message["params"][name] for name in ("tool", "arguments")}
+        usual = {"action": "modify", "call": call}
     return {"result": orders.get(method, usual)}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gateway.errors import InvalidRequest
 from gateway.hooks.config import BadHooks, Hook, read_hooks
 from gateway.hooks.host import HookHost
 from gateway.hooks.link import HookEvents, HookLink
@@ -177,6 +178,42 @@ async def test_a_change_that_cannot_be_made_is_a_denial(
     assert record.status is Status.DENIED
     assert record.decision is not None
     assert words in record.decision.message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"action": "deny_tool", "reason": "not here"},
+        {"action": "abort_turn", "reason": "not here"},
+        {"action": "modify", "call": {"tool": "thing", "arguments": {"y": 2}}},
+        {"action": "modify", "call": {"tool": "other", "arguments": {"y": 2}}},
+        {"action": "respond", "result": {"for_llm": "x"}},
+    ],
+    ids=lambda answer: f"{answer['action']} {answer.get('call', {}).get('tool', '')}",
+)
+async def test_what_a_person_edits_is_judged_like_what_an_agent_asks(
+    staged: Staged, answer: dict[str, Any]
+) -> None:
+    """Whatever a hook says but `continue` refuses the edit; the request waits as it was."""
+    stage = await staged(puppet=hook(may_respond=True))
+    record = await stage.asked({"x": 1})
+    edit = click(record, Action.EDIT, arguments={"all": {"before_tool": answer}})
+    with pytest.raises(InvalidRequest, match=r"puppet (refuses|would change) the edited arguments"):
+        await stage.world.approvals.decide(edit)
+    assert await stage.world.approvals.get(record.id) == record
+    unchanged = {"all": {"before_tool": {"action": "continue"}}}
+    done = await stage.world.approvals.decide(click(record, Action.EDIT, arguments=unchanged))
+    assert done.status is Status.APPROVED
+
+
+async def test_a_hook_that_changes_nothing_has_no_objection(staged: Staged, tmp_path: Path) -> None:
+    """It may answer `modify` to everything, also where the agent takes no changed arguments."""
+    stage = await staged(puppet=hook(notes=tmp_path / "notes", env={"ECHO": "1"}))
+    record = await stage.asked({"n": 1}, allowed=(Action.APPROVE, Action.DENY))
+    assert (record.status, record.edited) == (Status.PENDING, None)
+    record = await stage.asked({"n": 1})
+    done = await stage.world.approvals.decide(click(record, Action.EDIT, arguments={"n": 2}))
+    assert done.status is Status.APPROVED
 
 
 async def test_deny_rules_judge_what_a_hook_made_of_it(staged: Staged) -> None:
