@@ -66,7 +66,7 @@ SETTINGS = """
     --hash-max-listpack-value 2048
     --port 0 --unixsocketperm 700 --protected-mode yes --daemonize no
     --appendonly yes --appendfsync always --aof-load-truncated yes --maxmemory-policy noeviction
-    --proto-max-bulk-len 4mb --maxmemory-clients 256mb
+    --proto-max-bulk-len 4mb --maxmemory-clients 256mb --maxmemory 1gb
 """
 
 # Asks Linux for SIGTERM when the spawning thread ends, then becomes the server. No preexec_fn: that

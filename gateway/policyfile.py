@@ -98,7 +98,11 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
     yield from _doubles("rule", [rule.name for rule in policy.rules])
     yield from _doubles("budget", [one.name for one in policy.budgets])
     for one in policy.budgets:
-        if min(one.waiting, one.bytes, one.cards) < 1 or one.denials < 0 or one.pause <= 0:
+        if (
+            min(one.waiting, one.bytes, one.daily, one.cards) < 1
+            or one.denials < 0
+            or one.pause <= 0
+        ):
             yield f"Budget {one.name!r}: write numbers above 0; only denials may be 0, for never."
     for rule in policy.rules:
         yield from (f"Rule {rule.name!r}: {text}" for text in mistakes(rule))

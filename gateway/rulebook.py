@@ -148,16 +148,19 @@ class RiskRule(Wire):
 class Budget(Wire):
     """How much attention the agents that it names may ask for, each of them.
 
-    `waiting` requests of `bytes` in all may wait; more are refused. `cards` may be posted at once,
-    and then as many a minute; what exceeds them waits behind one digest card. After `denials` of
-    people in a row (0: never) nobody is asked for `pause` seconds. `agents` are names in which `*`
-    stands for anything; empty for all.
+    `waiting` requests of `bytes` in all may wait; more are refused. So is what exceeds `daily`
+    bytes handed in within a day, whatever became of them: they are kept for long, so each counts
+    for 1 kB more than its own. `cards` may be posted at once, and then as many a minute; what
+    exceeds them waits behind one digest card. After `denials` of people in a row (0: never) nobody
+    is asked for `pause` seconds. `agents` are names in which `*` stands for anything; empty for
+    all.
     """
 
     name: str = "default"
     agents: tuple[str, ...] = ()
     waiting: int = 1000
     bytes: int = 32 * 1024 * 1024
+    daily: int = 128 * 1024 * 1024
     cards: int = 30
     denials: int = 20
     pause: float = 600.0

@@ -189,8 +189,11 @@ class Store(Protocol):
         one was applied meanwhile.
         """
 
-    async def note(self, event: str, *, agent: str = "", data: JsonObject) -> str:
-        """Append an event that changes no request; return its id."""
+    async def note(
+        self, event: str, *, agent: str = "", data: JsonObject, urgent: bool = False
+    ) -> str:
+        """Append an event that changes no request, an urgent one also while the server's memory is
+        full; return its id."""
 
     async def set_stopped(self, stopped: bool, *, by: str) -> None:
         """Turn the kill switch on or off."""

@@ -111,7 +111,9 @@ class Writer:
         if outcome == Outcome.AGAIN:
             self.forget_policy()
         if outcome == Outcome.CROWDED:
-            raise OverBudget("too many of this agent's requests wait already")
+            raise OverBudget(
+                "too many of this agent's requests wait already, or it handed in too much today"
+            )
         if outcome == Outcome.CLOCK:
             self._ahead_ms = stored.created - self._clock.now_ms()
         return outcome, stored

@@ -18,6 +18,8 @@ _BACK = (
     "gone for good, SENTINEL RESET or CLUSTER FORGET"
 )
 _LARGEST_FIELD = 16 * 1_048_576  # bytes
+_MOST_USED = 0.8
+_FULL = "give it more, shorten GATEWAY_RETENTION_DAYS, or revoke the agent that fills it"
 _UNTOLD = (
     "after a fail-over they know no agents, and may know revoked ones: name them by Sentinel or "
     "Cluster in REDIS_URL, or keep their ACL files equal"
@@ -84,6 +86,17 @@ def _eviction(found: AllFacts) -> Finding:
     return fine("noeviction")
 
 
+def _memory(found: AllFacts) -> Finding:
+    if where := found.where(lambda one: one.room == 0):
+        says = f"nothing bounds the server's memory ({where}); it may take all that the host has"
+        return doubtful(says, "set `maxmemory`, for example 1gb")
+    if where := found.where(lambda one: one.used >= one.room):
+        return failed(f"full ({where}): requests are refused", _FULL)
+    if where := found.where(lambda one: one.used > _MOST_USED * one.room):
+        return doubtful(f"more than {_MOST_USED:.0%} used ({where})", _FULL)
+    return fine(f"less than {_MOST_USED:.0%} used")
+
+
 def _message_size(found: AllFacts) -> Finding:
     def loose(one: Facts) -> bool:
         return int(one.settings.get("proto-max-bulk-len", 0)) > _LARGEST_FIELD
@@ -122,6 +135,7 @@ SERVER_CHECKS: tuple[tuple[str, Callable[[AllFacts], Finding]], ...] = (
     ("persistence", _persistence),
     ("fsync", _fsync),
     ("eviction", _eviction),
+    ("memory", _memory),
     ("message size", _message_size),
     ("default user", _default_user),
     ("acl", _acl),

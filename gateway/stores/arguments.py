@@ -98,6 +98,7 @@ def submission(
             alike,
             budget.waiting,
             budget.bytes,
+            budget.daily,
             budget.card_ms if posts else "",
             budget.cards,
             body_of(request),

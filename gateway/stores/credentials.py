@@ -162,7 +162,8 @@ class RedisCredentials:
             await self._redis.zrem(self._keys.agents, name)
         if not known and not any(heard.answers.values()) and not heard.silent:
             raise NotFound(f"there is no agent {name}")
-        await self._store.note("agent_revoked", agent=name, data={"silent": [*heard.silent]})
+        data = {"silent": [*heard.silent]}
+        await self._store.note("agent_revoked", agent=name, data=data, urgent=True)
         if heard.silent:
             said = "; ".join(f"{server}: {why}" for server, why in heard.silent.items())
             raise Unreachable(
@@ -199,27 +200,28 @@ class RedisCredentials:
     @asynccontextmanager
     async def _alone(self, kind: str, name: str) -> AsyncIterator[None]:
         """Change one credential at a time, on all replicas; raises Conflict after a while."""
-        key, who = self._keys.of("changing", kind, name), secrets.token_hex(8)
+        keys = [self._keys.of("changing", kind, name), self._keys.meta]
+        who = secrets.token_hex(8)
         until = asyncio.get_running_loop().time() + _TURN_SECONDS
-        while not await self._claim.run(self._redis, [key], [who, _CHANGE_MS]):
+        while not await self._claim.run(self._redis, keys, [who, _CHANGE_MS]):
             if asyncio.get_running_loop().time() > until:
                 raise Conflict(f"the {kind} {name} is being changed by someone else; try again")
             await asyncio.sleep(_PAUSE_SECONDS)
-        holding = asyncio.create_task(self._hold(key, who), name=f"change of {kind} {name}")
+        holding = asyncio.create_task(self._hold(keys, who), name=f"change of {kind} {name}")
         try:
             yield
         finally:
             await ended(holding)
             # A claim for one millisecond gives it back. When that fails it runs out by itself.
             with suppress(*REDIS_ERRORS):
-                await self._claim.run(self._redis, [key], [who, 1])
+                await self._claim.run(self._redis, keys, [who, 1])
 
-    async def _hold(self, key: str, who: str) -> None:
+    async def _hold(self, keys: list[str], who: str) -> None:
         """Keep a claim until cancelled. When that fails, so does the change itself."""
         while True:
             await asyncio.sleep(_CHANGE_MS / 3000)
             with suppress(*REDIS_ERRORS):
-                await self._claim.run(self._redis, [key], [who, _CHANGE_MS])
+                await self._claim.run(self._redis, keys, [who, _CHANGE_MS])
 
     async def _edit_policy(self, edit: Any, *, by: str) -> None:
         for _ in range(_TRIES):

@@ -14,15 +14,13 @@ class RedisCursor:
     def __init__(self, store: RedisStore) -> None:
         self._redis = store.redis
         self._place = store.keys.of("webhooks", "cursor")
-        self._claim = store.keys.of("webhooks", "claim")
+        self._claim = [store.keys.of("webhooks", "claim"), store.keys.meta]
         self._sender = secrets.token_hex(8)
         self._take = Script("claim", store.at)
 
     async def claim(self, seconds: float) -> bool:
         """Be the one replica that sends, for so many seconds; False while another one is."""
-        taken = await self._take.run(
-            self._redis, [self._claim], [self._sender, int(seconds * 1000)]
-        )
+        taken = await self._take.run(self._redis, self._claim, [self._sender, int(seconds * 1000)])
         return bool(taken)
 
     async def load_cursor(self) -> str | None:

@@ -132,13 +132,16 @@ async def _cluster_nodes(node: Any) -> dict[str, dict[str, Any]]:
 class Facts:
     """What one server says of itself. `default` is what nobody in particular may do there.
 
-    `replicas` are those that follow it now, whether or not we were told where they are.
+    `replicas` are those that follow it now, whether or not we were told where they are. `used`
+    bytes of its `room` hold data; no room means that nothing bounds it.
     """
 
     settings: dict[str, str]
     users: frozenset[str]
     default: str
     replicas: int
+    used: int
+    room: int
 
 
 async def facts(client: Any) -> Heard[Facts]:
@@ -153,7 +156,15 @@ async def _facts(node: Any) -> Facts:
     users = frozenset(await node.acl_users())
     replicas = int((await node.info("replication")).get("connected_slaves", 0))
     default = await _default_rights(node)
-    return Facts(settings=settings, users=users, default=default, replicas=replicas)
+    memory = await node.info("memory")
+    return Facts(
+        settings=settings,
+        users=users,
+        default=default,
+        replicas=replicas,
+        used=int(memory["used_memory"]),
+        room=int(memory["maxmemory"]),
+    )
 
 
 async def _default_rights(node: Any) -> str:

@@ -314,13 +314,15 @@ class RedisStore:
             raise Conflict("the policy was changed by someone else meanwhile")
         return int(new)
 
-    async def note(self, event: str, *, agent: str = "", data: JsonObject) -> str:
+    async def note(
+        self, event: str, *, agent: str = "", data: JsonObject, urgent: bool = False
+    ) -> str:
         """Append an event that changes no request; return its id."""
         return str(
             await self._note.run(
                 self.line,
                 [self.keys.events, self.keys.meta],
-                [event, agent, dumps(masked(data)), "", ""],
+                [event, agent, dumps(masked(data)), "", "", "1" if urgent else ""],
             )
         )
 
@@ -330,7 +332,7 @@ class RedisStore:
         await self._note.run(
             self.line,
             [self.keys.events, self.keys.meta],
-            [event, "", dumps({"by": by}), "stopped", "1" if stopped else ""],
+            [event, "", dumps({"by": by}), "stopped", "1" if stopped else "", "1"],
         )
 
     async def stopped(self) -> bool:
@@ -350,9 +352,10 @@ class RedisStore:
 
     async def check_schema(self) -> None:
         """Mark a new namespace with our schema version; raises Conflict for a newer one's."""
-        await self.redis.hsetnx(self.keys.meta, "schema", SCHEMA_VERSION)
-        found = int(await self.redis.hget(self.keys.meta, "schema"))
-        if found > SCHEMA_VERSION:
+        found = await self.redis.hget(self.keys.meta, "schema")
+        if found is None:  # a write, which a server without memory refuses
+            await self.redis.hsetnx(self.keys.meta, "schema", SCHEMA_VERSION)
+        elif int(found) > SCHEMA_VERSION:
             raise Conflict(f"this namespace has schema {found}, newer than our {SCHEMA_VERSION}")
 
     async def forget_replicas(self) -> None:

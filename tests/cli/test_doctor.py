@@ -141,6 +141,8 @@ async def test_a_newer_namespace_is_named(site: Site) -> None:
         ("appendfsync", "everysec", "fsync", WARN),
         ("appendfsync", "no", "fsync", FAIL),
         ("maxmemory-policy", "allkeys-lru", "eviction", FAIL),
+        ("maxmemory", "0", "memory", WARN),
+        ("maxmemory", "1mb", "memory", FAIL),
         ("proto-max-bulk-len", "512mb", "message size", WARN),
     ],
 )

@@ -13,6 +13,7 @@ from gateway.models import Action, Kind, Question, Status
 from gateway.rulebook import Mode, Route
 from gateway.serving import problems
 from gateway.wire import plain
+from tests.waiting import moment
 from tests.world import World, click, identity, over_http, policy, request
 
 OTHER = "q" * 16
@@ -138,7 +139,7 @@ async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
         await raw.rename(events, f"{events}:away")
         await raw.set(events, "no stream")
         while not (found := await problems(world.store, world.feed, ())):
-            await asyncio.sleep(0.01)
+            await moment()
         assert found == ["events are not being read: nobody here hears of an answer"]
         await raw.rename(f"{events}:away", events)
         await world.approvals.decide(click(record))

@@ -81,6 +81,7 @@ async def test_settings_keep_every_acknowledged_write(tmp_path: Path) -> None:
         "appendfsync": "always",
         "aof-load-truncated": "yes",
         "maxmemory-policy": "noeviction",
+        "maxmemory": str(1024**3),
         "save": "",
         "port": "0",
         "protected-mode": "yes",

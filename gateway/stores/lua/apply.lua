@@ -1,5 +1,6 @@
 -- Replaces the policy, if nobody else did since it was read.
 -- Counts how often each person was taken out, so that their logins end and stay ended.
+-- It is written also while memory is full: so somebody is taken out.
 -- Every waiting request is then looked at anew: it may belong to other places now.
 -- KEYS 1 policy, 2 meta, 3 events, 4 departed people, 5 pending, 6 dirty requests.
 -- ARGV 1 generation read, 2 policy JSON, 3 event data.
@@ -7,6 +8,7 @@
 
 local generation = redis.call('HGET', KEYS[2], 'generation') or '0'
 if generation ~= ARGV[1] then return -1 end
+even_when_full(KEYS[2])
 local was, stays = redis.call('GET', KEYS[1]), {}
 for _, person in ipairs(cjson.decode(ARGV[2]).people or {}) do stays[person.name] = true end
 for _, person in ipairs(was and cjson.decode(was).people or {}) do

@@ -1,6 +1,8 @@
--- Takes or renews a claim. KEYS 1 claim. ARGV 1 who, 2 for how many ms. Returns 1, or 0 if another has it.
+-- Takes or renews a claim, also while memory is full: revoking an agent, which may have filled it, needs one.
+-- KEYS 1 claim, 2 meta. ARGV 1 who, 2 for how many ms. Returns 1, or 0 if another has it.
 
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return 0 end
+even_when_full(KEYS[2])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1

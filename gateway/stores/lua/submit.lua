@@ -9,13 +9,17 @@
 --      13 event data, 14 data of the terminal event or '', 15 decision or '', 16 verb answered,
 --      17 id of the grant that decided or '', 18 when the decision expires or '',
 --      19 likeness, or '' when it needs a card of its own, 20 most waiting requests, 21 most bytes,
---      22 ms for each card or '' when none is posted, 23 most cards at once,
---      24 body, 25... other fields and values
+--      22 most bytes within a day, 23 ms for each card or '' when none is posted, 24 most cards at once,
+--      25 body, 26... other fields and values
 -- Returns {outcome, created, deadline, what it waits behind or ''}; created is the server's time also
 -- when nothing was written.
 
 -- So much earlier than asked a signed decision may expire, before the gateway has to sign another.
 local CLOCK_SLACK_MS = 1000
+
+local DAY_MS = 86400000
+-- What a request takes beside its body, until it is forgotten.
+local RECORD_BYTES = 1024
 
 local status = ARGV[5]
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'exists'} end
@@ -38,29 +42,34 @@ if ARGV[18] ~= '' then
   deadline = signed
 end
 if ARGV[17] ~= '' and not usable(KEYS[13], now) then return {'spent'} end
+local load = redis.call('HMGET', KEYS[14], 'handed', 'bytes', 'until', '=' .. ARGV[19])
+-- What was handed in fades within a day: a leaky bucket, kept as the time it will be empty.
+local handed = math.max(tonumber(load[1] or '0'), now) +
+  (#ARGV[25] + RECORD_BYTES) * DAY_MS / tonumber(ARGV[22])
+if handed > now + DAY_MS then return {'crowded'} end
 local behind, wait = '', 0
 if status == 'pending' then
-  local load = redis.call('HMGET', KEYS[14], 'bytes', 'until', '=' .. ARGV[19])
-  if load[2] and now < tonumber(load[2]) then return {'paused'} end
+  if load[3] and now < tonumber(load[3]) then return {'paused'} end
   if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[20]) then return {'crowded'} end
-  if tonumber(load[1] or '0') + #ARGV[24] > tonumber(ARGV[21]) then return {'crowded'} end
+  if tonumber(load[2] or '0') + #ARGV[25] > tonumber(ARGV[21]) then return {'crowded'} end
   -- From here on it is taken in.
-  local leader = load[3] and redis.call('HMGET', KEYS[16] .. load[3], 'status', 'digest')
+  local leader = load[4] and redis.call('HMGET', KEYS[16] .. load[4], 'status', 'digest')
   if leader and leader[1] == 'pending' and leader[2] == ARGV[4] then
-    behind = load[3]
+    behind = load[4]
   else
-    if ARGV[22] ~= '' then
-      wait = spend_card(KEYS[14], now, tonumber(ARGV[22]), tonumber(ARGV[23]), ARGV[19] == '')
+    if ARGV[23] ~= '' then
+      wait = spend_card(KEYS[14], now, tonumber(ARGV[23]), tonumber(ARGV[24]), ARGV[19] == '')
     end
     if wait > 0 then behind = '~' .. ARGV[2] end
     if ARGV[19] ~= '' then redis.call('HSET', KEYS[14], '=' .. ARGV[19], ARGV[1]) end
   end
-  redis.call('HINCRBY', KEYS[14], 'bytes', #ARGV[24])
+  redis.call('HINCRBY', KEYS[14], 'bytes', #ARGV[25])
 end
+redis.call('HSET', KEYS[14], 'handed', digits(handed))
 
 local created, due, told = digits(now), digits(deadline), ARGV[13]
 redis.call('HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
-  'created', created, 'deadline', due, 'body', unpack(ARGV, 24))
+  'created', created, 'deadline', due, 'body', unpack(ARGV, 25))
 if behind ~= '' then
   redis.call('HSET', KEYS[1], 'behind', behind)
   local rest = string.sub(told, 2)
