@@ -385,23 +385,3 @@ async def test_a_waiter_that_comes_back_corrects_the_cards(office: Office) -> No
     await office.world.handled()
     await office.settle()
     assert gone not in office.adapter.shown("rec:a").notices
-
-
-async def test_what_is_marked_again_stays_due_since_it_was(office: Office) -> None:
-    """Else nobody could see how long it has waited. Yet no mark is lost on whoever looks just then,
-    not even when their lease has run out."""
-    key = office.world.store.keys.dirty("rec")
-    redis, now = office.world.store.redis, office.world.store.now
-    await redis.zadd(key, {"old": await now() - 90_000})
-    for name in ("old", "old", "new"):
-        await office.outbox.mark("rec", name)
-    waited = {one: await now() - await redis.zscore(key, one) for one in ("old", "new")}
-    assert waited["old"] >= 90_000 and waited["new"] < 60_000
-    for name, lease_ms in (("kept", 60_000), ("run out", 0)):
-        await office.outbox.mark("rec", name)
-        taken = await office.outbox.take("rec", limit=9, lease_ms=lease_ms)
-        (task,) = [one for one in taken if one.request_id == name]
-        await office.outbox.mark("rec", name)
-        assert not await office.outbox.settle("rec", task)
-        again = await office.outbox.take("rec", limit=9, lease_ms=60_000)
-        assert name in [one.request_id for one in again]

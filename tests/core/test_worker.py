@@ -14,6 +14,7 @@ from gateway.delivery import CopyState
 from gateway.outbox import InOrder
 from gateway.records import MessageRef
 from gateway.rulebook import Route
+from gateway.stores.outbox import RedisOutbox
 from gateway.tasks import ended
 from tests.core.test_outbox import Office, route
 from tests.recording import RecordingAdapter
@@ -191,3 +192,23 @@ async def test_who_hangs_holds_nobody_for_long(monkeypatch: pytest.MonkeyPatch) 
     await in_line(line, 1, read, passed)
     await ended(hanging)
     assert passed == [1]
+
+
+async def test_what_is_marked_again_stays_due_since_it_was(world: World) -> None:
+    """Else nobody could see how long it has waited. Yet no mark is lost on whoever looks just then,
+    not even when their lease has run out."""
+    queue, key = RedisOutbox(world.store), world.store.keys.dirty("rec")
+    redis, now = world.store.redis, world.store.now
+    await redis.zadd(key, {"old": await now() - 90_000})
+    for name in ("old", "old", "new"):
+        await queue.mark("rec", name)
+    waited = {one: await now() - await redis.zscore(key, one) for one in ("old", "new")}
+    assert waited["old"] >= 90_000 and waited["new"] < 60_000
+    for name, lease_ms in (("kept", 60_000), ("run out", 0)):
+        await queue.mark("rec", name)
+        taken = await queue.take("rec", limit=9, lease_ms=lease_ms)
+        (task,) = [one for one in taken if one.request_id == name]
+        await queue.mark("rec", name)
+        assert not await queue.settle("rec", task)
+        again = await queue.take("rec", limit=9, lease_ms=60_000)
+        assert name in [one.request_id for one in again]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -15,10 +14,9 @@ from typing import Any
 import pytest
 
 from gateway.errors import InvalidRequest
-from gateway.hooks.config import BadHooks, Hook, read_hooks
+from gateway.hooks.config import Hook
 from gateway.hooks.host import HookHost
 from gateway.hooks.link import HookEvents, HookLink
-from gateway.hooks.process import HookProcess
 from gateway.models import Action, Execution, Origin, Reason, Report, Status, digest_of
 from gateway.records import Record, Remember
 from gateway.rulebook import Mode, PolicyRule, Route, RuleEffect
@@ -320,55 +318,6 @@ async def test_answers_may_come_in_any_order_and_nonsense_is_left_alone(
     assert (await slow).decision.message == "held"
 
 
-async def test_a_hook_that_ended_is_started_again() -> None:
-    """A new process answers; until then asking fails, it does not hang."""
-    process = HookProcess("puppet", hook(timeout=5))
-    async with process.running():
-        await process.greeted()
-        first = process.pid
-        with pytest.raises(Exception, match="no answer"):
-            await process.ask("hook.approve_tool", {"arguments": {"all": {"die": True}}})
-        answer = await process.ask("hook.approve_tool", {"arguments": {}})
-        assert answer == {"approved": True}
-        assert process.pid not in (None, first)
-
-
-async def test_a_hook_without_hello_is_never_asked() -> None:
-    """It is not taken for ready, and asking fails in time."""
-    process = HookProcess("puppet", hook(timeout=QUICK, env={"MUTE": "1"}))
-    async with process.running():
-        with pytest.raises(Exception, match="did not answer in time"):
-            await process.ask("hook.approve_tool", {"arguments": {}})
-
-
-async def test_leaving_ends_the_process_and_its_children(tmp_path: Path) -> None:
-    """Nothing stays behind, also when a hook starts children and ignores signals."""
-    code = (
-        "import subprocess, sys, signal, os\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "child = subprocess.Popen(['sleep', '1000'])\n"
-        f"open({str(tmp_path / 'pids')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
-        f"exec(open({str(PUPPET)!r}).read())\n"
-    )
-    process = HookProcess("stubborn", Hook(command=(sys.executable, "-c", code)))
-    async with process.running():
-        await process.greeted()
-    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    async with asyncio.timeout(40):
-        while any(map(alive, pids)):
-            await moment()
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be counted does not."""
-    try:
-        os.kill(pid, 0)
-        stat = Path(f"/proc/{pid}/stat")
-        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
-        return False
-
-
 async def test_observers_and_after_tool_are_told(staged: Staged, tmp_path: Path) -> None:
     """What happened to a request, and what its tool returned, in PicoClaw's words."""
     notes = tmp_path / "notes"
@@ -417,26 +366,3 @@ async def test_llm_messages_pass_hooks_in_order() -> None:
         answer = await host.intercept("after_llm", {"response": {}, **abort})
         assert (answer.action.value, answer.reason) == ("hard_abort", "stop")
         assert (await host.intercept("after_llm", {"response": {}})).action.value == "continue"
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["[hooks.x]", "[hooks.x]\ncommand = []", '[hooks.x]\ncommand = ["a"]\nintercept = ["y"]',
-     '[hooks.x]\ncommand = ["a"]\ntimeout = 0', '[hooks.x]\ncommand = ["a"]\nunknown = 1', "[[["],
-)  # fmt: skip
-def test_a_bad_hooks_file_is_refused(tmp_path: Path, text: str) -> None:
-    """The gateway does not start without the hooks that somebody meant to have."""
-    path = tmp_path / "hooks.toml"
-    path.write_text(text)
-    with pytest.raises(BadHooks):
-        read_hooks(path)
-    with pytest.raises(BadHooks):
-        read_hooks(tmp_path / "missing.toml")
-
-
-def test_hooks_are_asked_by_priority_then_name(tmp_path: Path) -> None:
-    """Lower first, as in PicoClaw."""
-    path = tmp_path / "hooks.toml"
-    rows = (("b", 5), ("a", 5), ("c", 1))
-    path.write_text("".join(f'[hooks.{n}]\ncommand = ["x"]\npriority = {p}\n' for n, p in rows))
-    assert list(read_hooks(path)) == ["c", "a", "b"]
