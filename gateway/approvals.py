@@ -38,6 +38,7 @@ from gateway.records import (
 )
 from gateway.remembering import Remembering
 from gateway.reporting import Reporting
+from gateway.revealing import Revealing
 from gateway.reviews import Reviews
 from gateway.rules import rule_links
 from gateway.signatures import Signer
@@ -72,6 +73,7 @@ class Approvals:
         self._clicks = Clicks(store, self._chain, self.writer, self.remembering)
         self.reviews = Reviews(store, self._chain, self.writer, self.remembering)
         self.reporting = Reporting(store, self.writer)
+        self.revealing = Revealing(store, self.writer)
         self._batches = Batches(store, self.writer, self._clicks)
 
     # ---------------------------------------------------------------- what agents send

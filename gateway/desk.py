@@ -101,15 +101,7 @@ class FrontDesk:
 
         Raises NotFound, Unauthorized.
         """
-        record = await self.get(request_id)
-        policy = await self.current_policy()  # no script checks this person
-        refusal = await self.may_decide(identity, record)
-        if refusal and not policy.is_admin(identity):
-            await self.refuse(request_id, identity, refusal)
-            raise Unauthorized(refusal)
-        data = {"request_id": request_id, "person": policy.name_of(identity)}
-        await self._store.note("revealed", agent=record.holder, data=data)
-        return record
+        return await self._approvals.revealing.reveal(request_id, identity)
 
     async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
         """Write down that an adapter turned somebody away."""

@@ -68,16 +68,27 @@ def masked(value: Any) -> Any:
     if isinstance(value, str):
         return _in_text(value)
     if isinstance(value, dict):
-        return {_in_text(name): masked(item) for name, item in value.items()}
+        return {_in_text(name): _member(name, item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [masked(item) for item in value]
     return value
 
 
-def _in_text(text: str) -> str:
-    for start, end in reversed(list(_secrets(text))):
+def _member(name: str, value: Any) -> Any:
+    """Return a member's value masked; its name, too, may tell that it is a secret."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return masked(value)
+    named = f"{name}: "
+    text = _in_text(f"{named}{value}", len(named))
+    return value if text == str(value) else text
+
+
+def _in_text(text: str, begin: int = 0) -> str:
+    """Return text from `begin` on, with the secrets in it masked."""
+    found = [(start, end) for start, end in _secrets(text) if start >= begin]
+    for start, end in reversed(found):
         text = f"{text[:start]}{_mask(text[start:end])}{text[end:]}"
-    return text
+    return text[begin:]
 
 
 def holds_secrets(text: str) -> bool:

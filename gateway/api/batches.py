@@ -9,7 +9,8 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.calls import Call, reply
-from gateway.api.messages import NONCE, Requests, check_match, view
+from gateway.api.messages import NONCE, check_match
+from gateway.api.requests import shown
 from gateway.batches import MOST
 from gateway.models import Action, new_id
 from gateway.names import REQUEST_ID
@@ -64,4 +65,4 @@ async def decide(call: Call) -> web.Response:
         for item in body.items
     ]
     records = await call.services.approvals.decide_all(clicks)
-    return reply(Requests(items=tuple(view(one, whole=True) for one in records), next=None))
+    return reply({"items": [await shown(one) for one in records], "next": None})

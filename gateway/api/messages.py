@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from gateway.errors import InvalidRequest
+from gateway.masking import masked
 from gateway.models import Action, ApprovalRequest, Decision, Reason, Report, Risk, State, Status
 from gateway.names import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
 from gateway.records import Record, Remember, Session, Vote
 from gateway.validation import check_digest
-from gateway.wire import JsonObject, Wire
+from gateway.wire import JsonObject, Wire, plain
 
 MAX_WAIT_SECONDS = 60.0
 MAX_PAGE = 200
@@ -124,12 +125,14 @@ class Enroll(Wire):
 class Look(Wire):
     """How long to wait (seconds), for a newer revision than which, and who waits.
 
-    Without `revision` the wait is for the end of the request.
+    Without `revision` the wait is for the end of the request. With `reveal` an approver who may
+    decide it, or an admin, gets its secrets unmasked, and the audit says so.
     """
 
     wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     revision: Annotated[int, Field(ge=0)] | None = None
     process: str | None = None
+    reveal: bool = False
 
     def __post_init__(self) -> None:
         check_match(PROCESS_TOKEN, "process", self.process)
@@ -172,7 +175,8 @@ class RequestView(Wire):
 
     `arguments` are what would run now, `digest` theirs; `shown_since` is the first revision that
     shows them. Agents get it without `decision`, `votes` and `note`: a decision reaches only the
-    process that may act on it.
+    process that may act on it. Approvers get secrets masked, unless they ask for one request with
+    `reveal`; so the digest of what they read may be another one.
     """
 
     request: ApprovalRequest
@@ -281,6 +285,12 @@ def view(record: Record, *, whole: bool) -> RequestView:
         report=record.report,
         erased=record.erased,
     )
+
+
+def masked_view(record: Record) -> JsonObject:
+    """Show a record to approvers: whole, with its secrets masked as on cards."""
+    shown: JsonObject = masked(plain(view(record, whole=True)))
+    return shown
 
 
 def check_match(pattern: re.Pattern[str], name: str, text: str | None) -> None:

@@ -7,10 +7,12 @@ import time
 from aiohttp import web
 
 from gateway.api.calls import Call, check_wanted, long_poll, reply
-from gateway.api.messages import MAX_WAIT_SECONDS, Look, Requests, view
+from gateway.api.messages import MAX_WAIT_SECONDS, Look, Requests, masked_view, view
+from gateway.drawing import made, weight_of
 from gateway.errors import NotFound
 from gateway.models import Status, new_id
 from gateway.records import Click, Identity, Query, Record
+from gateway.wire import JsonObject, plain
 
 
 async def look(call: Call) -> web.Response:
@@ -21,7 +23,7 @@ async def look(call: Call) -> web.Response:
         record = await _news(call, query)
         await call.services.access.still(call.request, call.caller)
     if not call.is_agent:
-        return reply(view(record, whole=True))
+        return reply(await _for_approver(call, record))
     origin = call.origin("sync", query.process)
     return reply(await call.services.approvals.state(record.id, origin))
 
@@ -44,9 +46,11 @@ async def listing(call: Call) -> web.Response:
         )
     )
     own = [record for record in page.items if record.created >= call.caller.since]
-    own = [record for record in own if call.is_agent or not record.unreviewed]
-    items = tuple(view(record, whole=not call.is_agent) for record in own)
-    return reply(Requests(items=items, next=page.next))
+    if call.is_agent:
+        items = [plain(view(record, whole=False)) for record in own]
+    else:
+        items = [await shown(record) for record in own if not record.unreviewed]
+    return reply({"items": items, "next": page.next})
 
 
 async def decide(call: Call) -> web.Response:
@@ -71,7 +75,23 @@ async def decide(call: Call) -> web.Response:
     )
     with call.services.metrics.decide_seconds.time():
         record = await call.services.approvals.decide(click)
-    return reply(view(record, whole=True))
+    return reply(await shown(record))
+
+
+async def shown(record: Record) -> JsonObject:
+    """Return a record as approvers get it."""
+    return await made(lambda: masked_view(record), *weight_of(record))
+
+
+async def _for_approver(call: Call, record: Record) -> JsonObject:
+    """Return what one request is to an approver, with its secrets where that was asked for."""
+    seen = await shown(record)
+    if not call.query.reveal or seen == plain(view(record, whole=True)):
+        return seen
+    identity = Identity(platform="token", id=call.caller.name)
+    record = await call.services.approvals.revealing.reveal(record.id, identity)
+    whole: JsonObject = plain(view(record, whole=True))
+    return whole
 
 
 async def _seen(call: Call) -> Record:

@@ -155,6 +155,9 @@ def _answering(verbs: Verbs) -> None:
     for one in (approve, deny):
         _remembering(one)
     show.add_argument("id", help="the request's id, or enough of its beginning")
+    show.add_argument(
+        "--reveal", action="store_true", help="its secrets too; the audit says that you looked"
+    )
     for one, named in (
         (approve, "ID@REVISION as `gateway pending` prints it, or the whole id"),
         (deny, "the request's id, or enough of its beginning"),

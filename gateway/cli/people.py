@@ -16,7 +16,6 @@ from urllib.parse import quote
 from gateway.client.http import Http
 from gateway.discovery import FILE_NAME, read_private, secret, state_folder
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
-from gateway.masking import shown
 from gateway.models import Action, new_id
 from gateway.newcomers import OWNER_FILE
 from gateway.visible import ascii_escaped, visible
@@ -40,6 +39,9 @@ async def show(options: argparse.Namespace) -> int:
     """Show one request."""
     with connection() as http:
         record = await asyncio.to_thread(find_request, http, _split(options.id)[0])
+        if options.reveal:
+            path = f"/v1/requests/{record['request']['id']}?reveal=true"
+            record = await asyncio.to_thread(http.call, "GET", path)
         print(readable(record, options))
         return 0
 
@@ -163,9 +165,12 @@ def _all(http: Http, which: str) -> Iterator[dict[str, Any]]:
 
 
 def _line(record: dict[str, Any]) -> str:
-    """Return a request in one line that begins with the name to approve it by."""
+    """Return a request in one line that begins with the name to approve it by.
+
+    The gateway has masked its secrets: nothing is cut that was not masked whole.
+    """
     request, runs = record["request"], ""
-    for text, _ in shown(json.dumps(record["arguments"], ensure_ascii=False)).segments:
+    for text, _ in visible(json.dumps(record["arguments"], ensure_ascii=False)).segments:
         runs += text
         if len(runs) > _LINE_CHARS:
             runs = f"{runs[:_LINE_CHARS]}…"

@@ -97,6 +97,19 @@ def test_a_beginning_is_looked_for_among_all_that_wait(
     assert newer in up.run("deny", "ab")
 
 
+def test_secrets_are_shown_to_who_asks_for_them(up: Shell, agent: Http) -> None:
+    """Masked in lists and answers, and cut only then: half a secret would not look like one."""
+    secret = "hunter2-hunter2"
+    asked = ask(agent, new_id(), command=f"{'x' * 170} password={secret}", tail="y" * 4000)
+    said = [up.run("pending"), up.run("show", asked[:8]), up.run("show", asked, "--json")]
+    assert ["secret of" in one for one in said] == [False, True, True]
+    assert len(said[0]) < 400
+    assert secret in up.run("show", asked[:8], "--reveal")
+    said += [up.run("approve", asked), up.run("history", "--json"), up.run("audit", "tail")]
+    assert [one for one in said if secret[:4] in one] == []
+    assert '"person": "owner"' in said[-1]
+
+
 def test_nothing_that_deceives_the_eye_reaches_the_terminal(up: Shell, agent: Http) -> None:
     """Characters that move, hide or pose as others are written out, wherever they stand."""
     asked = ask(agent, new_id(), tool=f"sh{DECEIVING}", command=f"cat a{DECEIVING}b", text="é")

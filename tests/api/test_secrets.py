@@ -1,0 +1,58 @@
+"""Secrets in what approvers read over HTTP: masked, unless one request is asked for unmasked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.api.replica import ANN_TOKEN, EVE_TOKEN, POLICY, Replica, made
+
+SECRET = "hunter2-hunter2"
+ASKED: dict[str, Any] = {
+    "tool": f"curl password={SECRET}",
+    "arguments": {"command": f"PASSWORD={SECRET} ls", "login": {"password": SECRET, "pages": 3}},
+    "context": {"env": {"DB_PASSWORD": SECRET}},
+    "hint": f"the password: {SECRET}",
+    "allowed": ["approve", "edit", "deny"],
+}
+
+
+async def test_lists_looks_and_answers_carry_masks(gate: Replica) -> None:
+    """Whether it waits or has ended, alone or together; what is no secret stays as it is."""
+    request = made(**ASKED)
+    await gate.submitted(request)
+    path = f"/v1/requests/{request.id}"
+    said = [await gate.call("GET", one, token=EVE_TOKEN) for one in ("/v1/requests", path)]
+    approved = await gate.decided(request.id, message=f"password={SECRET}")
+    second = made(**ASKED)
+    await gate.submitted(second)
+    body = {"action": "approve", "items": [{"id": second.id, "revision": 1}]}
+    said += [approved, await gate.call("POST", "/v1/batches", body, token=ANN_TOKEN)]
+    said.append(await gate.call("GET", "/v1/requests?final=true", token=ANN_TOKEN))
+    assert [one.status for one in said] == [200] * 5
+    assert [SECRET in one.text for one in said] == [False] * 5
+    assert approved.json["arguments"]["login"]["pages"] == 3
+    assert approved.json["request"]["digest"] == request.digest
+    assert SECRET in (await gate.call("GET", "/v1/requests?final=true")).text  # the agent's own
+
+
+async def test_who_may_decide_gets_one_in_the_clear_and_that_is_written_down(gate: Replica) -> None:
+    """Nobody else does, also who was removed a moment ago; what hides nothing is no reveal."""
+    request, plain = made(**ASKED), made()
+    for one in (request, plain):
+        await gate.submitted(one)
+    path = f"/v1/requests/{request.id}?reveal=true"
+    revealed = await gate.call("GET", path, token=ANN_TOKEN)
+    assert revealed.json["arguments"] == ASKED["arguments"]
+    for named in (plain.id, f"{plain.id}?reveal=true"):
+        await gate.call("GET", f"/v1/requests/{named}", token=ANN_TOKEN)
+    refused = await gate.call("GET", path, token=EVE_TOKEN)
+    assert (refused.status, SECRET in refused.text) == (403, False)
+    generation = await gate.store.generation()
+    await gate.store.apply(replace(POLICY, generation=generation, routes=()), by="test")
+    assert (await gate.call("GET", path, token=ANN_TOKEN)).status == 403
+    events = await gate.approvals.history(None, 100)
+    noted = [(one.type, one.data["request_id"]) for one in events if "why" in one.data]
+    assert noted == [("refused", request.id)] * 2
+    (event,) = [one for one in events if one.type == "revealed"]
+    assert (event.agent, event.data) == ("agent1", {"request_id": request.id, "person": "ann"})
