@@ -63,7 +63,8 @@ class AsyncClient:
     """Asks for leave. Use it inside `async with`, in one event loop.
 
     `public_key` pins the gateway's key: unsigned or wrongly signed decisions raise Unverified.
-    `on_event` is called with `confirmation_required` before waiting and `decided` after.
+    `on_event` is called with `confirmation_required` before waiting and `decided` after. What it
+    raises withdraws the request, or leaves its approval unused, and goes on to who asked.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class AsyncClient:
     async def submit(self, request: ApprovalRequest) -> Pending:
         """Hand a request over without waiting; `wait` for what is returned, in any process."""
         await self._transport.submit(request, detached=True)
-        self._tell("confirmation_required", request, None)
+        await self._tell("confirmation_required", request, None)
         return Pending(request)
 
     async def send(self, request: ApprovalRequest) -> Approval:
@@ -256,7 +257,7 @@ class AsyncClient:
 
     async def _begin(self, request: ApprovalRequest) -> None:
         await self._transport.submit(request, detached=False)
-        self._tell("confirmation_required", request, None)
+        await self._tell("confirmation_required", request, None)
 
     async def _end(self, request: ApprovalRequest, until: float) -> Approval:
         try:
@@ -273,7 +274,7 @@ class AsyncClient:
         decision = state.decision
         if decision is None or state.id != request.id or decision.request_id != request.id:
             raise Unverified("the gateway answered something else than was asked")
-        self._tell("decided", request, decision)
+        await self._tell("decided", request, decision)
         if decision.status is not Status.APPROVED:
             raise refusal(decision)
         try:
@@ -317,9 +318,19 @@ class AsyncClient:
         elif error := goodbye.exception():
             log.info("not told: %s", error, extra={"event": "abandon_failed"})
 
-    def _tell(self, event: str, request: ApprovalRequest, decision: Decision | None) -> None:
-        if self._on_event is not None:
+    async def _tell(self, event: str, request: ApprovalRequest, decision: Decision | None) -> None:
+        """Call the host. What it raises goes on to who asked, so nobody waits and nothing runs:
+        the gateway must not be left to believe that."""
+        if self._on_event is None:
+            return
+        try:
             self._on_event(event, request, decision)
+        except BaseException as error:
+            if decision is None:
+                await self._abandon(request)
+            elif decision.status is Status.APPROVED:
+                await self.report(request, Execution.SKIPPED, detail=type(error).__name__)
+            raise
 
 
 @contextmanager

@@ -152,6 +152,9 @@ class RedisTransport:
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
         """Withdraw a request."""
+        awaited = self._awaited.get(request_id)
+        if awaited is not None and not awaited.waiters:
+            self._forget(request_id)  # it was handed over, and will not be waited for
         await self._send("cancel", {"id": request_id, "reason": reason.value, "message": message})
 
     async def consume(self, request_id: str) -> State:

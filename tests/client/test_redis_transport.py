@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
@@ -144,6 +145,53 @@ async def test_a_cancelled_waiter_withdraws_its_request(world: World, client: As
             await asking
         events = await world.until(lambda found: any(e.type == "cancelled" for e in found))
     assert events[-1].data["reason"] == "abandoned"
+
+
+@pytest.mark.parametrize("verb", ["send", "submit", "stream"])
+async def test_a_host_that_cannot_be_told_withdraws_the_request(
+    transport: RedisTransport, world: World, verb: str
+) -> None:
+    """What `on_event` raises goes on to who asked; nobody waits, so no card may say so."""
+
+    def broken(event: str, *rest: object) -> None:
+        raise LookupError(event)
+
+    async with AsyncClient(transport, on_event=broken) as client, world.ingress().running():
+        with pytest.raises(LookupError, match="confirmation_required"):
+            asked = getattr(client, verb)(client.request("shell", {}))
+            await (anext(asked) if verb == "stream" else asked)
+        events = await world.until(lambda found: any(e.type == "cancelled" for e in found))
+        assert events[-1].data["reason"] == "abandoned"
+        assert not transport._awaited
+
+
+async def test_an_approval_that_the_host_could_not_be_told_is_not_used(
+    transport: RedisTransport, world: World
+) -> None:
+    """The record says that it was not run."""
+
+    def broken(event: str, *rest: object) -> None:
+        if event == "decided":
+            raise LookupError(event)
+
+    async with AsyncClient(transport, on_event=broken) as client, world.ingress().running():
+        with pytest.raises(LookupError, match="decided"):
+            await asyncio.gather(client.ask("shell", {}), approve_next(world))
+        events = await world.until(lambda found: any(e.type == "reported" for e in found))
+    assert events[-1].data["execution"] == "skipped"
+
+
+async def test_leaving_a_stream_early_leaves_nothing_behind(
+    world: World, client: AsyncClient
+) -> None:
+    """Withdrawn, and the process goes on as if it had never asked."""
+    transport = client._transport
+    assert isinstance(transport, RedisTransport)
+    async with world.ingress().running():
+        async with aclosing(client.stream(client.request("shell", {}))) as events:
+            await anext(events)
+        await world.until(lambda found: any(e.type == "cancelled" for e in found))
+    assert not transport._awaited
 
 
 async def test_one_who_gives_up_takes_nothing_from_the_others(
