@@ -48,15 +48,16 @@ class _Stopped(BaseException):
 def main(argv: Sequence[str]) -> int:
     """Run `ask` or `wait`; return the exit code."""
     verb = argv[0]
-    options = _options(list(argv))
+    asking = _Asking(verb, _options(list(argv)))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
         try:
-            return _run(verb, options, check=False)
+            return asking.run(check=False)
         except Unauthorized:
-            # The kept credential is of another time; a refused call has done nothing.
-            return _run(verb, options, check=True)
+            # The kept credential is of another time, or was rotated while we waited. Whatever was
+            # asked before goes on under its id: it is never asked twice.
+            return asking.run(check=True)
     except _Stopped:
         return EXIT_CODES["cancelled"]
     except _NoAnswer:
@@ -65,15 +66,6 @@ def main(argv: Sequence[str]) -> int:
     except GatewayError as error:
         _say(f"gateway {verb}: {error}")
         return error.exit_code
-
-
-def _run(verb: str, options: argparse.Namespace, *, check: bool) -> int:
-    found = config.load(options.agent, check=check)
-    if not found.url or not found.token:
-        raise InvalidRequest("gateway ask speaks HTTP: set GATEWAY_URL and GATEWAY_TOKEN")
-    with Connection(found.url, found.token) as gateway:
-        asking = _Asking(gateway, found, options)
-        return asking.wait() if verb == "wait" else asking.ask()
 
 
 def _stop(number: int, frame: object) -> NoReturn:
@@ -85,22 +77,29 @@ def _say(text: str) -> None:
 
 
 class _Asking:
-    """One request from the command line."""
+    """One request from the command line, whichever credential it takes."""
 
-    def __init__(
-        self, gateway: Connection, found: config.AgentConfig, options: argparse.Namespace
-    ) -> None:
-        self._gateway = gateway
-        self._found = found
+    def __init__(self, verb: str, options: argparse.Namespace) -> None:
+        self._verb = verb
         self._options = options
         self._process = _new_id()
+        self._until = time.monotonic() + (options.timeout or _NO_DEADLINE)
+        self._request: dict[str, Any] | None = None
 
-    def ask(self) -> int:
+    def run(self, *, check: bool) -> int:
+        """Ask or wait, with the kept credential or one that was checked; return the exit code."""
+        found = config.load(self._options.agent, check=check)
+        if not found.url or not found.token:
+            raise InvalidRequest("gateway ask speaks HTTP: set GATEWAY_URL and GATEWAY_TOKEN")
+        with Connection(found.url, found.token) as gateway:
+            self._gateway, self._found = gateway, found
+            return self._wait() if self._verb == "wait" else self._ask()
+
+    def _ask(self) -> int:
         """Submit, and wait unless told not to."""
-        options = self._options
-        request = _request(self._found.agent, options)
+        options, until = self._options, self._until + _MARGIN_SECONDS
+        request = self._request = self._request or _request(self._found.agent, options)
         request_id, arguments = request["id"], request["arguments"]
-        until = time.monotonic() + (options.timeout or _NO_DEADLINE) + _MARGIN_SECONDS
         body = {"request": request, "process": self._process, "detached": options.no_wait}
         try:
             state = self._gateway.call("POST", "/v1/requests", body)
@@ -116,18 +115,23 @@ class _Asking:
                 check_bound(request["context"].get("files", {}))
             return self._finish(verdict, until, arguments if options.edit else None)
         except _Stopped:
-            cancelled = {"reason": "abandoned", "message": "gateway ask was stopped"}
-            self._gateway.close()  # we may have been stopped in the middle of an answer
-            self._gateway.call("POST", f"/v1/requests/{request_id}/cancel", cancelled)
+            self._withdraw(request_id)
             raise
 
-    def wait(self) -> int:
+    def _withdraw(self, request_id: str) -> None:
+        cancelled = {"reason": "abandoned", "message": "gateway ask was stopped"}
+        self._gateway.close()  # we may have been stopped in the middle of an answer
+        try:
+            self._gateway.call("POST", f"/v1/requests/{request_id}/cancel", cancelled)
+        except GatewayError as error:
+            _say(f"not withdrawn: {error}")  # and stopped all the same
+
+    def _wait(self) -> int:
         """Wait for a request that was submitted with --no-wait, and take its approval."""
         wanted = self._options.id
         if not REQUEST_ID.fullmatch(wanted):
             raise InvalidRequest(f"{wanted!r} is no id of a request")
-        until = time.monotonic() + (self._options.timeout or _NO_DEADLINE)
-        state = self._final(wanted, until)
+        state = self._final(wanted, self._until)
         if state["status"] == "approved":
             path = f"/v1/requests/{wanted}/consume"
             state = self._gateway.call("POST", path, {"process": self._process})
@@ -135,7 +139,7 @@ class _Asking:
         if verdict.may_have_run:
             _say("another process was given this approval: it may have run already")
             return EXIT_CODES["denied"]
-        return self._finish(verdict, until + _NO_DEADLINE, None)
+        return self._finish(verdict, self._until + _NO_DEADLINE, None)
 
     def _final(self, request_id: str, until: float) -> Any:
         """Return the state in which the request ended. Raises _NoAnswer at `until`."""

@@ -256,6 +256,38 @@ def test_an_answer_after_its_own_deadline_is_refused(
     assert run(late, words=("ask", "x", "--timeout", "0.001", "--arg", "a=1"))[0] == 3
 
 
+def test_a_token_rotated_meanwhile_asks_nobody_twice(run: Any) -> None:
+    """Refused in the middle of the wait, it goes on with what it asked: one id, one card."""
+    asked: list[tuple[str, str]] = []
+
+    def noted(call: bytes, reply: Script) -> bytes:
+        body = json.loads(call.partition(b"\r\n\r\n")[2])
+        asked.append((body["request"]["id"], body["process"]))
+        return reply if isinstance(reply, bytes) else reply(call)
+
+    refused = answer({"code": "unauthorized", "detail": "rotated"}, 401)
+    code, paths = run(
+        lambda call: noted(call, PENDING), refused, lambda call: noted(call, deciding())
+    )
+    assert (code, len(paths), len(set(asked))) == (0, 3, 1)
+    assert run(refused, refused)[0] == 2
+
+
+def test_a_signal_stops_it_also_where_it_cannot_withdraw(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Refused by then: it says so, and does not ask again."""
+
+    def stopping(call: bytes) -> bytes:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return b""
+
+    refused = answer({"code": "unauthorized", "detail": "rotated"}, 401)
+    code, paths = run(PENDING, stopping, refused)
+    assert (code, len(paths)) == (4, 3)
+    assert "not withdrawn" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_withdraws_the_request(run: Any, number: signal.Signals) -> None:
     """Stopped while it waits: the gateway is told, and the exit code says cancelled."""
