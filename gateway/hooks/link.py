@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 from gateway.approvals import Approvals
-from gateway.errors import NotFound
+from gateway.errors import NotFound, Unreachable
 from gateway.hooks.answers import Answer, HookAction, ToolCall
 from gateway.hooks.host import HookHost
 from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Execution, Reason
@@ -11,8 +14,12 @@ from gateway.policy import ALLOW, DENY, MODIFY, RESPOND
 from gateway.ports import Verdict
 from gateway.records import Event, Record
 from gateway.rulebook import Route
+from gateway.tasks import ended
 from gateway.wire import JsonObject
 
+log = logging.getLogger("gateway.hooks")
+
+_MOST_RETURNED = 1000  # results that wait for hooks to look at them
 PRIORITY = 800
 _ABORTS = {HookAction.ABORT_TURN: "turn", HookAction.HARD_ABORT: "agent"}
 _KINDS = {
@@ -72,29 +79,64 @@ class HookEvents:
     def __init__(self, host: HookHost, approvals: Approvals) -> None:
         self._host = host
         self._approvals = approvals
+        # Ids only: what they name may be large.
+        self._returned: asyncio.Queue[str] = asyncio.Queue(_MOST_RETURNED)
 
     async def run(self) -> None:
-        """Follow the event stream until cancelled."""
-        async with self._approvals.changes() as events:
-            async for event in events:
-                await self._told(event)
+        """Follow the event stream until cancelled. Whatever a hook takes to look at what a tool
+        returned, it holds up no event."""
+        asking = asyncio.create_task(self._ask(), name="hooks after tools")
+        try:
+            while True:
+                await self._follow()
+        finally:
+            await ended(asking)
+
+    async def _follow(self) -> None:
+        try:
+            async with self._approvals.changes() as events:
+                async for event in events:
+                    await self._told(event)
+        except Unreachable as behind:
+            log.warning("hooks missed events: %s", behind, extra={"event": "hooks_missed"})
 
     async def _told(self, event: Event) -> None:
-        if not event.request_id:
-            return
-        try:
-            record = await self._approvals.get(event.request_id)
-        except NotFound:
-            return
-        if record.canary:
+        record = await self._record(event.request_id)
+        if record is None:
             return
         report = record.report if event.type == "reported" else None
         kind = _KINDS[report.execution] if report else event.type
         request = record.request
         payload = {"Tool": request.tool, "Arguments": record.arguments}
         self._host.tell(kind, {"Kind": kind, "Meta": _meta(request), "Payload": payload})
-        if report is None or kind != "tool_exec_end":
+        if kind != "tool_exec_end" or not self._host.asked("after_tool"):
             return
+        try:
+            self._returned.put_nowait(request.id)
+        except asyncio.QueueFull:
+            log.warning(
+                "hooks are too slow to look at what %s returned",
+                request.id,
+                extra={"event": "hooks_missed"},
+            )
+
+    async def _ask(self) -> None:
+        """Show hooks what tools returned, one after the other. It has run, and its result is with
+        the agent: hooks can change nothing."""
+        while True:
+            request_id = await self._returned.get()
+            try:
+                await self._after_tool(request_id)
+            except Exception:
+                # Whatever it was, the next result is shown.
+                log.exception("%s was not shown", request_id, extra={"event": "hooks_missed"})
+
+    async def _after_tool(self, request_id: str) -> None:
+        record = await self._record(request_id)
+        report = record.report if record else None
+        if record is None or report is None:
+            return
+        request = record.request
         params = about_request(request) | {
             "tool": request.tool,
             "arguments": record.arguments,
@@ -104,8 +146,17 @@ class HookEvents:
             },
             "duration": (report.duration_ms or 0) * 1_000_000,
         }
-        # It has run, and its result is with the agent: hooks are told, and can change nothing.
         await self._host.intercept("after_tool", params)
+
+    async def _record(self, request_id: str) -> Record | None:
+        """Return a request that hooks hear of; None when it is gone, or nobody's."""
+        if not request_id:
+            return None
+        try:
+            record = await self._approvals.get(request_id)
+        except NotFound:
+            return None
+        return None if record.canary else record
 
 
 def about_request(request: ApprovalRequest) -> JsonObject:

@@ -4,79 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.errors import InvalidRequest
-from gateway.hooks.config import Hook
 from gateway.hooks.host import HookHost
-from gateway.hooks.link import HookEvents, HookLink
-from gateway.models import Action, Execution, Origin, Reason, Report, Status, digest_of
-from gateway.records import Record, Remember
-from gateway.rulebook import Mode, PolicyRule, Route, RuleEffect
-from gateway.stores.held import RedisHeld
+from gateway.models import Action, Origin, Reason, Status, digest_of
+from gateway.records import Remember
+from gateway.rulebook import PolicyRule, RuleEffect
+from tests.hooks.stage import QUICK, Staged, hook, reviewed_in
 from tests.waiting import moment
-from tests.world import World, assembled, click, over_http, request
-
-PUPPET = Path(__file__).with_name("puppet.py")
-QUICK = 2.0
-
-
-def hook(name: str = "puppet", notes: Path | None = None, **more: Any) -> Hook:
-    """Return a hook that runs the puppet."""
-    env = {"PUPPET": name, **({"PUPPET_NOTES": str(notes)} if notes else {}), **more.pop("env", {})}
-    values: dict[str, Any] = {"intercept": ("before_tool", "approve_tool"), **more}
-    return Hook(command=(sys.executable, str(PUPPET)), env=env, **values)
-
-
-async def reviewed_in(world: World, request_id: str) -> None:
-    """Have hooks asked about a request, as the worker of a gateway does."""
-    await world.approvals.reviews.look(request_id, RedisHeld(world.store))
-
-
-@dataclass
-class Stage:
-    """A gateway with hooks."""
-
-    world: World
-    host: HookHost
-
-    async def asked(self, arguments: dict[str, Any], **more: Any) -> Record:
-        """Submit a call whose arguments tell the hooks what to do; return what they make of it."""
-        record = await self.world.submit(tool="thing", arguments=arguments, **more)
-        await reviewed_in(self.world, record.id)
-        return await self.world.approvals.get(record.id)
-
-    async def auto_approve(self) -> None:
-        """Have the route approve what nothing above refuses."""
-        current = await self.world.store.policy()
-        routes = (Route(approvers=("ann",), mode=Mode.AUTO_APPROVE),)
-        await self.world.store.apply(replace(current, routes=routes), by="test")
-        self.world.approvals.forget_policy()
-
-
-Staged = Callable[..., Any]
-
-
-@pytest.fixture
-async def staged(server_url: str, namespace: str) -> AsyncIterator[Staged]:
-    """Yield a function that runs a gateway with the hooks given."""
-    async with AsyncExitStack() as stack:
-
-        async def stage(**hooks: Hook) -> Stage:
-            host = HookHost(hooks or {"puppet": hook()})
-            await stack.enter_async_context(host.running())
-            link = (HookLink(host),)
-            world = await stack.enter_async_context(assembled(server_url, namespace, link))
-            return Stage(world, host)
-
-        yield stage
+from tests.world import click, over_http, request
 
 
 async def test_no_objection_means_that_people_are_asked(staged: Staged, tmp_path: Path) -> None:
@@ -316,37 +257,6 @@ async def test_answers_may_come_in_any_order_and_nonsense_is_left_alone(
     again = await stage.asked({"y": 1})
     assert again.status is Status.PENDING
     assert (await slow).decision.message == "held"
-
-
-async def test_observers_and_after_tool_are_told(staged: Staged, tmp_path: Path) -> None:
-    """What happened to a request, and what its tool returned, in PicoClaw's words."""
-    notes = tmp_path / "notes"
-    watcher = hook(notes=notes, intercept=("after_tool",), observe=("*",))
-    stage = await staged(puppet=watcher)
-    follower = asyncio.create_task(HookEvents(stage.host, stage.world.approvals).run())
-    while not notes.exists():
-        await moment()
-    record = await stage.asked({"x": 1})
-    done = await stage.world.approvals.decide(click(record))
-    report = Report(execution=Execution.SUCCEEDED, duration_ms=15, detail="fine")
-    await stage.world.approvals.report(done.id, report, over_http())
-
-    def heard(method: str) -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in notes.read_text().splitlines()]
-        return [one["params"] for one in found if one["method"] == method]
-
-    async with asyncio.timeout(40):
-        while not heard("hook.after_tool"):
-            await moment()
-    follower.cancel()
-    (after,) = heard("hook.after_tool")
-    assert after["result"] == {"for_llm": "fine", "is_error": False}
-    assert after["duration"] == 15_000_000
-    kinds = [one["Kind"] for one in heard("hook.event")]
-    assert kinds[-1] == "tool_exec_end"
-    event = heard("hook.event")[-1]
-    assert event["Payload"] == {"Tool": "thing", "Arguments": {"x": 1}}
-    assert event["Meta"]["AgentID"] == "bot"
 
 
 async def test_llm_messages_pass_hooks_in_order() -> None:

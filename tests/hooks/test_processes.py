@@ -11,7 +11,7 @@ import pytest
 
 from gateway.hooks.config import Hook
 from gateway.hooks.process import HookProcess
-from tests.hooks.test_hooks import PUPPET, QUICK, hook
+from tests.hooks.stage import PUPPET, QUICK, hook
 from tests.waiting import moment
 
 

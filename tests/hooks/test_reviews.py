@@ -26,7 +26,7 @@ from gateway.rulebook import Budget, PolicyRule, RuleEffect
 from gateway.serving import desk_of, reviewed
 from tests.faults import roles
 from tests.faults.processes import child
-from tests.hooks.test_hooks import hook, reviewed_in
+from tests.hooks.stage import hook, reviewed_in
 from tests.waiting import moment
 from tests.world import AGENT, World, assembled, click, identity, over_http
 
