@@ -13,7 +13,7 @@ from typing import NoReturn
 from aiohttp import web
 
 from gateway.api.problems import TooMany, Unauthenticated, WrongHost
-from gateway.errors import Unauthorized
+from gateway.errors import NotFound, Unauthorized
 from gateway.ports import Credential, Credentials
 
 log = logging.getLogger("gateway.api")
@@ -79,6 +79,13 @@ class Access:
         """Return when the token is as good as it was when the call came in; else raise."""
         if await self.credentials.authenticate(bearer_token(request)) != caller:
             raise Unauthenticated("the token was revoked while the call waited")
+
+    async def check_agent(self, name: str) -> None:
+        """Return when an agent of this name has a credential; else raise NotFound."""
+        try:
+            await self.credentials.holder(name)
+        except Unauthorized:
+            raise NotFound(f"there is no agent {name}") from None
 
     def check_secret(self, request: web.Request, secret: str) -> None:
         """Return when the bearer token is this secret; else raise as `caller` does."""

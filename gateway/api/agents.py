@@ -55,4 +55,7 @@ async def lift(call: Call) -> web.Response:
     if not AGENT_NAME.fullmatch(agent):
         raise NotFound("no such agent")
     who = Identity(platform="token", id=call.caller.name)
-    return reply(Lifted(lifted=await call.services.holding.lift(agent, who)))
+    lifted = await call.services.holding.lift(agent, who)
+    if not lifted:
+        await call.services.access.check_agent(agent)
+    return reply(Lifted(lifted=lifted))

@@ -147,7 +147,7 @@ def _answering(verbs: Verbs) -> None:
     approve = _command(verbs, "approve", people.approve, "approve requests as yourself")
     deny = _command(verbs, "deny", people.deny, "deny requests as yourself")
     sessions = _command(verbs, "sessions", people.sessions, "list sessions, or end one")
-    sessions.add_argument("--end", metavar="NAME", help="end this session")
+    sessions.add_argument("--end", metavar="NAME", help="end this session of --agent")
     sessions.add_argument("--agent", help="of this agent")
     approve.add_argument("--yes", action="store_true", help="confirm that it is high risk")
     deny.add_argument("--reason", default="", help="words for the agent")

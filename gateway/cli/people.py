@@ -69,17 +69,27 @@ async def deny(options: argparse.Namespace) -> int:
 
 async def sessions(options: argparse.Namespace) -> int:
     """List sessions, or end one."""
+    return await asyncio.to_thread(_sessions, options)
+
+
+def _sessions(options: argparse.Namespace) -> int:
+    agent, name = options.agent, options.end
+    if name is not None and agent is None:
+        raise InvalidRequest("a session belongs to an agent: name it with --agent")
+    query = "" if agent is None else f"?agent={quote(agent, safe='')}"
     with connection() as http:
-        if options.end:
-            path = f"/v1/sessions/{options.end}/end?agent={options.agent or ''}"
-            ended = await asyncio.to_thread(http.call, "POST", path, {})
-            print(json.dumps(ended))
+        rows = http.call("GET", f"/v1/sessions{query}")["items"]
+        if name is None:
+            for row in rows:
+                print(json.dumps(row) if options.json else f"{row['agent']:24} {row['name']}")
             return 0
-        query = f"?agent={options.agent}" if options.agent else ""
-        found = await asyncio.to_thread(http.call, "GET", f"/v1/sessions{query}")
-        for row in found["items"]:
-            print(json.dumps(row) if options.json else f"{row['agent']:24} {row['name']}")
-        return 0
+        if name not in [row["name"] for row in rows]:
+            raise NotFound(f"{agent} has no open session {name}: see `gateway sessions`")
+        ended = http.call("POST", f"/v1/sessions/{quote(name, safe='')}/end{query}", {})
+    count = len(ended["cancelled"])
+    said = f"the session {name} of {agent} has ended; requests cancelled with it: {count}"
+    print(json.dumps(ended) if options.json else said)
+    return 0
 
 
 async def agents_paused(options: argparse.Namespace) -> int:
@@ -98,7 +108,10 @@ async def agent_lift(options: argparse.Namespace) -> int:
     """Let an agent ask again whom people denied too often."""
     path = f"/v1/agents/{quote(options.name, safe='')}/lift"
     with connection() as http:
-        done = await asyncio.to_thread(http.call, "POST", path, {})
+        try:
+            done = await asyncio.to_thread(http.call, "POST", path, {})
+        except NotFound:
+            raise NotFound(f"there is no agent {options.name}") from None
     print(f"{options.name} may ask again" if done["lifted"] else f"{options.name} was not paused")
     return 0
 

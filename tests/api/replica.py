@@ -16,6 +16,7 @@ from gateway.api.app import SERVICES, Site, build_api, runner
 from gateway.api.calls import Enrolment, Limits
 from gateway.approvals import Approvals
 from gateway.clock import SystemClock
+from gateway.errors import Unauthorized
 from gateway.holding import Holding
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy import ModeDecider
@@ -68,8 +69,11 @@ class TokenList:
         return self.known.get(token)
 
     async def holder(self, agent: str) -> Credential:
-        """Return an agent's credential."""
-        return next(one for one in self.known.values() if one.name == agent)
+        """Return an agent's credential; raises Unauthorized."""
+        for one in self.known.values():
+            if (one.kind, one.name) == ("agent", agent):
+                return one
+        raise Unauthorized(f"the agent {agent} has no credential")
 
 
 @dataclass

@@ -37,6 +37,18 @@ def test_ask_and_approve(up: Shell) -> None:
     assert "local" in up.run("sessions")
 
 
+def test_a_session_is_ended_by_name(up: Shell) -> None:
+    """Of the agent that is named, whatever letters its name has; what waits in it is cancelled."""
+    up.run("ask", "shell", "--session", "repo/main", "--no-wait", "--", "ls", code=6)
+    agent = up.run("sessions").split()[0]
+    assert "--agent" in up.run("sessions", "--end", "repo/main", code=2)
+    assert "no open session" in up.run("sessions", "--end", "repo", "--agent", agent, code=2)
+    said = up.run("sessions", "--end", "repo/main", "--agent", agent)
+    assert "cancelled with it: 1" in said
+    assert up.run("pending") + up.run("sessions", "--agent", agent) == ""
+    assert "no agent nobody" in up.run("agent", "lift", "nobody", code=2)
+
+
 def test_deny_with_a_reason(up: Shell) -> None:
     """Exit code 1, and the words on standard error."""
     asking = up.popen("ask", "shell", "--", "true")
