@@ -29,7 +29,8 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     Unauthorized.
 
     Someone whom only a platform's group admits, and the people file does not know, goes by their
-    identity.
+    identity. Where people are told apart, they may not decide: they could be anybody, in a second
+    account.
     """
     if record.unreviewed:
         raise Unauthorized("policy hooks are still asked about this; it is nobody's to decide yet")
@@ -38,10 +39,31 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
     via = admitted(route, names)
     if via is None:
         raise Unauthorized("you are not an approver for this request")
-    banned = not route.self_approval or record.risk.level is RiskLevel.HIGH
-    if banned and names[0] in requesters(policy, record):
-        raise Unauthorized("you asked for this yourself; someone else must decide")
+    if not route.self_approval or record.risk.level is RiskLevel.HIGH:
+        refuse_requester(policy, record, identity, "someone else must decide")
+    if max(record.quorum, route.quorum) > 1:
+        refuse_unknown(policy, identity)
     return Approver(names[0], via, route)
+
+
+def refuse_requester(
+    policy: PolicyDocument, record: Record, identity: Identity, instead: str
+) -> None:
+    """Raise Unauthorized for who asked, and for who could be the same human in another account."""
+    asked = requesters(policy, record)
+    if policy.name_of(identity) in asked:
+        raise Unauthorized(f"you asked for this yourself; {instead}")
+    if asked:
+        refuse_unknown(policy, identity)
+
+
+def refuse_unknown(policy: PolicyDocument, identity: Identity) -> None:
+    """Raise Unauthorized for an account that no person is known to have."""
+    if policy.person_of(identity) is None:
+        raise Unauthorized(
+            "this takes somebody whom the policy knows as a person: an admin can add "
+            f"{identity.written} to your identities there"
+        )
 
 
 def requesters(policy: PolicyDocument, record: Record) -> set[str]:
@@ -97,9 +119,10 @@ def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Ro
     On a route without self-approval that is none of those who asked.
     """
     voices = grant.voices
-    if not route.self_approval:
-        asked = requesters(policy, record)
-        voices = tuple(one for one in voices if one.person not in asked)
+    asked = set() if route.self_approval else requesters(policy, record)
+    if asked:
+        others = {one.name for one in policy.people} - asked
+        voices = tuple(one for one in voices if one.person in others)
     return _by_admin(policy, voices) or _speaks(route, grant, voices)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gateway.authority import ADMIN, Approver, admitted, requesters
+from gateway.authority import ADMIN, Approver, admitted, refuse_requester, refuse_unknown
 from gateway.book import GrantBook
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
@@ -55,11 +55,13 @@ class Remembering(Granted):
         if wish is None:
             return None
         offer = _chosen(shown, wish.offer, Effect.ALLOW)
-        if wish.everywhere and who.name in requesters(policy, shown):
-            raise Unauthorized("who asked may remember it for the session only")
+        if wish.everywhere:
+            refuse_requester(policy, shown, click.identity, "remember it for the session only")
         _refuse_unlimited(wish)
         route = policy.route_for(shown.request.agent, shown.request.tool)
         needs = needed(shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere)
+        if needs > 1:
+            refuse_unknown(policy, click.identity)
         return Wish(remember=replace(wish, offer=offer.id), needs=needs)
 
     def planned(self, after: Record, click: Click, who: Approver, nonce: str) -> Grant | None:

@@ -55,6 +55,20 @@ async def _tokens(backend: Backend) -> Finding:
     return fine(f"{len(agents)} agents, {len(approvers)} approvers")
 
 
+async def _owners(backend: Backend) -> Finding:
+    people = {person.name for person in (await backend.store.policy()).people}
+    agents = await backend.credentials.listed(AGENT)
+    lost = [f"{row.name} of {row.owner}" for row in agents if row.owner not in {None, *people}]
+    if lost:
+        says = f"agents of people whom the policy does not know: {', '.join(lost)}"
+        remedy = (
+            "nobody is kept from approving what these ask for themselves: give the person that "
+            "name in the policy file, or revoke the agent and add it with --owner"
+        )
+        return doubtful(says, remedy)
+    return fine("every agent's owner is a person of the policy, or it has none")
+
+
 async def _mode(backend: Backend) -> Finding:
     policy = await backend.store.policy()
     modes = {route.name: route.mode for route in policy.routes if route.mode is not Mode.ASK}
@@ -135,6 +149,7 @@ NAMESPACE_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...
     ("schema", _schema),
     ("approvers", _approvers),
     ("tokens", _tokens),
+    ("owners", _owners),
     ("mode", _mode),
     ("kill switch", _stopped),
     ("paused agents", _paused),

@@ -124,10 +124,17 @@ class RedisCredentials:
         return sorted(rows, key=lambda row: row.name)
 
     async def add_agent(self, name: str, owner: str | None = None) -> NewCredential:
-        """Make an agent's token and Redis user. Raises InvalidRequest, or Conflict when it
-        exists."""
+        """Make an agent's token and Redis user. Raises InvalidRequest, also for an owner who is no
+        person of the policy, or Conflict when it exists."""
         if not AGENT_NAME.fullmatch(name):
             raise InvalidRequest("an agent's name is made of a-z, 0-9, _ and -, at most 64")
+        people = [one.name for one in (await self._store.policy()).people]
+        if owner is not None and owner not in people:
+            # Who asked is compared with who decides: a name that is nobody's would ban nobody.
+            known = ", ".join(people) or "nobody yet"
+            raise InvalidRequest(
+                f"the owner {owner!r} is no person of the policy; it knows {known}"
+            )
         async with self._alone(AGENT, name):
             if await self._find(AGENT, name, fresh=True):
                 raise Conflict(f"the agent {name} exists; rotate or revoke it")

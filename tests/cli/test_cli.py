@@ -131,6 +131,10 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     assert not up.run("pending")
     until_refused(up, env)
     up.run("agent", "add", "Not:Good", code=2)
+    assert "no person of the policy; it knows owner" in up.run(
+        "agent", "add", "typo", "--owner", "odner", code=2
+    )
+    assert "typo" not in up.run("agent", "list")
 
 
 def test_the_kill_switch(up: Shell) -> None:

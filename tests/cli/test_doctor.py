@@ -165,12 +165,14 @@ async def test_an_open_default_user(site: Site, env: str, result: str) -> None:
     assert "default off" in found.remedy
 
 
-async def test_agents_without_users_and_tokens_without_people(site: Site) -> None:
-    """Both are found by name."""
+async def test_agents_without_users_and_people_of_whom_nothing_is_known(site: Site) -> None:
+    """Tokens and owners are found by name."""
     credentials, store = site.gateway.backend.credentials, site.gateway.backend.store
     made = await credentials.add_agent("ci")
     await site.redis.execute_command("ACL", "DELUSER", made.redis_user)
     await credentials.add_approver("bob")
+    await credentials.add_agent("bobs", owner="bob")
+    assert (await site.checks())["owners"].result == OK
     policy = await store.policy()
     people = tuple(one for one in policy.people if one.name != "bob")
     await store.apply(replace(policy, people=people), by="test")
@@ -179,6 +181,8 @@ async def test_agents_without_users_and_tokens_without_people(site: Site) -> Non
     assert "ci" in found["acl"].says
     assert found["tokens"].result == WARN
     assert "bob" in found["tokens"].says
+    assert found["owners"].result == WARN
+    assert "bobs of bob" in found["owners"].says
 
 
 async def test_an_ingress_key_that_is_no_stream(site: Site) -> None:
