@@ -32,6 +32,7 @@ from gateway.cards import card_of
 from gateway.errors import InvalidRequest
 from gateway.grants.grant import Grant
 from gateway.models import Action, RiskLevel
+from gateway.names import REQUEST_ID
 from gateway.ports import Desk
 from gateway.records import Record
 from gateway.visible import visible
@@ -43,7 +44,7 @@ _ENTRY_LINES, _ENTRY_CHARS = 5, 300
 HELP = (
     "/approvals list: what waits for you\n"
     "/approvals show ID: everything about one request\n"
-    "/approvals approve ID\n"
+    "/approvals approve ID: at once by a whole id that nobody edited; otherwise it is shown first\n"
     "/approvals deny ID reason\n"
     "/approvals grants: what is remembered that you may take back\n"
     "/approvals revoke ID, or revoke session AGENT NAME, or revoke all\n"
@@ -124,7 +125,14 @@ class Commands:
     async def _approve(
         self, workspace: Workspace, did: Interaction, name: str, reply: Reply
     ) -> None:
+        # Agents choose their ids, and may ask for something else under the same beginning.
+        if not REQUEST_ID.fullmatch(name.lower()):
+            await self._show(workspace, did, name, reply)
+            return
         record = await self._named(workspace, did, name)
+        if record.digest != record.request.digest:  # an id stays with what was asked under it
+            await self._show(workspace, did, name, reply)
+            return
         if record.risk.level is RiskLevel.HIGH:
             await self._rights.approver(workspace, did.actor, record.id)  # others learn nothing
             raise InvalidRequest(f"this is high risk: open it with {COMMAND} show {name}")

@@ -165,7 +165,7 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
         await office.page(ann, page)
     assert "Approve" not in office.modal_buttons(ann)
     assert "cannot be approved here" in office.modal_says(ann)
-    await ann.slash("/approvals", f"approve {record.id[:8]}", "C1")
+    await ann.slash("/approvals", f"approve {record.id}", "C1")
     await office.slack.until(lambda: any("cannot be approved here" in t for t in ann.private()))
     assert (await office.desk.get(record.id)).status is Status.PENDING
 
