@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,15 @@ def _in_text(text: str, begin: int = 0) -> str:
 def holds_secrets(text: str) -> bool:
     """Whether anything in the text would be masked."""
     return _SECRET.search(text) is not None
+
+
+def bug(error: Exception) -> str:
+    """Return what an exception is and where it came from, innermost first, for the log.
+
+    Neither its words nor any value: they may hold what an agent or a person wrote.
+    """
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return f"{type(error).__name__} in {' < '.join(f'{one.name}:{one.lineno}' for one in frames)}"
 
 
 def _secrets(text: str) -> Iterator[tuple[int, int]]:

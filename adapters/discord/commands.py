@@ -133,6 +133,7 @@ class Commands:
                     if not written or written[0].lower() in f"{value} {name}".lower():
                         choices.append(discord.app_commands.Choice(name=name, value=value))
         except Exception as error:
+            # Whatever it was, who types goes on without suggestions.
             log.info("not completed: %s", error, extra={"event": "completion_failed"})
         try:
             await interaction.response.autocomplete(choices[:25])

@@ -28,7 +28,7 @@ from adapters.slack.values import NO_COPY, Malformed
 from adapters.slack.workspaces import NotInstalled, Workspace, Workspaces
 from gateway.delivery import DeliveryFailed
 from gateway.errors import GatewayError, NotFound, Unreachable
-from gateway.masking import shown
+from gateway.masking import bug, shown
 
 log = logging.getLogger("adapters.slack.app")
 
@@ -138,7 +138,7 @@ class App:
         self.heard += 1
 
     async def _on_error(self, error: Exception) -> None:
-        log.error("a listener failed: %s", type(error).__name__, extra={"event": "slack_listener"})
+        log.error("a listener failed: %s", bug(error), extra={"event": "slack_listener"})
 
     # ---------------------------------------------------------------- work
 
@@ -178,6 +178,7 @@ class App:
             async with asyncio.timeout(_WORK_SECONDS):
                 await work(workspace, did, reply)
         except Exception as error:
+            # Whatever it was, the person must hear that nothing came of it.
             await reply.tell(meant(error))
 
     async def _submit(self, body: Json) -> Json:
@@ -191,6 +192,7 @@ class App:
                     self._hand_over(self._draw_home(workspace, did.actor.user))
                 return answer
         except Exception as error:
+            # As above; and a modal without an answer would stand open with a riddle.
             return {"response_action": "update", "view": modals.told("Approvals", meant(error))}
 
     async def _show_late(self, task: asyncio.Task[Json], body: Json) -> None:
@@ -220,7 +222,8 @@ class App:
         try:
             await self._home.publish(workspace, user, seen)
         except Exception as error:
-            log.warning("no Home: %s", type(error).__name__, extra={"event": "slack_no_home"})
+            # Whatever it was, what people did stays done; the next opening draws it anew.
+            log.warning("no Home: %s", bug(error), extra={"event": "slack_no_home"})
 
     async def _uninstall(self, body: Json) -> None:
         team, org = str(body.get("team_id") or ""), str(body.get("enterprise_id") or "")
@@ -257,5 +260,5 @@ def meant(error: Exception) -> str:
     if isinstance(error, GatewayError) and not isinstance(error, DeliveryFailed):
         text = shown(str(error)).text
         return text[:1].upper() + text[1:]
-    log.error("not done: %s", type(error).__name__, extra={"event": "slack_failed"})
+    log.error("not done: %s", bug(error), extra={"event": "slack_failed"})
     return UNSURE

@@ -133,6 +133,7 @@ class Socket:
         try:
             await self._handler.client.connect_to_new_endpoint(force=True)
         except Exception as error:
+            # Away in whatever way: the connection that stands goes on, and is looked at again.
             data = {"event": "slack_not_renewed"}
             log.warning("not connected anew: %s", type(error).__name__, extra=data)
 
@@ -154,7 +155,7 @@ class Socket:
 
     async def close(self) -> None:
         """Disconnect; what is being answered is not waited for."""
-        with suppress(Exception):
+        with suppress(Exception):  # whatever it was, the process ends, and with it the connection
             await self._handler.close_async()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Collection
 
 from aiohttp import web
@@ -15,6 +14,7 @@ from gateway.api.access import check_host, check_query
 from gateway.api.calls import Services
 from gateway.api.problems import Unauthenticated, problem_of, refusal_of
 from gateway.errors import GatewayError, Unreachable
+from gateway.masking import bug
 from gateway.models import new_id
 
 log = logging.getLogger("gateway.api")
@@ -77,6 +77,7 @@ def as_problems(
             _log_failure(request, error, "store_unreachable")
             return problem_of(Unreachable("the store does not answer; nothing was approved"))
         except Exception as error:
+            # Whatever it was, the caller gets a problem that quotes nothing of it.
             _log_failure(request, error, "call_failed")
             return problem_of(GatewayError("the gateway failed; its log names this call's id"))
 
@@ -123,11 +124,4 @@ def _with_allow(answer: web.Response, error: web.HTTPException) -> web.Response:
 
 
 def _log_failure(request: web.Request, error: Exception, event: str) -> None:
-    # Neither the message nor the values of a failure: they may hold what the caller sent.
-    frames = traceback.extract_tb(error.__traceback__)
-    log.error(
-        "%s in %s",
-        type(error).__name__,
-        " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames)),
-        extra={"event": event, "request_id": request[CALL]},
-    )
+    log.error("%s", bug(error), extra={"event": event, "request_id": request[CALL]})

@@ -102,7 +102,8 @@ async def test_37_the_same_envelope_twice_has_one_effect(office: Office) -> None
 async def test_38_a_failing_handler_still_answers(
     office: Office, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever breaks: the click is acked, the person told, and nothing private is logged."""
+    """Whatever breaks: the click is acked, the person told, and the log says where; nothing
+    private."""
     record, message = await office.asked()
 
     async def broken(*_: object, **__: object) -> None:
@@ -111,6 +112,7 @@ async def test_38_a_failing_handler_still_answers(
     monkeypatch.setattr(Acts, "approve", broken)
     assert (await office.ann.click(message, "Approve")).ok
     await told(office.ann, "Not recorded, as far as we know")
+    assert "not done: RuntimeError in broken:" in caplog.text
     monkeypatch.undo()
     monkeypatch.setattr(Directory, "member", broken)
     await office.bob.click(message, "Deny…")
