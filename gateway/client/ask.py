@@ -2,8 +2,8 @@
 alone.
 
 They start for every tool call, so they work on plain JSON values and load neither the wire types
-nor asyncio. Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable; and
-6, still waiting, after --no-wait, so that nothing mistakes a question for leave.
+nor asyncio. Exit code 6, no answer yet, is one of its own, so that nothing mistakes a question for
+leave, nor a wait that ended for a request that did.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from gateway.names import REQUEST_ID
 
 EXIT_CODES = {"approved": 0, "denied": 1, "expired": 3, "cancelled": 4}
 PENDING_EXIT = 6
-_CODES = "Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable."
+_CODES = """Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable,
+6 no answer yet (from `ask --no-wait` and `wait`), 7 too much of this agent waits already."""
 _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0
 _MARGIN_SECONDS = 0.5
@@ -61,8 +62,10 @@ def main(argv: Sequence[str]) -> int:
     except _Stopped:
         return EXIT_CODES["cancelled"]
     except _NoAnswer:
-        _say(f"gateway {verb}: nobody answered in time")
-        return EXIT_CODES["expired"]
+        # Our clock ends what we asked ourselves; what we only look at goes on waiting.
+        waits = verb == "wait"
+        _say(f"gateway {verb}: {'no answer yet' if waits else 'nobody answered in time'}")
+        return PENDING_EXIT if waits else EXIT_CODES["expired"]
     except GatewayError as error:
         _say(f"gateway {verb}: {error}")
         return error.exit_code
@@ -189,6 +192,8 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
     arguments = _arguments(options)
     if options.file and options.no_wait:
         raise InvalidRequest("--file needs the wait: who asked checks the files, and must be there")
+    if options.edit and options.no_wait:
+        raise InvalidRequest("--edit needs the wait: `gateway wait` does not know what was asked")
     context: dict[str, Any] = {"cwd": os.getcwd(), "host": socket.gethostname()}
     if options.file:
         context["files"] = bound(options.file)
@@ -270,8 +275,10 @@ def _ask_parser() -> argparse.ArgumentParser:
 def _wait_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gateway wait",
-        description="Wait for what was asked with --no-wait, and take its approval.",
+        description="""Wait for what was asked with --no-wait, or by another program, and take its
+approval. Prints the arguments that a person edited, and nothing where they are as they were.""",
         epilog=_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("id", help="the request's id")
     return parser

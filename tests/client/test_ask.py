@@ -36,6 +36,7 @@ SIGNER = Signer(SEED)
 OTHER = Signer("b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIhISE=")
 ASK = ("ask", "shell", "--", "rm", "x")
 PENDING = answer({"id": "0" * 32, "status": "pending", "revision": 1, "digest": "", "deadline": 0})
+REFUSED = answer({"code": "unauthorized", "detail": "rotated"}, 401)
 BUSY = answer({"code": "too_many_requests", "detail": "later"}, 429, Retry_After="0")
 
 
@@ -265,40 +266,44 @@ def test_a_token_rotated_meanwhile_asks_nobody_twice(run: Any) -> None:
         asked.append((body["request"]["id"], body["process"]))
         return reply if isinstance(reply, bytes) else reply(call)
 
-    refused = answer({"code": "unauthorized", "detail": "rotated"}, 401)
     code, paths = run(
-        lambda call: noted(call, PENDING), refused, lambda call: noted(call, deciding())
+        lambda call: noted(call, PENDING), REFUSED, lambda call: noted(call, deciding())
     )
     assert (code, len(paths), len(set(asked))) == (0, 3, 1)
-    assert run(refused, refused)[0] == 2
+    assert run(REFUSED, REFUSED)[0] == 2
 
 
-def test_a_signal_stops_it_also_where_it_cannot_withdraw(
+def test_a_wait_that_ends_says_that_the_request_goes_on(
     run: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Refused by then: it says so, and does not ask again."""
+    """6, and not 3: a script must not take it for expired while a person may still approve."""
+    began = time.monotonic()
 
-    def stopping(call: bytes) -> bytes:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return b""
+    def late(call: bytes) -> bytes:
+        while time.monotonic() < began + 0.1:
+            pass
+        return PENDING
 
-    refused = answer({"code": "unauthorized", "detail": "rotated"}, 401)
-    code, paths = run(PENDING, stopping, refused)
-    assert (code, len(paths)) == (4, 3)
-    assert "not withdrawn" in capsys.readouterr().err
+    assert run(late, words=("wait", "0" * 32, "--timeout", "0.05"))[0] == 6
+    assert capsys.readouterr().err == "gateway wait: no answer yet\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_withdraws_the_request(run: Any, number: signal.Signals) -> None:
-    """Stopped while it waits: the gateway is told, and the exit code says cancelled."""
+@pytest.mark.parametrize("last", [answer({}), REFUSED])
+def test_a_signal_withdraws_the_request(
+    run: Any, number: signal.Signals, last: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped while it waits: the gateway is told, and the exit code says cancelled. Refused
+    there, it says so, and does not ask again."""
 
     def stopping(call: bytes) -> bytes:
         os.kill(os.getpid(), number)
         return b""
 
-    code, paths = run(PENDING, stopping, answer({}))
-    assert code == 4
+    code, paths = run(PENDING, stopping, last)
+    assert (code, len(paths)) == (4, 3)
     assert paths[-1].endswith("/cancel")
+    assert ("not withdrawn" in capsys.readouterr().err) == (last is REFUSED)
 
 
 def test_what_cannot_be_asked_exits_with_2(run: Any, tmp_path: Any) -> None:
@@ -313,6 +318,7 @@ def test_what_cannot_be_asked_exits_with_2(run: Any, tmp_path: Any) -> None:
         ("ask", "x", "--file", str(tmp_path)),
         ("ask", "x", "--file", "\udcff"),
         ("ask", "x", "--no-wait", "--file", "x.sh"),
+        ("ask", "x", "--no-wait", "--edit"),
         ("wait", "0000?x="),
     ):
         assert run(words=words) == (2, []), words
