@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from gateway.discovery import write_private
+
 USER = "gateway"
 SOCKET_BYTES = 103  # the longest socket path that Linux (107) and macOS (103) both take
 ACL_FILE = "users.acl"
@@ -91,7 +93,7 @@ class DataFolder:
         known = self._known_password()
         if known is None:
             known = secrets.token_hex(32)
-            _write(self.path / "engine.password", known.encode())
+            write_private(self.path / "engine.password", known.encode())
         return known
 
     def known_url(self) -> str | None:
@@ -108,7 +110,7 @@ class DataFolder:
             socket = self._recorded_socket() or Path(tempfile.mkdtemp(prefix="gateway-")) / "s"
         if len(os.fsencode(socket)) > SOCKET_BYTES:
             raise EngineFailed(f"no short path for a socket: {socket}; set TMPDIR to a short one")
-        _write(self.path / "engine.socket-path", os.fsencode(socket))
+        write_private(self.path / "engine.socket-path", os.fsencode(socket))
         return socket
 
     def remove_socket(self, socket: Path) -> None:
@@ -125,7 +127,7 @@ class DataFolder:
         others = _OUR_USERS.sub(b"", path.read_bytes() if path.exists() else b"")
         secret = hashlib.sha256(self.password().encode()).hexdigest()
         ours = f"user default off -@all\nuser {USER} on #{secret} ~* &* +@all\n"
-        _write(path, ours.encode() + others)
+        write_private(path, ours.encode() + others)
 
     def open_log(self) -> int:
         """Open the server's log for its output; the caller closes the descriptor."""
@@ -198,14 +200,3 @@ def read_text(path: Path) -> str | None:
         return path.read_text(errors="replace")
     except FileNotFoundError:
         return None
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace the file in one step, readable by us alone."""
-    new = path.with_name(f"{path.name}.new")
-    fd = _open(new, os.O_WRONLY | os.O_TRUNC)
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(fd)
-    new.replace(path)

@@ -102,11 +102,19 @@ def _exposed(found: os.stat_result) -> str:
     return ""
 
 
-def write_private(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
+def write_private(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Replace the file in one step, readable by us alone. Once this returns it outlives a power
+    cut; whenever that comes, the file is the old one or the new one, and never half of it."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(handle)
     os.replace(temporary, path)
+    inside = os.open(folder or os.curdir, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(inside)
+    finally:
+        os.close(inside)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,29 @@ def test_a_file_that_others_can_reach_is_not_believed(folder: Path, mode: int) -
     path.chmod(mode)
     with pytest.raises(InvalidRequest, match="open to other users"):
         load()
+
+
+def test_a_private_file_is_on_the_disk_before_it_has_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its name before anybody relies on it: a power cut leaves no key that is an empty file."""
+    steps: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(handle: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"
+        steps.append(f"{kind} synced with {os.fstat(handle).st_size if kind == 'file' else 'it'}")
+        fsync(handle)
+
+    def renamed(old: str, new: str) -> None:
+        steps.append("named")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    write_private(folder / "key", "five!")
+    assert steps == ["file synced with 5", "named", "folder synced with it"]
+    assert (folder / "key").read_text() == "five!"
 
 
 def test_a_file_of_another_user_is_not_believed(folder: Path) -> None:
