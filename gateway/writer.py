@@ -31,6 +31,7 @@ class Writer:
         self._signer = signer
         self.book = book
         self._policy: PolicyDocument | None = None
+        self._forgotten = 0
         self._ahead_ms = 0
 
     def now(self) -> int:
@@ -39,14 +40,19 @@ class Writer:
 
     async def policy(self) -> PolicyDocument:
         """Return the policy as last read. Scripts refuse what was decided under an older one."""
-        if self._policy is None:
-            self._policy = await self._store.policy()
-            self.book.at(self._policy)
+        while self._policy is None:
+            forgotten = self._forgotten
+            found = await self._store.policy()
+            # One that was replaced while it was read must not outlive its being forgotten.
+            if forgotten == self._forgotten:
+                self._policy = found
+                self.book.at(found)
         return self._policy
 
     def forget_policy(self) -> None:
         """Have the policy read again: it was replaced."""
         self._policy = None
+        self._forgotten += 1
 
     def newborn(
         self, request: ApprovalRequest, policy: PolicyDocument, origin: Origin, waiter: str | None

@@ -7,12 +7,17 @@ import time
 
 import pytest
 
+from gateway.book import GrantBook
 from gateway.canonical import MAX_BYTES, parse
+from gateway.clock import SystemClock
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Kind, Question, Status
-from gateway.rulebook import Mode, Route
+from gateway.rulebook import Mode, PolicyDocument, Route
 from gateway.serving import problems
+from gateway.stores.grants import RedisGrants
+from gateway.stores.store import RedisStore
 from gateway.wire import plain
+from gateway.writer import Writer
 from tests.waiting import moment
 from tests.world import World, click, identity, over_http, policy, request
 
@@ -201,6 +206,33 @@ async def test_an_idle_session_ends_and_takes_no_request_along(world: World) -> 
     assert not (await world.approvals.get(other.id)).final
     ended = [one.data for one in await world.events() if one.type == "session_ended"]
     assert ended == [{"session": "old", "cancelled": []}]
+
+
+class Slow(RedisStore):
+    """A store whose first answer about the policy is long on its way."""
+
+    def __init__(self, store: RedisStore) -> None:
+        super().__init__(store.redis, store.keys)
+        self.read, self.arrived = asyncio.Event(), asyncio.Event()
+
+    async def policy(self) -> PolicyDocument:
+        found = await super().policy()
+        if not self.read.is_set():
+            self.read.set()
+            await self.arrived.wait()
+        return found
+
+
+async def test_a_policy_that_was_replaced_while_it_was_read_is_read_again(world: World) -> None:
+    """An answer from before it was forgotten is not what is known from then on."""
+    store, clock = Slow(world.store), SystemClock()
+    writer = Writer(store, clock, None, GrantBook(RedisGrants(world.store), clock))
+    reading = asyncio.create_task(writer.policy())
+    await store.read.wait()
+    await policy(world.store, Route(approvers=("eve",)))
+    writer.forget_policy()
+    store.arrived.set()
+    assert (await reading).routes == (await writer.policy()).routes == (Route(approvers=("eve",)),)
 
 
 async def test_what_is_corrupt_does_not_stop_the_clock_for_others(world: World) -> None:
