@@ -12,7 +12,7 @@ from gateway.copies import Copies, Subject
 from gateway.delivery import Copy, CopyState, Lists, Outbox, Posts
 from gateway.desk import FrontDesk
 from gateway.holding import Crowd
-from gateway.masking import shown
+from gateway.masking import cut, shown
 from gateway.models import Kind, RiskLevel, Status
 from gateway.records import Record
 from gateway.visible import Segment, Visible
@@ -206,6 +206,6 @@ def _listed(crowd: Crowd) -> Block | None:
 
 
 def _line(record: Record) -> list[Segment]:
-    tool, first = shown(record.request.tool[:_LINE_CHARS]), headline(record, _LINE_CHARS)
+    tool, first = shown(cut(record.request.tool, _LINE_CHARS)), headline(record, _LINE_CHARS)
     alike = f" (and {record.alike} the same)" if record.alike else ""
     return [*tool.segments, (": ", False), *first.segments, (alike, False)]

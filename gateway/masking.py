@@ -106,6 +106,20 @@ def bug(error: Exception) -> str:
     return f"{type(error).__name__} in {' < '.join(f'{one.name}:{one.lineno}' for one in frames)}"
 
 
+def cut(text: str, most: int) -> str:
+    """Return at most so many first characters, and no part of a secret as the last of them: half a
+    secret would not be known as one."""
+    if len(text) <= most:
+        return text
+    for match in _SECRET.finditer(text):
+        start = match.start(match.lastgroup or 0)
+        if start >= most:
+            break
+        if match.end() > most:
+            return text[:start]
+    return text[:most]
+
+
 def _secrets(text: str) -> Iterator[tuple[int, int]]:
     for match in _SECRET.finditer(text):
         name = match.lastgroup

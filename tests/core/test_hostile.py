@@ -11,7 +11,7 @@ import pytest
 
 from gateway.errors import Conflict, InvalidRequest
 from gateway.masking import shown
-from gateway.models import Action, Status, new_id
+from gateway.models import Action, Execution, Reason, Report, Status, new_id
 from gateway.schemas import check_schema
 from gateway.serving import desk_of
 from tests.world import World, click, identity, over_http
@@ -141,3 +141,25 @@ async def test_what_is_cut_for_the_audit_was_masked_before(world: World) -> None
     why = "x" * 480 + " ghp_" + "a" * 36
     await desk.refuse("0" * 32, identity("eve"), why)
     assert "ghp_" not in (await world.events())[-1].data["why"]
+
+
+@pytest.mark.parametrize("room", [1, 30, 45, 46, 47])
+async def test_an_agents_words_are_not_cut_within_a_secret(world: World, room: int) -> None:
+    """Wherever the end of what is kept falls: neither the audit nor the record has half of it."""
+    secret = "pass4word-of-the-whole-company"
+    words = "x" * (2000 - room) + f" postgres://us:{secret}@host/ and more"
+    record = await world.submit()
+    await world.approvals.decide(click(record))
+    report = Report(execution=Execution.FAILED, detail=words)
+    done = await world.approvals.report(record.id, report, over_http())
+    reason = Reason.CANCELLED_BY_AGENT
+    gone = await world.approvals.cancel(new_id(), over_http(), reason=reason, message=words)
+    assert gone.decision is not None
+    assert done.report is not None
+    for kept in (done.report.detail, gone.decision.message):
+        assert len(kept) <= 2000
+        assert words.startswith(kept)
+        assert secret in kept if room > 45 else secret[:3] not in kept
+    told = [event.data for event in await world.events() if event.type in ("reported", "cancelled")]
+    assert len(told) == 2
+    assert secret[:3] not in str(told)
