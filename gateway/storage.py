@@ -98,7 +98,8 @@ class Store(Protocol):
         it may begin a transition, whose guards have the last word, and is told to nobody."""
 
     async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
-        """Return the records in the order asked for."""
+        """Return the records in the order asked for, None where there is none, or one that cannot
+        be read: it is logged, and does not hide the others."""
 
     async def create(
         self,

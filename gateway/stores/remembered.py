@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
+from gateway.masking import bug
 from gateway.records import Record
+from gateway.stores.codec import record_from
+
+log = logging.getLogger("gateway.store")
 
 _MOST_BYTES = 64 * 1024 * 1024
 _RECORD_BYTES = 4096
@@ -25,6 +31,28 @@ class Remembered:
         """Return what was seen last."""
         found = self._records.get(request_id)
         return found[0] if found else None
+
+    def seen(self, request_id: str, fields: dict[str, str]) -> Record | None:
+        """Return the record that these fields hold, None when there are none; remember it."""
+        if not fields:
+            return None
+        record = record_from(request_id, fields)
+        self.keep(record, sum(map(len, fields.values())))
+        return record
+
+    def legible(self, request_id: str, fields: dict[str, str]) -> Record | None:
+        """As `seen`, for one of many: None, and logged, when it cannot be read."""
+        try:
+            return self.seen(request_id, fields)
+        except Exception as error:
+            # Whatever is wrong with one must not hide the others.
+            log.error(
+                "request %s cannot be read: %s",
+                request_id,
+                bug(error),
+                extra={"event": "record_unreadable"},
+            )
+            return None
 
     def keep(self, record: Record, letters: int) -> None:
         """Remember a record that waits, which holds about so many letters; forget a final one."""

@@ -15,7 +15,7 @@ from gateway.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
 from gateway.rulebook import Budget, PolicyDocument
 from gateway.storage import REROUTING, Due, Origin, Outcome, Transition
 from gateway.stores import arguments
-from gateway.stores.codec import dumps, event_from, record_from
+from gateway.stores.codec import dumps, event_from
 from gateway.stores.keys import Keys
 from gateway.stores.listing import page_of, voted_of
 from gateway.stores.remembered import Remembered
@@ -52,27 +52,20 @@ class RedisStore:
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""
         fields = await self.redis.hgetall(self.keys.record(request_id))
-        return self._seen(request_id, fields)
+        return self._remembered.seen(request_id, fields)
 
     def remembered(self, request_id: str) -> Record | None:
         """Return a pending record as this process last saw it. See `gateway.storage.Store`."""
         return self._remembered.get(request_id)
 
-    def _seen(self, request_id: str, fields: dict[str, str]) -> Record | None:
-        if not fields:
-            return None
-        record = record_from(request_id, fields)
-        self._remembered.keep(record, sum(map(len, fields.values())))
-        return record
-
     async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
-        """Return the records in the order asked for, in one round trip."""
+        """Return the records in the order asked for, in one round trip. See `gateway.storage`."""
         pipeline = self.redis.pipeline(transaction=False)
         for request_id in request_ids:
             pipeline.hgetall(self.keys.record(request_id))
         found = await pipeline.execute() if request_ids else []
         return [
-            self._seen(request_id, fields)
+            self._remembered.legible(request_id, fields)
             for request_id, fields in zip(request_ids, found, strict=True)
         ]
 

@@ -12,6 +12,7 @@ from gateway.canonical import MAX_BYTES, parse
 from gateway.clock import SystemClock
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Kind, Question, Status
+from gateway.records import Query
 from gateway.rulebook import Mode, PolicyDocument, Route
 from gateway.serving import problems
 from gateway.stores.grants import RedisGrants
@@ -244,3 +245,20 @@ async def test_what_is_corrupt_does_not_stop_the_clock_for_others(world: World) 
     await redis.zadd(keys.grants_due, {"0" * 32: 1})
     while not (await world.approvals.get(good.id)).final:
         await world.sweeper.sweep()
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"body": "{"}, {"status": "odd"}, {"about": "5"}, {"rev": ""}, {"votes": "[7]"}]
+)
+async def test_what_is_corrupt_hides_no_other_request(
+    world: World, spoilt: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Lists go on without it, agents hear of their others, and the log names it."""
+    broken, good = await world.submit(session="s"), await world.submit(session="s")
+    await world.store.redis.hset(world.store.keys.record(broken.id), mapping=spoilt)
+    assert [one.id for one in (await world.approvals.page(Query())).items] == [good.id]
+    seen = await world.approvals.sync([broken.id, good.id], over_http())
+    assert [state.id for state in seen] == [good.id]
+    assert await world.approvals.end_session("s", over_http()) == [good.id]
+    [first, *_] = [one for one in caplog.records if "cannot be read" in one.message]
+    assert broken.id in first.message
