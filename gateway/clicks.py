@@ -11,6 +11,7 @@ from gateway.errors import (
     InvalidRequest,
     NotFound,
     Unauthorized,
+    Unconfirmed,
     Unreachable,
     WasCanary,
 )
@@ -167,7 +168,7 @@ class Clicks:
         request = replace(after.request, arguments=after.arguments)
         after = replace(after, risk=policy.risk_of(request, request.arguments))
         if after.risk.level is RiskLevel.HIGH and not click.confirmed:
-            raise InvalidRequest("the edited arguments are high risk: confirm them")
+            raise Unconfirmed("the edited arguments are high risk: confirm them")
         approver(policy, after, click.identity)
         route = policy.route_for(request.agent, request.tool)
         # Judged as if the agent had asked so: hooks are asked all that they are asked then.

@@ -50,6 +50,10 @@ class InvalidRequest(GatewayError):
     exit_code = 2
 
 
+class Unconfirmed(InvalidRequest):
+    """It is high risk, and the person has not confirmed that they know."""
+
+
 class Misconfigured(GatewayError):
     """A setting is missing, or cannot be used."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import secrets
 from contextlib import suppress
-from getpass import getuser
 from urllib.parse import quote, urlsplit
 
 from gateway.api.calls import Enrolment
@@ -25,7 +26,7 @@ async def first_login(backend: Backend, url: str, settings: Settings) -> list[st
     people = {person.name for person in (await backend.store.policy()).people}
     with suppress(Conflict):  # another replica makes the owner at this moment
         if not people:
-            here = (f"terminal:{getuser()}",)
+            here = _terminal_identities()
             owner = await backend.credentials.add_approver(OWNER, admin=True, identities=here)
             write_private(path, json.dumps({"name": OWNER, "token": owner.token}))
             people = {OWNER}
@@ -33,6 +34,14 @@ async def first_login(backend: Backend, url: str, settings: Settings) -> list[st
         return ["Log in with the link of: gateway login NAME"]
     code = await backend.logins.invite(OWNER)
     return [f"Answer in the browser (works once): {url}/inbox/login#code={code}"]
+
+
+def _terminal_identities() -> tuple[str, ...]:
+    """Return by what the terminal adapter knows this user; a container may have no name for it."""
+    try:
+        return (f"terminal:{pwd.getpwuid(os.getuid()).pw_name}",)
+    except KeyError:
+        return ()
 
 
 def enrolment(backend: Backend, public_key: str) -> Enrolment:

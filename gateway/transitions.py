@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.canonical import canonical, sha256_hex
-from gateway.errors import Conflict, InvalidRequest
+from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.masking import masked
 from gateway.models import (
     Action,
@@ -257,7 +257,7 @@ def _check_action(record: Record, click: Click) -> None:
         and not click.confirmed
         and click.action not in (Action.DENY, Action.ABORT)
     ):
-        raise InvalidRequest("this is high risk: confirm that you have read all of it")
+        raise Unconfirmed("this is high risk: confirm that you have read all of it")
     if click.revision < record.shown_since or click.revision > record.revision:
         raise Conflict("the request has changed since you saw it; look at it again")
     # Saying no is always possible, whatever the agent would like.

@@ -155,9 +155,9 @@ def edit(card: Card, form: Form) -> Json:
     return modal("Edit", blocks, form=form, kind=EDIT, submit="Show the changes")
 
 
-def check_edit(changed: str, form: Form, *, high: bool) -> Json:
+def check_edit(changed: str, form: Form) -> Json:
     """Show an edit as a diff, to be confirmed. What was typed is kept, and cannot change here."""
-    warning = "This is high risk. " if high else ""
+    warning = "This is high risk. " if form.high else ""
     blocks = [
         section(plain(f"{warning}This is what you changed. It runs exactly so.")),
         rich("changes", [exact(changed)]),

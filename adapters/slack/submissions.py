@@ -14,10 +14,11 @@ from adapters.slack.text import Json
 from adapters.slack.values import Form, Malformed
 from adapters.slack.workspaces import Workspace
 from gateway.blocks import changes
-from gateway.errors import Conflict, InvalidRequest
+from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
 from gateway.records import Record
+from gateway.wire import JsonObject
 
 DONE: Json = {"response_action": "clear"}
 _EDIT_SECONDS = 3600.0
@@ -40,22 +41,27 @@ class Submissions:
             action, fields = await self._asked(did.act, form, typed, record)
         except _Wrong as wrong:
             return {"response_action": "errors", "errors": {wrong.block: str(wrong)}}
-        await self._desk.decide(click(did, form, identity, action, **fields))
+        try:
+            await self._desk.decide(click(did, form, identity, action, **fields))
+        except Unconfirmed:
+            if did.act != modals.CHECK:
+                raise
+            # Only as edited it is: the form that was sent did not say so.
+            return _check(record, fields["arguments"], replace(form, high=True))
         return DONE
 
     async def _show_edit(self, did: Interaction, record: Record, form: Form, typed: Typed) -> Json:
         """Show an edit as a diff. It is decided when that is confirmed, and cannot change then."""
         try:
-            rows = changes(record.arguments, modals.arguments_of(typed.text()))
+            arguments = modals.arguments_of(typed.text())
+            rows = changes(record.arguments, arguments)
         except InvalidRequest as error:
             raise _Wrong("text", str(error)) from error
         if not rows:
             raise _Wrong("text", "Nothing is changed: approve it as it is.")
         await self._desk.notes.put(_kept(did.nonce), typed.text(), seconds=_EDIT_SECONDS)
-        shown = "\n".join(f"{row.sign} {row.text.text}" for row in rows)
         high = record.risk.level is RiskLevel.HIGH
-        view = modals.check_edit(shown, replace(form, kept=did.nonce), high=high)
-        return {"response_action": "update", "view": view}
+        return _check(record, arguments, replace(form, kept=did.nonce, high=high))
 
     async def _asked(
         self, kind: str, form: Form, typed: Typed, record: Record
@@ -65,8 +71,15 @@ class Submissions:
             text = await self._desk.notes.get(_kept(form.kept))
             if text is None:
                 raise Conflict("this edit was left for too long; edit it again")
-            return Action.EDIT, {"arguments": modals.arguments_of(text), "confirmed": True}
+            return Action.EDIT, {"arguments": modals.arguments_of(text), "confirmed": form.high}
         return _typed(kind, typed, record)
+
+
+def _check(record: Record, arguments: JsonObject, form: Form) -> Json:
+    """Return the answer that shows an edit as a diff, to be confirmed."""
+    rows = changes(record.arguments, arguments)
+    shown = "\n".join(f"{row.sign} {row.text.text}" for row in rows)
+    return {"response_action": "update", "view": modals.check_edit(shown, form)}
 
 
 def _kept(name: str) -> str:

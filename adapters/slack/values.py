@@ -44,8 +44,8 @@ def button_of(value: object) -> Button:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a modal carries: its request, the copy it was opened from, its page, and under which
-    name what was typed before is kept."""
+    """What a modal carries: its request, the copy it was opened from, its page, under which name
+    what was typed before is kept, and whether it says that this is high risk."""
 
     request_id: str
     revision: int
@@ -54,6 +54,7 @@ class Form:
     message: str = ""
     page: int = 0
     kept: str = ""
+    high: bool = False
 
     @property
     def button(self) -> Button:
@@ -68,7 +69,10 @@ class Form:
 
     def written(self) -> str:
         """Return the private metadata of a modal."""
-        return json.dumps({"v": 1, **asdict(self)}, separators=(",", ":"))
+        values = {"v": 1, **asdict(self)}
+        if not self.high:
+            del values["high"]
+        return json.dumps(values, separators=(",", ":"))
 
 
 def form_of(metadata: object) -> Form:

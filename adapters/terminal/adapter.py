@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
+import os
+import pwd
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -30,7 +31,7 @@ class TerminalAdapter:
         """Show the screen until left; when the person leaves it, the process is told to stop."""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise InvalidRequest("the terminal adapter needs a terminal to draw on")
-        who = Identity(platform=self.name, id=getpass.getuser())
+        who = Identity(platform=self.name, id=_login())
         screen = Answering(desk, who, SystemClock())
         with _log_kept():
             task = asyncio.create_task(screen.run_async(), name="terminal")
@@ -40,6 +41,14 @@ class TerminalAdapter:
             finally:
                 screen.exit()
                 await asyncio.gather(task, return_exceptions=True)
+
+
+def _login() -> str:
+    """Return the name of whoever runs this, as the system knows it: variables could say any."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        raise InvalidRequest(f"the system has no name for the user {os.getuid()}") from None
 
 
 @contextmanager

@@ -237,7 +237,7 @@ def views() -> dict[str, Json]:
         "remember-nothing": modals.remember(whole["pending-high-risk"], form, {}),
         "edit": modals.edit(whole["pending"], form),
         "edit-too-long": modals.edit(whole["pending-long"], form),
-        "check-edit": modals.check_edit(diff, form, high=True),
+        "check-edit": modals.check_edit(diff, replace(form, high=True)),
         "respond": modals.respond(whole["pending"], form),
         "answer": modals.answer(whole["question"], form),
         "answer-secret": modals.answer(whole["question-secret"], form),

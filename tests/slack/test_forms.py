@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.models import Action, Kind, Option, Question, Reason, Status
+from dataclasses import replace
+
+from gateway.models import Action, Kind, Option, Question, Reason, RiskLevel, Status
 from gateway.models import FieldKind as Kinds
+from gateway.rulebook import RiskRule
 from tests.slack.office import HIGH, Office, form, labels, shown, told
 
 
@@ -31,6 +34,29 @@ async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> No
     assert done.decision.digest != record.digest
     await office.card_says(message, "Approved with changes")
     assert "What the editor changed" in shown(message)
+
+
+async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(office: Office) -> None:
+    """The first form could not know; what is sent from it decides nothing, and the next one says
+    it."""
+    rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="deletes", contains=("rm -rf",))
+    current = await office.world.store.policy()
+    await office.world.store.apply(replace(current, risks=(rule,)), by="test")
+    record, message = await office.asked()
+    ann = office.ann
+    await ann.choose(message, "Edit…")
+    await form(ann, "edit")
+    ann.fill("Arguments, as JSON", '{"command": "rm -rf build"}')
+    await ann.submit()
+    assert "high risk" not in office.modal_says(ann)
+    await ann.submit()
+    await office.slack.until(lambda: "This is high risk" in office.modal_says(ann))
+    assert '+   "command": "rm -rf build"' in office.modal_says(ann)
+    assert (await office.desk.get(record.id)).status is Status.PENDING
+    await ann.submit()
+    done = await office.ended(record)
+    assert done.decision is not None
+    assert done.decision.arguments == {"command": "rm -rf build"}
 
 
 async def test_responding_and_stopping(office: Office) -> None:

@@ -31,11 +31,11 @@ SEQUENCE = re.compile(
 class Terminal:
     """A window with `gateway adapter terminal` in it; the window is its controlling terminal."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: Shell, **env: str) -> None:
         self.pid, self.master = pty.fork()
         if not self.pid:
             words = [sys.executable, "-m", "gateway.cli", "adapter", "terminal"]
-            os.execve(sys.executable, words, {**shell.env, "TERM": "xterm-256color"})
+            os.execve(sys.executable, words, {**shell.env, **env, "TERM": "xterm-256color"})
         ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.seen = b""
         self.code: int | None = None
@@ -89,6 +89,19 @@ def terminal(up: Shell) -> Iterator[Terminal]:
 def test_the_owner_answers_out_of_the_box(up: Shell, terminal: Terminal) -> None:
     """`gateway up`, and `gateway adapter terminal` in a second window: nothing else to set up."""
     terminal.sees("Nothing waits")
+    asking = up.popen("ask", "shell", "--", "make", "deploy")
+    terminal.sees("make deploy")
+    terminal.type("y")
+    out, err = asking.communicate(timeout=30)
+    assert asking.returncode == 0, (out, err)
+    terminal.type("q")
+    assert terminal.ended() == 0
+
+
+def test_who_answers_is_known_by_the_system_not_by_variables(up: Shell) -> None:
+    """Whoever sets LOGNAME answers as themselves all the same: here as the owner."""
+    names = dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME"), "somebody")
+    terminal = Terminal(up, **names)
     asking = up.popen("ask", "shell", "--", "make", "deploy")
     terminal.sees("make deploy")
     terminal.type("y")
