@@ -8,21 +8,16 @@ from functools import partial
 
 from gateway.api.pages import build_pages
 from gateway.app import listen, site_of
-from gateway.approvals import Approvals
-from gateway.backend import opened, signer_of, url_of
-from gateway.clock import SystemClock
+from gateway.backend import assembled, opened, signer_of, url_of
 from gateway.delivery import Posts
 from gateway.hooks.host import hosted
-from gateway.hooks.link import links
-from gateway.policy import ModeDecider
 from gateway.ports import HasRoutes
 from gateway.production import refuse_unsafe
-from gateway.registry import adapter_class, deciders
+from gateway.registry import adapter_class
 from gateway.serving import background, desk_of, policy_followed, problems, served
 from gateway.settings import Settings
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.feed import RedisFeed
-from gateway.stores.grants import RedisGrants
 
 
 @asynccontextmanager
@@ -42,14 +37,7 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, backend.store.keys)
-        approvals = Approvals(
-            backend.store,
-            feed,
-            [*links(hooks), *deciders(settings.deciders), ModeDecider()],
-            SystemClock(),
-            signer=signer_of(settings),
-            grants=RedisGrants(backend.store),
-        )
+        approvals = assembled(settings, backend.store, feed, hooks, signer_of(settings))
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(
             background("policy", partial(policy_followed, approvals, backend.store))

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gateway.api.app import Site, build_api, runner
 from gateway.approvals import Approvals
-from gateway.backend import Backend, opened, signer_of
+from gateway.backend import Backend, assembled, opened, signer_of
 from gateway.clock import SystemClock
 from gateway.desk import FrontDesk
 from gateway.discovery import announced
@@ -22,14 +22,13 @@ from gateway.embedded import running_engine
 from gateway.errors import Conflict, GatewayError
 from gateway.holding import Holding
 from gateway.hooks.host import HookHost, hosted
-from gateway.hooks.link import HookEvents, links
+from gateway.hooks.link import HookEvents
 from gateway.intake import Intake
 from gateway.newcomers import enrolment
-from gateway.policy import ModeDecider
 from gateway.policyfile import differences, read_policy_file
 from gateway.ports import Adapter, HasRoutes, HasStreams
 from gateway.production import refuse_unsafe
-from gateway.registry import adapter_class, deciders, refuse_unknown
+from gateway.registry import adapter_class, refuse_unknown
 from gateway.retention import Retention
 from gateway.rulebook import PolicyDocument, Route
 from gateway.serving import (
@@ -42,12 +41,10 @@ from gateway.serving import (
     served,
 )
 from gateway.settings import BadSettings, Settings
-from gateway.signatures import Signer
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.cursor import RedisCursor
 from gateway.stores.feed import RedisFeed
-from gateway.stores.grants import RedisGrants
 from gateway.stores.held import RedisHeld
 from gateway.stores.ingress import Ingress
 from gateway.stores.logins import RedisLogins
@@ -92,7 +89,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
-        approvals = _approvals(settings, store, feed, hooks, signer)
+        approvals = assembled(settings, store, feed, hooks, signer)
         intake = Intake(approvals, store, backend.credentials)
         ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)
         await stack.enter_async_context(feed.running())
@@ -131,19 +128,6 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
             )
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, approvals=approvals, url=url, public_key=signer.public_key)
-
-
-def _approvals(
-    settings: Settings, store: RedisStore, feed: RedisFeed, hooks: HookHost, signer: Signer
-) -> Approvals:
-    return Approvals(
-        store,
-        feed,
-        [*links(hooks), *deciders(settings.deciders), ModeDecider()],
-        SystemClock(),
-        signer=signer,
-        grants=RedisGrants(store),
-    )
 
 
 @asynccontextmanager

@@ -8,14 +8,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from gateway.approvals import Approvals
 from gateway.clock import SystemClock
 from gateway.discovery import write_private
 from gateway.embedded import engine_url
 from gateway.errors import Unreachable
+from gateway.hooks.host import HookHost
+from gateway.hooks.link import links
+from gateway.policy import ModeDecider
+from gateway.registry import deciders
 from gateway.settings import BadSettings, Settings
 from gateway.signatures import SEED_BYTES, Signer
 from gateway.stores.connect import connect, disconnect, line_to
 from gateway.stores.credentials import RedisCredentials
+from gateway.stores.feed import RedisFeed
+from gateway.stores.grants import RedisGrants
 from gateway.stores.keys import Keys
 from gateway.stores.logins import RedisLogins
 from gateway.stores.scripts import At, unwatched
@@ -52,6 +59,22 @@ async def opened(
             )
     finally:
         await disconnect(redis)
+
+
+def assembled(
+    settings: Settings, store: RedisStore, feed: RedisFeed, hooks: HookHost, signer: Signer | None
+) -> Approvals:
+    """Return the requests of a namespace under the whole policy: the operator's hooks and deciders,
+    and the mode last. Whatever judges requests is put together here alone, so that no way in
+    forgets a link."""
+    return Approvals(
+        store,
+        feed,
+        [*links(hooks), *deciders(settings.deciders), ModeDecider()],
+        SystemClock(),
+        signer=signer,
+        grants=RedisGrants(store),
+    )
 
 
 def url_of(settings: Settings) -> str:

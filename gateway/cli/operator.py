@@ -10,22 +10,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from gateway.approvals import Approvals
-from gateway.backend import Backend, opened, url_of
+from gateway.backend import Backend, assembled, opened, url_of
 from gateway.canonical import parse
-from gateway.clock import SystemClock
 from gateway.departures import dismiss
 from gateway.doctor import FAIL, examine, gateway_url
 from gateway.errors import InvalidRequest, NotFound
-from gateway.hooks.host import hosted
-from gateway.hooks.link import links
+from gateway.hooks.host import HookHost, hosted
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.policy import ModeDecider
-from gateway.ports import Decider
-from gateway.registry import deciders
 from gateway.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER, Listed, NewCredential
 from gateway.stores.feed import RedisFeed
-from gateway.stores.grants import RedisGrants
 
 
 @asynccontextmanager
@@ -150,7 +144,7 @@ async def explain(options: argparse.Namespace) -> int:
     hooks = hosted(Settings().hooks_file)
     async with backend() as found, hooks.running():
         store = found.store
-        opinions = await approvals_of(found, *links(hooks)).explain(request)
+        opinions = await approvals_of(found, hooks).explain(request)
         stopped = await store.stopped()
         policy = await store.policy()
     route = policy.route_for(request.agent, request.tool)
@@ -178,18 +172,11 @@ async def explain(options: argparse.Namespace) -> int:
     return 0
 
 
-def approvals_of(found: Backend, *first: Decider) -> Approvals:
-    """Return approvals that change what is there; nobody is served by them."""
-    store = found.store
-    feed = RedisFeed(store.redis, store.keys)
-    return Approvals(
-        store,
-        feed,
-        [*first, *deciders(Settings().deciders), ModeDecider()],
-        SystemClock(),
-        signer=None,
-        grants=RedisGrants(store),
-    )
+def approvals_of(found: Backend, hooks: HookHost | None = None) -> Approvals:
+    """Return approvals that change what is there; nobody is served by them. Hooks are asked only by
+    what judges a request anew, and must run."""
+    feed = RedisFeed(found.store.redis, found.store.keys)
+    return assembled(Settings(), found.store, feed, hooks or hosted(None), None)
 
 
 async def doctor(options: argparse.Namespace) -> int:

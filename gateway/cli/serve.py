@@ -21,12 +21,7 @@ _OPEN_FILES = 16_384
 
 async def up(options: argparse.Namespace) -> int:
     """Run the gateway until SIGINT or SIGTERM."""
-    settings = Settings()
-    configure_log(settings)
-    _allow_connections()
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    settings, stop = _begun()
     async with app.running(settings) as gateway:
         print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
         if not settings.production:
@@ -38,11 +33,7 @@ async def up(options: argparse.Namespace) -> int:
 
 async def adapter(options: argparse.Namespace) -> int:
     """Run one adapter until SIGINT or SIGTERM."""
-    settings = Settings()
-    configure_log(settings)
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    settings, stop = _begun()
     async with alone.adapter_running(settings, options.name) as url:
         served = f", and tells at {url}/readyz whether people can answer" if url else ""
         print(f"The adapter {options.name} is connected{served}", file=sys.stderr)
@@ -53,6 +44,17 @@ async def adapter(options: argparse.Namespace) -> int:
 async def demo(options: argparse.Namespace) -> int:
     """Try everything in a scratch folder."""
     return await run_demo()
+
+
+def _begun() -> tuple[Settings, asyncio.Event]:
+    """Return the settings of a process that serves, and what SIGINT and SIGTERM set."""
+    settings = Settings()
+    configure_log(settings)
+    _allow_connections()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return settings, stop
 
 
 def _allow_connections() -> None:
