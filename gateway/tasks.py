@@ -1,4 +1,8 @@
-"""Ends background tasks for certain."""
+"""Ends tasks for certain.
+
+redis-py may lose a cancellation that comes while a connection is taken from its pool: the command
+goes on as if nobody had asked.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,17 @@ _AGAIN_SECONDS = 0.1
 
 
 async def ended(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks until they are done.
-
-    redis-py may lose a cancellation that comes while a connection is taken from its pool, so one
-    `cancel` is not enough.
-    """
+    """Cancel tasks until they are done, because one `cancel` may be lost."""
     waiting = {task for task in tasks if not task.done()}
     while waiting:
         for task in waiting:
             task.cancel()
         _, waiting = await asyncio.wait(waiting, timeout=_AGAIN_SECONDS)
+
+
+def check_wanted() -> None:
+    """Raise CancelledError when the current task was cancelled; call it before each wait of a
+    loop, because the cancellation may have been lost."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

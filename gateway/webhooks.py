@@ -36,6 +36,7 @@ from gateway.clock import Clock
 from gateway.errors import Unreachable
 from gateway.models import ENDINGS
 from gateway.records import Event
+from gateway.tasks import check_wanted
 from gateway.wire import JsonObject
 
 log = logging.getLogger("gateway.webhooks")
@@ -135,12 +136,12 @@ class Webhooks:
 
     async def _catch_up(self, first: Event | None) -> None:
         while (event := await self._due(first)) is not None:
-            _check_wanted()
+            check_wanted()
             if not event.request_id or await self._sent(event):
                 await self._cursor.save_cursor(event.id)
             else:
                 await self._pause(_OTHERS_SECONDS)
-        _check_wanted()
+        check_wanted()
 
     async def _due(self, first: Event | None) -> Event | None:
         last = await self._cursor.load_cursor()
@@ -262,13 +263,6 @@ def signature(key: bytes, event_id: str, seconds: int, body: bytes) -> str:
     """Return the Standard Webhooks signature of a body, version 1."""
     signed = f"{event_id}.{seconds}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
-
-
-def _check_wanted() -> None:
-    # The Redis client loses a cancellation that arrives while it takes a connection from its pool.
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def _key(secret: str) -> bytes:

@@ -9,7 +9,6 @@ from aiohttp import web
 from gateway.api.calls import Call, reply
 from gateway.errors import NotFound
 from gateway.names import AGENT_NAME
-from gateway.records import Identity
 from gateway.rulebook import Budget
 from gateway.wire import Wire
 
@@ -54,8 +53,7 @@ async def lift(call: Call) -> web.Response:
     agent = call.request.match_info["agent"]
     if not AGENT_NAME.fullmatch(agent):
         raise NotFound("no such agent")
-    who = Identity(platform="token", id=call.caller.name)
-    lifted = await call.services.holding.lift(agent, who)
+    lifted = await call.services.holding.lift(agent, call.identity)
     if not lifted:
         await call.services.access.check_agent(agent)
     return reply(Lifted(lifted=lifted))

@@ -14,7 +14,7 @@ from gateway.api.requests import shown
 from gateway.batches import MOST
 from gateway.models import Action, new_id
 from gateway.names import REQUEST_ID
-from gateway.records import Click, Identity
+from gateway.records import Click
 from gateway.wire import Wire
 
 
@@ -50,12 +50,12 @@ class Batch(Wire):
 async def decide(call: Call) -> web.Response:
     """Apply an approver's one answer to several requests, to all of them or to none."""
     body, name = call.body, call.caller.name
-    identity, nonce = Identity(platform="token", id=name), body.nonce or new_id()
+    nonce = body.nonce or new_id()
     clicks = [
         Click(
             request_id=item.id,
             revision=item.revision,
-            identity=identity,
+            identity=call.identity,
             action=body.action,
             nonce=f"http:{name}:{nonce}",
             message=body.message,

@@ -21,6 +21,7 @@ from gateway.errors import InvalidRequest, NotFound
 from gateway.holding import Holding
 from gateway.names import REQUEST_ID
 from gateway.ports import Credential
+from gateway.records import Identity
 from gateway.storage import Origin
 from gateway.validation import parse_message, parsed, sentence
 from gateway.wire import JsonObject, plain
@@ -112,6 +113,11 @@ class Call:
             raise NotFound("no such request")
         return text
 
+    @property
+    def identity(self) -> Identity:
+        """Who decides: the person, by the token that it came with."""
+        return Identity(platform="token", id=self.caller.name)
+
     def origin(self, verb: str, process: str | None = None) -> Origin:
         """Return the origin of a verb: the token's agent and the process it names."""
         caller = self.caller
@@ -121,20 +127,20 @@ class Call:
 
 
 @contextmanager
-def hanging(call: Call) -> Iterator[asyncio.Task[Any]]:
-    """Mark this call as one that waits, so that a stopping server ends it at once; its task."""
+def hanging(call: Call) -> Iterator[None]:
+    """Mark this call as one that waits, so that a stopping server ends it at once."""
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a call is always a task")
     call.services.hanging.add(task)
     try:
-        yield task
+        yield
     finally:
         call.services.hanging.discard(task)
 
 
 @contextmanager
-def long_poll(call: Call) -> Iterator[asyncio.Task[Any]]:
+def long_poll(call: Call) -> Iterator[None]:
     """Mark this call as `hanging` does. Raises TooManyWaits when its credential has no place."""
     services, who = call.services, f"{call.caller.kind} {call.caller.name}"
     if services.waits[who] >= services.limits.waits:
@@ -143,21 +149,12 @@ def long_poll(call: Call) -> Iterator[asyncio.Task[Any]]:
         raise TooManyWaits("too many calls wait on this gateway; look without `wait`")
     services.waits[who] += 1
     try:
-        with hanging(call) as task:
-            yield task
+        with hanging(call):
+            yield
     finally:
         services.waits[who] -= 1
         if not services.waits[who]:
             del services.waits[who]
-
-
-def check_wanted(task: asyncio.Task[Any]) -> None:
-    """Raise CancelledError when the task was cancelled; call it before each wait.
-
-    The Redis client loses a cancellation that arrives while it takes a connection from its pool.
-    """
-    if task.cancelling():
-        raise asyncio.CancelledError
 
 
 def reply(value: Any, status: int = 200) -> web.Response:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 from aiohttp import web
 
-from gateway.api.calls import Call, check_wanted, hanging
+from gateway.api.calls import Call, hanging
 from gateway.api.messages import EVENT_ID, check_match
 from gateway.api.problems import TooMany, Unauthenticated
 from gateway.errors import Unreachable
 from gateway.records import Event, place_of
+from gateway.tasks import check_wanted
 from gateway.wire import plain
 
 _PAGE = 200
@@ -28,9 +28,9 @@ async def stream(call: Call) -> web.StreamResponse:
     async with call.services.streams, call.services.approvals.changes() as live:
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(call.request)
-        with hanging(call) as task:
+        with hanging(call):
             try:
-                await _send(call, answer, live, last, task)
+                await _send(call, answer, live, last)
             except (Unreachable, Unauthenticated, TimeoutError, ConnectionResetError):
                 pass  # too slow, no longer allowed, or gone: it comes back with its last id
             finally:
@@ -49,7 +49,6 @@ async def _send(
     answer: web.StreamResponse,
     live: AsyncIterator[Event],
     last: str | None,
-    task: asyncio.Task[Any],
 ) -> None:
     if last is not None:
         last = await _replay(call, answer, last)
@@ -57,7 +56,7 @@ async def _send(
     coming = asyncio.ensure_future(anext(live))
     try:
         while True:
-            check_wanted(task)
+            check_wanted()
             # `wait` and not `timeout`: a cancelled iterator would be at its end.
             done, _ = await asyncio.wait({coming}, timeout=patience)
             if not done:

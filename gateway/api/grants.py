@@ -15,7 +15,6 @@ from gateway.grants.blast import Blast
 from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.grants.offers import LIFETIMES, Offer, offers
 from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME
-from gateway.records import Identity
 from gateway.wire import Wire
 
 
@@ -147,7 +146,7 @@ async def create(call: Call) -> web.Response:
     """Write a grant as an admin."""
     body: NewGrant = call.body
     made = await call.services.approvals.remembering.create(
-        _who(call),
+        call.identity,
         agent=body.agent,
         effect=body.effect,
         match=body.match,
@@ -168,7 +167,7 @@ async def let_through(call: Call) -> web.Response:
         raise InvalidRequest("agent is missing: a session belongs to an agent")
     body: NewPass = call.body
     made = await call.services.approvals.remembering.let_through(
-        _who(call),
+        call.identity,
         agent=agent,
         session=session,
         shape=body.what,
@@ -180,20 +179,16 @@ async def let_through(call: Call) -> web.Response:
 
 async def revoke(call: Call) -> web.Response:
     """End one grant."""
-    return reply(await call.services.approvals.remembering.revoke(_grant_id(call), _who(call)))
+    return reply(await call.services.approvals.remembering.revoke(_grant_id(call), call.identity))
 
 
 async def revoke_all(call: Call) -> web.Response:
     """End all grants, or an agent's, or those of a session."""
     body: Whose = call.body
     ended = await call.services.approvals.remembering.revoke_all(
-        _who(call), agent=body.agent, session=body.session
+        call.identity, agent=body.agent, session=body.session
     )
     return reply(Revoked(ids=tuple(grant.id for grant in ended)))
-
-
-def _who(call: Call) -> Identity:
-    return Identity(platform="token", id=call.caller.name)
 
 
 def _grant_id(call: Call) -> str:

@@ -9,7 +9,6 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.calls import Call, reply
-from gateway.records import Identity
 from gateway.wire import Wire
 
 _LATEST = 2**53
@@ -25,7 +24,6 @@ class Period(Wire):
 
 async def report(call: Call) -> web.Response:
     """Return what a period's answers were like, by person and by agent."""
-    identity = Identity(platform="token", id=call.caller.name)
     query: Period = call.query
     reporting = call.services.approvals.reporting
-    return reply(await reporting.asked(identity, since=query.since, until=query.until))
+    return reply(await reporting.asked(call.identity, since=query.since, until=query.until))

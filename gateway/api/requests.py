@@ -6,12 +6,13 @@ import time
 
 from aiohttp import web
 
-from gateway.api.calls import Call, check_wanted, long_poll, reply
+from gateway.api.calls import Call, long_poll, reply
 from gateway.api.messages import MAX_WAIT_SECONDS, Look, Requests, masked_view, view
 from gateway.drawing import made, weight_of
 from gateway.errors import NotFound
 from gateway.models import Status, new_id
-from gateway.records import Click, Identity, Query, Record
+from gateway.records import Click, Query, Record
+from gateway.tasks import check_wanted
 from gateway.wire import JsonObject, plain
 
 
@@ -59,7 +60,7 @@ async def decide(call: Call) -> web.Response:
     click = Click(
         request_id=call.id,
         revision=body.revision,
-        identity=Identity(platform="token", id=name),
+        identity=call.identity,
         action=body.action,
         # Bound to who sent it, so that nobody is told that another one's click was theirs.
         nonce=f"http:{name}:{body.nonce or new_id()}",
@@ -88,8 +89,7 @@ async def _for_approver(call: Call, record: Record) -> JsonObject:
     seen = await shown(record)
     if not call.query.reveal or seen == plain(view(record, whole=True)):
         return seen
-    identity = Identity(platform="token", id=call.caller.name)
-    record = await call.services.approvals.revealing.reveal(record.id, identity)
+    record = await call.services.approvals.revealing.reveal(record.id, call.identity)
     whole: JsonObject = plain(view(record, whole=True))
     return whole
 
@@ -110,11 +110,11 @@ async def _news(call: Call, query: Look) -> Record:
     end = time.monotonic() + seconds
     if call.is_agent and query.process is not None:
         await approvals.sync([call.id], call.origin("sync", query.process))
-    with long_poll(call) as task, call.services.metrics.waiters.track_inprogress():
+    with long_poll(call), call.services.metrics.waiters.track_inprogress():
         async with approvals.watch(call.id) as watch:
             record = await _seen(call)
             while not _is_news(record, query.revision) and (left := end - time.monotonic()) > 0:
-                check_wanted(task)
+                check_wanted()
                 await watch.wait(left)
                 record = await _seen(call)
     return record

@@ -9,7 +9,7 @@ from gateway.api.messages import Enrolled, SessionEnded, Sessions, States
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import State
 from gateway.names import SESSION_NAME
-from gateway.records import Identity, Record
+from gateway.records import Record
 from gateway.storage import Origin
 from gateway.wire import build
 
@@ -68,8 +68,7 @@ async def end_session(call: Call) -> web.Response:
     elif agent is None:
         raise InvalidRequest("agent is missing: a session belongs to an agent")
     else:
-        who = Identity(platform="token", id=call.caller.name)
-        ids = await approvals.end_session_as(who, agent, session)
+        ids = await approvals.end_session_as(call.identity, agent, session)
     return reply(SessionEnded(cancelled=tuple(ids)))
 
 

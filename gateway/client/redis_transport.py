@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Awaitable
 from typing import Any
 
 import redis.asyncio
@@ -212,7 +211,7 @@ class RedisTransport:
         entry = [word for field in {**fields, "body": text, **more}.items() for word in field]
         for attempt in range(_SEND_TRIES):
             try:
-                await _uncancelled(self._line.send("XADD", self._ingress, "*", *entry))
+                await self._line.send("XADD", self._ingress, "*", *entry)
             except (AuthenticationError, NoPermissionError) as error:
                 raise Unauthorized(f"Redis refuses {self.agent}'s user: {error}") from error
             except (RedisError, OSError) as error:
@@ -323,14 +322,3 @@ def _state_in(fields: dict[str, str]) -> State | None:
     except (KeyError, TypeError, ValueError) as error:
         raise Unverified(f"the gateway's reply cannot be read: {error!r}") from error
     return state_of(body) if body else None
-
-
-async def _uncancelled(command: Awaitable[Any]) -> None:
-    """Wait for a command. redis-py may swallow a cancellation while it connects; we must not."""
-    task = asyncio.current_task()
-    before = task.cancelling() if task else 0
-    try:
-        await command
-    finally:
-        if task and task.cancelling() > before:
-            raise asyncio.CancelledError

@@ -17,7 +17,7 @@ from tests.faults.site import Site
 from tests.world import AGENT, World
 
 
-@pytest.mark.parametrize("turns", range(0, 16, 3))
+@pytest.mark.parametrize("turns", range(0, 32, 3))
 async def test_cancelled_while_it_connects(
     world: World, server_url: str, namespace: str, turns: int
 ) -> None:
