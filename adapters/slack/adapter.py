@@ -76,7 +76,10 @@ class SlackAdapter:
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Serve until left. Entering means connected; leaving waits for what people asked for."""
+        """Serve until left. Leaving waits for what people asked for.
+
+        Entering means connected, or that Slack is away, which `problems` says until it is back.
+        """
         settings = SlackSettings()
         settings.refuse_incomplete()
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)

@@ -25,7 +25,7 @@ from adapters.slack.replies import Reply
 from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.text import Json
 from adapters.slack.values import NO_COPY, Malformed
-from adapters.slack.workspaces import NotInstalled, Workspace, Workspaces
+from adapters.slack.workspaces import Workspace, Workspaces
 from gateway.delivery import DeliveryFailed
 from gateway.errors import GatewayError, NotFound, Unreachable
 from gateway.masking import bug, shown
@@ -170,7 +170,7 @@ class App:
         try:
             did = read(body)
             workspace = await self._workspace(did)
-        except (Malformed, NotInstalled) as error:
+        except (Malformed, GatewayError) as error:
             log.warning("refused: %s", type(error).__name__, extra={"event": "slack_refused"})
             return
         reply = self._reply(workspace, did)

@@ -12,7 +12,7 @@ from adapters.slack.calls import SlackRefused, asked, sent
 from adapters.slack.text import Json, escaped, fitted, one_line, ours, section
 from adapters.slack.uploads import Uploads
 from adapters.slack.values import Malformed, Place, place_of, reference
-from adapters.slack.workspaces import NotInstalled, Workspace, Workspaces
+from adapters.slack.workspaces import NotInstalled, TokenRefused, Workspace, Workspaces
 from gateway.cards import Card
 from gateway.delivery import (
     CopyGone,
@@ -158,11 +158,11 @@ class Posts:
         await self._pace.slot(budget, UPDATES, name)
 
     async def place(self, target: str) -> tuple[Workspace, Place]:
-        """Return the workspace and channel of a target; raises DeliveryFailed."""
+        """Return the workspace and channel of a target; raises DeliveryFailed, TryLater."""
         try:
             place = place_of(target)
             return await self._workspaces.of(place.team), place
-        except (Malformed, NotInstalled) as error:
+        except (Malformed, NotInstalled, TokenRefused) as error:
             raise DeliveryFailed(str(error)) from error
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from adapters.slack.calls import SlackRefused, asked
 from adapters.slack.logs import library_logger
+from gateway.delivery import DeliveryFailed
 from gateway.errors import GatewayError
 
 log = logging.getLogger("adapters.slack.sockets")
@@ -61,6 +62,7 @@ class Socket:
         self._ping_seconds = ping_seconds
         self._count = 0  # how much had come when we last looked
         self._since = asyncio.get_running_loop().time()  # when it came
+        self._begun = False  # whether there was a connection, which the SDK then keeps
         self._renewing: asyncio.Future[None] | None = None
         self._handler: Any = AsyncSocketModeHandler(
             app,
@@ -77,18 +79,25 @@ class Socket:
         return self._problem
 
     async def connect(self) -> None:
-        """Connect; raises GatewayError when Slack refuses or does not answer."""
+        """Connect; raises GatewayError when Slack refuses us for good.
+
+        When Slack is merely away, `watch` goes on trying.
+        """
+        code = await self._begin()
+        if code in FATAL:
+            raise GatewayError(_said(code))
+        self._say(_said(code) if code else "")
+
+    async def _begin(self) -> str:
+        """Make the first connection; return the code of what was wrong, empty when it stands."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                opened = await self._client.apps_connections_open(app_token=self._token)
-                self._handler.client.wss_uri = opened["url"]
+                self._handler.client.wss_uri = await self._address()
                 await self._handler.connect_async()
-        except SlackApiError as error:
-            code = error.response.get("error") if error.response else None
-            raise GatewayError(f"Slack refuses the app token: {code}") from error
-        except (TimeoutError, OSError) as error:
-            raise GatewayError("Slack cannot be reached") from error
-        self._problem = ""
+        except Exception as error:  # away in whatever way: tried again in a moment
+            return _code(error)
+        self._begun = True
+        return ""
 
     async def watch(self) -> None:
         """Look at the connection until cancelled; mend it, and say what is wrong.
@@ -107,6 +116,8 @@ class Socket:
 
     async def _look(self) -> str:
         """Return what is wrong now, empty when nothing is."""
+        if not self._begun:
+            return _said(code) if (code := await self._begin()) else ""
         if not await self._handler.client.is_connected():
             return _said(await self._refusal())
         if not self._idle():
@@ -140,12 +151,15 @@ class Socket:
     async def _refusal(self) -> str:
         """Return the code with which Slack would not connect us now, empty when it would."""
         try:
-            await self._client.apps_connections_open(app_token=self._token)
-        except SlackApiError as error:
-            return str(error.response.get("error")) if error.response else "an error"
-        except Exception as error:  # away in whatever way: looked at again in a moment
-            return type(error).__name__
+            await self._address()
+        except Exception as error:  # as above
+            return _code(error)
         return ""
+
+    async def _address(self) -> str:
+        """Return an address to connect to, which Slack takes once."""
+        opened = await asked(lambda: self._client.apps_connections_open(app_token=self._token))
+        return str(opened["url"])
 
     def _say(self, problem: str) -> None:
         if problem != self._problem:
@@ -157,6 +171,13 @@ class Socket:
         """Disconnect; what is being answered is not waited for."""
         with suppress(Exception):  # whatever it was, the process ends, and with it the connection
             await self._handler.close_async()
+
+
+def _code(error: Exception) -> str:
+    """Return Slack's own code of a refusal, else how it is away."""
+    if isinstance(error, SlackRefused):
+        return error.error
+    return str(error) if isinstance(error, DeliveryFailed) else type(error).__name__
 
 
 def _said(code: str) -> str:

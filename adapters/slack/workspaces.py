@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.calls import SlackRefused, answered, asked, client_of
+from adapters.slack.calls import SlackRefused, Unavailable, answered, asked, client_of
 from adapters.slack.settings import SlackSettings
 from gateway.delivery import DeliveryFailed, Notes
 from gateway.errors import GatewayError
@@ -25,6 +25,7 @@ log = logging.getLogger("adapters.slack.workspaces")
 
 _INSTALL, _ORG = "install {team}", "organisation {org}"
 TOKEN_SECONDS = 30.0  # between two looks at the configured token
+_AWAY_SECONDS = 2.0  # as long as none of them was answered
 NEEDED_SCOPES = ("chat:write", "commands", "users:read")
 
 
@@ -71,19 +72,28 @@ class Workspaces:
         self.problem = ""
 
     async def start(self) -> None:
-        """Check the workspace of the configured token. Raises GatewayError with what to do."""
-        if self._settings.bot_token is None:
-            return
-        found = await self._checked(self._settings.bot_token.get_secret_value())
-        self._known[found.team] = found
+        """Check the workspace of the configured token. Raises TokenRefused with what to do.
+
+        When Slack is merely away, `watch` goes on trying.
+        """
+        try:
+            await self._check()
+        except Unavailable as away:
+            self._say(str(away))
+
+    async def _check(self) -> None:
+        """Learn the workspace of the configured token. Raises TokenRefused, Unavailable."""
+        if self._settings.bot_token is not None:
+            found = await self._checked(self._settings.bot_token.get_secret_value())
+            self._known[found.team] = found
 
     async def watch(self, seconds: float) -> None:
         """Check the configured token again and again until cancelled; a revoked one stops nothing
         else, so that nobody would see it."""
         while self._settings.bot_token is not None:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(seconds if self._known else min(seconds, _AWAY_SECONDS))
             try:
-                await self.start()
+                await self._check()
             except TokenRefused as refused:
                 self._say(str(refused))
             except Exception as error:
@@ -100,7 +110,9 @@ class Workspaces:
         self.problem = problem
 
     async def of(self, team: str) -> Workspace:
-        """Return the workspace with this id. Raises NotInstalled."""
+        """Return the workspace with this id. Raises NotInstalled, TokenRefused, Unavailable."""
+        if self._settings.bot_token is not None and not self._known:
+            await self._check()  # Slack was away when we started
         known = self._known.get(team)
         if known is not None and self._settings.bot_token is not None:
             return known
@@ -175,7 +187,10 @@ class Workspaces:
         await self._notes.delete(_ORG.format(org=org))
 
     async def _checked(self, token: str, team: str = "", org: str = "") -> Workspace:
-        """Return the workspace of a token; that of an organisation belongs to no single one."""
+        """Return the workspace of a token; that of an organisation belongs to no single one.
+
+        Raises TokenRefused, Unavailable.
+        """
         client = client_of(token, self._settings.api_url, self._session)
         try:
             who = await answered(client.auth_test)
@@ -189,7 +204,7 @@ class Workspaces:
         except SlackRefused as refused:
             raise TokenRefused(f"Slack refuses the bot token: {refused.error}") from refused
         except DeliveryFailed as error:
-            raise GatewayError(f"{error}; see `gateway doctor`") from error
+            raise Unavailable(str(error)) from error
         app_id = bot["bot"]["app_id"]
         return Workspace(team=team, org=org, token=token, app_id=app_id, client=client)
 

@@ -79,6 +79,28 @@ async def test_36_wrong_tokens_stop_the_start(
             pass
 
 
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.HTML, Fault.DROPPED])
+async def test_36_slack_may_be_away_at_the_start(slack: Slack, world: World, fault: Fault) -> None:
+    """The gateway starts and says so; when Slack is back it connects, and what was asked meanwhile
+    is shown and answered."""
+    adapter = SlackAdapter()
+    adapter.token_seconds = 0.2
+    away = ("auth.test", "apps.connections.open")
+    for method in away:
+        slack.faults.plan(method, fault, times=1000)
+    async with at_work(slack, world, adapter=adapter) as office:
+        assert len(adapter.problems()) == 2
+        record = await office.ask()
+        await slack.until(lambda: len(slack.faults.happened) > 8)
+        assert (await world.approvals.get(record.id)).status is Status.PENDING
+        slack.faults.planned.clear()
+        await slack.until(lambda: not adapter.problems(), seconds=30)
+        await slack.until(lambda: slack.messages("C1"), seconds=30)
+        (message,) = slack.messages("C1")
+        await office.ann.click(message, "Approve")
+        assert (await office.ended(record)).status is Status.APPROVED
+
+
 async def test_37_the_same_envelope_twice_has_one_effect(office: Office) -> None:
     """A click and the opening of a form, each delivered twice: one decision, one form."""
     record, message = await office.asked()
