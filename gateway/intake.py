@@ -9,21 +9,14 @@ from typing import Any
 from gateway.approvals import Approvals
 from gateway.errors import GatewayError, InvalidRequest, Unreachable
 from gateway.masking import masked
-from gateway.models import Reason, Report
+from gateway.models import MAX_SYNC_IDS, Reason, Report
 from gateway.names import PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
 from gateway.ports import Credentials
 from gateway.storage import Origin, Store
-from gateway.validation import parse_message, parse_request, parsed
+from gateway.validation import check_agent_reason, parse_message, parse_request, parsed
 from gateway.wire import Wire
 
 _NONCE_LENGTH = 64
-_MOST_IDS = 1000
-AGENT_REASONS = (
-    Reason.CANCELLED_BY_AGENT,
-    Reason.ABANDONED,
-    Reason.SUPERSEDED,
-    Reason.RESOLVED_ELSEWHERE,
-)
 
 
 class Intake:
@@ -117,8 +110,8 @@ class SyncBody(Wire):
     ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.ids) > _MOST_IDS:
-            raise InvalidRequest(f"sync takes at most {_MOST_IDS} ids")
+        if len(self.ids) > MAX_SYNC_IDS:
+            raise InvalidRequest(f"sync takes at most {MAX_SYNC_IDS} ids")
         for one in self.ids:
             check_id(one)
 
@@ -161,12 +154,6 @@ class ReportBody(Wire):
 
     def __post_init__(self) -> None:
         check_id(self.id)
-
-
-def check_agent_reason(reason: Reason) -> None:
-    """Return when an agent may give this reason for a cancel; raises InvalidRequest."""
-    if reason not in AGENT_REASONS:
-        raise InvalidRequest(f"reason must be one of {', '.join(AGENT_REASONS)}")
 
 
 def check_id(value: str) -> None:

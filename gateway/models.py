@@ -21,6 +21,7 @@ from gateway.sentences import sentence
 from gateway.wire import JsonObject, Wire, plain
 
 MAX_LIFE_SECONDS = 30 * 24 * 3600
+MAX_SYNC_IDS = 1000
 
 
 class Status(StrEnum):
@@ -85,6 +86,15 @@ class Reason(StrEnum):
         unknown = str.__new__(cls, value)
         unknown._name_ = unknown._value_ = value
         return unknown
+
+
+AGENT_REASONS = (
+    Reason.CANCELLED_BY_AGENT,
+    Reason.ABANDONED,
+    Reason.SUPERSEDED,
+    Reason.RESOLVED_ELSEWHERE,
+)
+"""The reasons that an agent may give for withdrawing its request."""
 
 
 class RiskLevel(StrEnum):

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway.canonical import parse
 from gateway.errors import InvalidRequest
-from gateway.models import ApprovalRequest, digest_of
+from gateway.models import AGENT_REASONS, ApprovalRequest, Reason, digest_of
 
 LARGE_BYTES = 64 * 1024  # longer messages are parsed in a thread, so that the others go on
 _LONGEST_NAME = 120
@@ -49,6 +49,12 @@ def check_digest(request: ApprovalRequest) -> None:
     """Return when the request's digest covers its content; raise InvalidRequest otherwise."""
     if request.digest != digest_of(request):
         raise InvalidRequest("digest is not the SHA-256 of what the request would run")
+
+
+def check_agent_reason(reason: Reason) -> None:
+    """Return when an agent may give this reason for a cancel; raises InvalidRequest."""
+    if reason not in AGENT_REASONS:
+        raise InvalidRequest(f"reason must be one of {', '.join(AGENT_REASONS)}")
 
 
 async def parsed(parser: Callable[[bytes], T], raw: bytes) -> T:

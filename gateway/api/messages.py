@@ -10,24 +10,27 @@ from pydantic import Field
 
 from gateway.errors import InvalidRequest
 from gateway.masking import masked
-from gateway.models import Action, ApprovalRequest, Decision, Reason, Report, Risk, State, Status
+from gateway.models import (
+    MAX_SYNC_IDS,
+    Action,
+    ApprovalRequest,
+    Decision,
+    Reason,
+    Report,
+    Risk,
+    State,
+    Status,
+)
 from gateway.names import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
 from gateway.records import Record, Remember, Session, Vote
-from gateway.validation import check_digest
+from gateway.validation import check_agent_reason, check_digest
 from gateway.wire import JsonObject, Wire, plain
 
 MAX_WAIT_SECONDS = 60.0
 MAX_PAGE = 200
-MAX_SYNC_IDS = 1000
 CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
 NONCE = re.compile(r"[0-9A-Za-z_-]{8,64}")
 EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
-CANCEL_REASONS = (
-    Reason.CANCELLED_BY_AGENT,
-    Reason.ABANDONED,
-    Reason.SUPERSEDED,
-    Reason.RESOLVED_ELSEWHERE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +54,7 @@ class Cancel(Wire):
     message: str = ""
 
     def __post_init__(self) -> None:
-        if self.reason not in CANCEL_REASONS:
-            raise InvalidRequest(f"reason must be one of {', '.join(CANCEL_REASONS)}")
+        check_agent_reason(self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
