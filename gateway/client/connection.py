@@ -13,7 +13,7 @@ import socket
 import time
 from typing import Any
 
-from gateway.client.answers import Answer, Malformed, read_answer
+from gateway.client.http_answer import Answer, Malformed, read_answer
 from gateway.client.problems import error_of
 from gateway.errors import InvalidRequest, Unreachable
 
