@@ -29,7 +29,6 @@ from gateway.policyfile import differences, read_policy_file
 from gateway.ports import Adapter, HasRoutes, HasStreams
 from gateway.production import refuse_unsafe
 from gateway.registry import adapter_class, refuse_unknown
-from gateway.retention import Retention
 from gateway.rulebook import PolicyDocument, Route
 from gateway.serving import (
     background,
@@ -48,6 +47,7 @@ from gateway.stores.feed import RedisFeed
 from gateway.stores.held import RedisHeld
 from gateway.stores.ingress import Ingress
 from gateway.stores.logins import RedisLogins
+from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, unwatched
 from gateway.stores.seals import Sealer
 from gateway.stores.store import RedisStore

@@ -12,17 +12,17 @@ from random import SystemRandom
 from gateway.approvals import Approvals
 from gateway.canaries import Canaries
 from gateway.clock import SystemClock
-from gateway.courier import Courier
 from gateway.delivery import Posts, PostsGrants
 from gateway.desk import FrontDesk
 from gateway.errors import Unreachable
 from gateway.following import recount
-from gateway.followups import Followups
-from gateway.grantcourier import GrantCourier, either
-from gateway.outbox import Look, Worker
 from gateway.ports import Adapter, HasProblems
+from gateway.posting.courier import Courier
+from gateway.posting.followups import Followups
+from gateway.posting.grants import GrantCourier, either
+from gateway.posting.rerouting import Rerouting
+from gateway.posting.worker import Look, Worker
 from gateway.records import REVIEWS
-from gateway.rerouting import Rerouting
 from gateway.storage import REROUTING
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.feed import RedisFeed

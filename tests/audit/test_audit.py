@@ -15,7 +15,7 @@ from gateway.audit import GENESIS, event_line, seal_line, sealed, verify
 from gateway.errors import Conflict
 from gateway.models import Action
 from gateway.records import Event
-from gateway.retention import Retention
+from gateway.stores.retention import Retention
 from gateway.stores.seals import Sealer, export
 from tests.waiting import moment
 from tests.world import World, click

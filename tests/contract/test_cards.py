@@ -155,8 +155,8 @@ async def test_refused_edits_are_made_later(
     faulty: Faulty, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The decision stands meanwhile, and the card follows."""
-    monkeypatch.setattr("gateway.copies.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("gateway.outbox.IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.posting.copies.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.posting.worker.IDLE_SECONDS", 0.1)
     async with playing(faulty, world) as play:
         record = await play.asked()
         faulty.refuse_edits(2)
@@ -169,9 +169,9 @@ async def test_a_refusal_has_an_end(
     faulty: Faulty, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy is stuck, and that is noted."""
-    monkeypatch.setattr("gateway.copies.RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("gateway.outbox.IDLE_SECONDS", 0.1)
-    monkeypatch.setattr("gateway.copies.MOST_REFUSALS", 2)
+    monkeypatch.setattr("gateway.posting.copies.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.posting.worker.IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.posting.copies.MOST_REFUSALS", 2)
     async with playing(faulty, world) as play:
         record = await play.asked()
         faulty.refuse_edits(100)
@@ -226,7 +226,7 @@ async def test_a_crowd_leads_on_and_a_pause_says_its_end(
     stage: Stage, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The digest card leads to the inbox; it says until when its agent is paused, and when not."""
-    monkeypatch.setattr("gateway.copies._COUNT_MS", 0)
+    monkeypatch.setattr("gateway.posting.copies._COUNT_MS", 0)
     budgets = (Budget(cards=1, denials=1),)
     async with playing(stage, world, inbox=ADDRESS, budgets=budgets) as play:
         first = await play.asked()

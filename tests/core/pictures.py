@@ -13,8 +13,8 @@ from pathlib import Path
 from adapters.discord.views import card_view
 from adapters.slack.blocks import message
 from gateway.cards import Card
-from gateway.crowds import digest_card
 from gateway.holding import Crowd
+from gateway.posting.crowds import digest_card
 from tests.discord import pictures as discord_pictures
 from tests.slack import pictures as slack_pictures
 from tests.slack import render

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from gateway import copies
 from gateway.cards import Card
 from gateway.delivery import DeliveryUncertain, TryLater
-from gateway.followups import GRACE_SECONDS
 from gateway.models import Status
+from gateway.posting import copies
+from gateway.posting.followups import GRACE_SECONDS
 from gateway.records import MessageRef
 from gateway.rulebook import Escalation
 from gateway.writer import FOLLOWUPS

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.crowds import digest_card
 from gateway.errors import OverBudget
 from gateway.models import Action, DeciderKind, Origin, Reason, Risk, RiskLevel, Status
+from gateway.posting.crowds import digest_card
 from gateway.records import Record, Remember
 from gateway.rulebook import Budget, PolicyDocument, Route
 from gateway.wire import plain

@@ -13,7 +13,7 @@ from gateway.errors import Conflict, Unauthorized
 from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.grants.offers import offers
 from gateway.records import MessageRef, Person
-from gateway.retention import Retention
+from gateway.stores.retention import Retention
 from tests.core.test_outbox import Office, route
 from tests.core.test_remembering import remember, widest
 from tests.world import World, identity

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.copies import Copies
-from gateway.courier import Courier
 from gateway.delivery import (
     CopyState,
     DeliveryFailed,
@@ -17,12 +15,14 @@ from gateway.delivery import (
 )
 from gateway.desk import FrontDesk
 from gateway.errors import Unauthorized
-from gateway.followups import GRACE_SECONDS, Followups
-from gateway.grantcourier import GrantCourier, either
 from gateway.models import Action, Reason, Status
-from gateway.outbox import LEASE_SECONDS, Worker
+from gateway.posting.copies import Copies
+from gateway.posting.courier import Courier
+from gateway.posting.followups import GRACE_SECONDS, Followups
+from gateway.posting.grants import GrantCourier, either
+from gateway.posting.rerouting import Rerouting
+from gateway.posting.worker import LEASE_SECONDS, Worker
 from gateway.records import MessageRef, Record
-from gateway.rerouting import Rerouting
 from gateway.rulebook import Escalation, Route
 from gateway.serving import desk_of
 from gateway.storage import REROUTING

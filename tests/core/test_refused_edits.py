@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from gateway import copies
 from gateway.delivery import CopyState, DeliveryFailed, DeliveryUncertain
 from gateway.models import Action
+from gateway.posting import copies
 from gateway.records import Record
 from tests.core.test_outbox import Office, route
 from tests.world import World, click, identity

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway import copies, outbox
 from gateway.cards import Card
 from gateway.delivery import CopyState
-from gateway.outbox import InOrder
+from gateway.posting import copies, worker
+from gateway.posting.worker import InOrder
 from gateway.records import MessageRef
 from gateway.rulebook import Route
 from gateway.stores.outbox import RedisOutbox
@@ -104,7 +104,7 @@ async def test_no_more_hang_than_there_is_room_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full pool takes nothing more, and goes on when one of it is done."""
-    monkeypatch.setattr(outbox, "_AT_ONCE", 2)
+    monkeypatch.setattr(worker, "_AT_ONCE", 2)
     await route(world)
     async with working(world) as (office, gate):
         for number in range(5):
@@ -120,7 +120,7 @@ async def test_a_change_while_its_card_is_posted_is_shown_after(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One look at a request at a time; the next one follows it."""
-    monkeypatch.setattr(outbox, "_BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "_BUSY_SECONDS", 0.01)
     await route(world)
     async with working(world) as (office, gate):
         record = await world.submit()
@@ -151,7 +151,7 @@ async def test_whoever_leaves_does_not_wait_for_what_hangs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stays on the queue, for whoever comes next."""
-    monkeypatch.setattr(outbox, "FINISH_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "FINISH_SECONDS", 0.05)
     await route(world)
     async with working(world) as (office, gate):
         await world.submit()
@@ -184,7 +184,7 @@ async def test_who_reads_faster_overtakes_nobody() -> None:
 
 async def test_who_hangs_holds_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """After its patience the next goes on, and one that leaves is not waited for."""
-    monkeypatch.setattr("gateway.outbox._PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.posting.worker._PATIENCE_SECONDS", 0.01)
     line, passed, read = InOrder(), list[int](), asyncio.Event()
     read.set()
     hanging = asyncio.create_task(in_line(line, 0, asyncio.Event(), passed))

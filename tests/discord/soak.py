@@ -25,7 +25,7 @@ from typing import Any
 import discord
 import fakeredis
 
-import gateway.outbox
+import gateway.posting.worker
 import gateway.sweeper
 from adapters.discord.adapter import DiscordAdapter
 from gateway.app import Gateway
@@ -390,7 +390,7 @@ def main() -> None:
     kind, hours, pause = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
     # Nothing here waits for these two, and a simulated day has 86 400 of their seconds.
     gateway.sweeper.TICK_SECONDS = 10.0
-    gateway.outbox.IDLE_SECONDS = 10.0
+    gateway.posting.worker.IDLE_SECONDS = 10.0
     counted = simulated.run((storm if kind == "storm" else day)(hours, pause))
     sys.stdout.write(json.dumps(counted))
 

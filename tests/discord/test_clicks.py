@@ -72,7 +72,7 @@ async def test_09_a_large_card_is_drawn_beside_the_event_loop(
         drawn.append((record.id, threading.current_thread() is threading.main_thread()))
         return card_of(record, **how)
 
-    for module in ("gateway.courier", "adapters.discord.reading"):
+    for module in ("gateway.posting.courier", "adapters.discord.reading"):
         monkeypatch.setattr(f"{module}.card_of", noting)
     small, card = await stage.asked()
     await stage.click(stage.server.ann, card, "Approve")

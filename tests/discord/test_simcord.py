@@ -20,9 +20,9 @@ from adapters.discord.lease import Lease, Sessions
 from adapters.discord.posting import Posting
 from adapters.discord.views import CARD_CHARS, CARD_LINES
 from gateway.clock import SystemClock
-from gateway.courier import Courier
 from gateway.desk import FrontDesk
 from gateway.models import Status
+from gateway.posting.courier import Courier
 from gateway.records import Person, Record
 from gateway.rulebook import Route
 from gateway.serving import desk_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.clock import SystemClock
-from gateway.outbox import LEASE_SECONDS
+from gateway.posting.worker import LEASE_SECONDS
 from gateway.stores.credentials import RedisCredentials
 from tests.faults.board import ANN, DIES, PLACES, REPEATABLE, Board
 from tests.faults.invariants import problems

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from gateway import outbox
 from gateway.cards import Card
 from gateway.delivery import CopyState, DeliveryUncertain, TryLater
 from gateway.models import Action
+from gateway.posting import worker
 from gateway.records import MessageRef
 from gateway.tasks import ended
 from tests.core.test_outbox import Office, route
@@ -71,7 +71,7 @@ async def test_what_takes_long_is_left_to_whoever_began_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Leases are short, so that a killed replica is soon replaced, and renewed while one works."""
-    monkeypatch.setattr(outbox, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(worker, "LEASE_SECONDS", 0.3)
     await route(world)
     office, seconds = Office(world), asyncio.get_running_loop().time
     posting, go_on = asyncio.Event(), asyncio.Event()
@@ -101,6 +101,6 @@ async def test_what_a_killed_replica_looked_at_is_soon_looked_at_by_another(worl
     await route(world)
     office = Office(world)
     await world.submit()
-    (task,) = await office.outbox.take("rec", limit=5, lease_ms=int(outbox.LEASE_SECONDS * 1000))
+    (task,) = await office.outbox.take("rec", limit=5, lease_ms=int(worker.LEASE_SECONDS * 1000))
     now = world.clock.now_ms()
     assert now < int(task.lease) <= now + 6_100

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from gateway.models import Status
-from gateway.outbox import LEASE_SECONDS
+from gateway.posting.worker import LEASE_SECONDS
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.person import NotShown
 from tests.slack.counterpart.slack import Slack

@@ -13,10 +13,10 @@ import pytest
 
 from adapters.slack.manifest import BOT_SCOPES, manifest, problems
 from gateway.cli import main
-from gateway.crowds import digest_card
 from gateway.errors import GatewayError
 from gateway.holding import Crowd
 from gateway.models import Action, Status
+from gateway.posting.crowds import digest_card
 from gateway.records import Person
 from gateway.rulebook import Route
 from tests.slack.counterpart.faults import Fault

@@ -24,7 +24,7 @@ from gateway.delivery import (
     Outbox,
     TryLater,
 )
-from gateway.outbox import RETRY_SECONDS
+from gateway.posting.worker import RETRY_SECONDS
 from gateway.records import MessageRef
 from gateway.writer import FOLLOWUPS
 

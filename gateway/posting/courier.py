@@ -11,8 +11,6 @@ from functools import partial
 
 from gateway.cards import Card, card_of
 from gateway.clock import Clock
-from gateway.copies import LONGEST_DOUBT_SECONDS, Copies, Subject, asked, pause_after, taken
-from gateway.crowds import Crowds
 from gateway.delivery import (
     Copy,
     CopyState,
@@ -27,7 +25,9 @@ from gateway.delivery import (
 from gateway.desk import FrontDesk
 from gateway.drawing import made, weight_of
 from gateway.errors import NotFound
-from gateway.outbox import RETRY_SECONDS, InOrder
+from gateway.posting.copies import LONGEST_DOUBT_SECONDS, Copies, Subject, asked, pause_after, taken
+from gateway.posting.crowds import Crowds
+from gateway.posting.worker import RETRY_SECONDS, InOrder
 from gateway.records import CROWD, MessageRef, Record
 from gateway.rulebook import REQUESTER, PolicyDocument, Route
 

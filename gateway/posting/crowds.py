@@ -8,12 +8,12 @@ from dataclasses import replace
 from gateway.blocks import Block, headline
 from gateway.cards import Card, Fact
 from gateway.clock import Clock
-from gateway.copies import Copies, Subject
 from gateway.delivery import Copy, CopyState, Lists, Outbox, Posts
 from gateway.desk import FrontDesk
 from gateway.holding import Crowd
 from gateway.masking import cut, shown
 from gateway.models import Kind, RiskLevel, Status
+from gateway.posting.copies import Copies, Subject
 from gateway.records import Record
 from gateway.visible import Segment, Visible
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from gateway.clock import Clock
-from gateway.copies import Copies, Subject
 from gateway.delivery import (
     GRANT,
     Copy,
@@ -17,7 +16,8 @@ from gateway.delivery import (
 )
 from gateway.desk import FrontDesk
 from gateway.granted import Shown
-from gateway.outbox import Look
+from gateway.posting.copies import Copies, Subject
+from gateway.posting.worker import Look
 
 
 class GrantCourier:

@@ -1,0 +1,1 @@
+"""Keeps every posted card true: the outboxes' workers, and what they look at."""
