@@ -17,6 +17,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from gateway.canonical import sha256_hex
 from gateway.stores.bounded import BoundedReader
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import At, Script, unwatched
@@ -34,7 +35,7 @@ _LEASE_MS = 6000
 _TICK_SECONDS = 2.0
 _RETRY_SECONDS = 0.2
 MOST_ATTEMPTS = 5
-_LONGEST_LETTER = 65_536  # characters of a dead letter: enough to see what it was
+_VERB_LENGTH = 20
 
 
 class Ingress:
@@ -217,11 +218,11 @@ class Ingress:
 
     async def _give_up(self, agent: str, entry: str, fields: dict[str, str], name: str) -> None:
         self._at("dead:before")
-        await self._redis.xadd(
-            self._keys.dead,
-            {"agent": agent, "entry": entry, "fields": json.dumps(fields)[:_LONGEST_LETTER]},
-            maxlen=10_000,
-        )
+        # Which it was, not what it said: that would lie here outside retention and erasure.
+        letter = json.dumps(fields)
+        known = {"agent": agent, "entry": entry, "verb": fields.get("verb", "")[:_VERB_LENGTH]}
+        about = {"chars": len(letter), "sha256": sha256_hex(letter.encode())}
+        await self._redis.xadd(self._keys.dead, {**known, **about}, maxlen=10_000)
         self._at("dead:written")
         await self._bury(agent, entry, fields)
         self._at("dead:after")

@@ -38,7 +38,7 @@ class Retention:
             await asyncio.sleep(_HOUR_SECONDS)
 
     async def trim(self) -> int:
-        """Drop what is old; return how many requests were forgotten."""
+        """Drop what is old, dead letters too; return how many requests were forgotten."""
         store = self._store
         limit = await self._limit()
         # Exactly on a seal's edge, so that what remains still verifies from its first event.
@@ -57,6 +57,7 @@ class Retention:
             await store.redis.zrem(store.keys.done, *ids)
             forgotten += len(ids)
         await self._forget_grants(before_ms)
+        await store.redis.xtrim(store.keys.dead, minid=_after(edge), approximate=False)
         return forgotten
 
     async def _forget_grants(self, before_ms: int) -> None:

@@ -176,6 +176,7 @@ class Later:
 async def test_retention_drops_the_old_together_with_their_bodies(world: World) -> None:
     """What remains still verifies; a request that waits keeps its events and everything after."""
     ended = await world.submit()
+    await world.store.redis.xadd(world.store.keys.dead, {"agent": "bot"})
     await world.approvals.decide(click(ended))
     await another_millisecond(world)
     await world.approvals.decide(click(await world.submit()))
@@ -186,6 +187,7 @@ async def test_retention_drops_the_old_together_with_their_bodies(world: World) 
     await exported(world)
     assert await Retention(world.store, Later(0), days=1).trim() == 1
     assert await world.store.load(ended.id) is None
+    assert await world.store.redis.xlen(world.store.keys.dead) == 0
     assert await world.store.load(waits.id) is not None
     found = verify(await exported(world))
     assert found.problems == []

@@ -62,8 +62,9 @@ async def test_malformed_entries_are_refused_and_never_block(world: World) -> No
 
 
 async def test_an_entry_that_keeps_failing_goes_to_the_dead_letters(world: World) -> None:
-    """After five attempts it is put aside and answered; the others went on long before."""
-    poison, good = request(tool="poison"), request()
+    """After five attempts it is put aside and answered; the others went on long before. What it
+    said is not kept: no retention and no erasure would find it there."""
+    poison, good = request(tool="poison", arguments={"note": "swordfish"}), request()
 
     async def handle(agent: str, entry: str, fields: dict[str, str]) -> None:
         if "poison" in fields["body"]:
@@ -79,7 +80,9 @@ async def test_an_entry_that_keeps_failing_goes_to_the_dead_letters(world: World
         assert (await world.reply())["error"]["code"] == "error"
         while await world.store.redis.hlen(world.store.keys.attempts):
             await moment()
-    assert await world.store.redis.xlen(world.store.keys.dead) == 1
+    ((_, letter),) = await world.store.redis.xrange(world.store.keys.dead)
+    assert (letter["agent"], letter["verb"]) == ("bot", "submit")
+    assert "swordfish" not in str(letter)
     assert MOST_ATTEMPTS == 5
 
 
