@@ -15,6 +15,7 @@ from aiohttp import web
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from gateway.bodies import BodyTooLarge, BodyTooSlow, whole
 from gateway.clock import SystemClock
 from gateway.delivery import Notes, TryLater
 
@@ -48,13 +49,14 @@ class Endpoint:
 
     async def serve(self, request: web.Request) -> web.Response:
         """Take one push. 401 for anything that Discord did not sign just now."""
-        if (request.content_length or 0) > _MOST_BYTES:
+        try:
+            if (request.content_length or 0) > _MOST_BYTES:
+                raise BodyTooLarge
+            body = await whole(request.content.iter_any(), most=_MOST_BYTES)
+        except BodyTooLarge:
             return web.Response(status=413)
-        body = b""
-        while chunk := await request.content.read(_MOST_BYTES + 1 - len(body)):
-            body += chunk
-        if len(body) > _MOST_BYTES:
-            return web.Response(status=413)
+        except BodyTooSlow:
+            return web.Response(status=408)
         if not self._is_signed(request, body):
             return web.Response(status=401)
         try:

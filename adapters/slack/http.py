@@ -12,6 +12,7 @@ from aiohttp import web
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_sdk.signature import SignatureVerifier
 
+from gateway.bodies import BodyTooLarge, BodyTooSlow, whole
 from gateway.canonical import parse
 from gateway.clock import Clock
 from gateway.errors import InvalidRequest
@@ -98,12 +99,12 @@ class Receiver:
 
 
 async def _read(request: web.Request) -> bytes:
-    body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            raise Refused(413, "too large")
-    return bytes(body)
+    try:
+        return await whole(request.content.iter_any(), most=MAX_BYTES)
+    except BodyTooLarge:
+        raise Refused(413, "too large") from None
+    except BodyTooSlow:
+        raise Refused(408, "too slow") from None
 
 
 def _check_form(body: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from gateway.bodies import BodyTooLarge, BodyTooSlow, whole
 from gateway.errors import GatewayError
 from gateway.ports import Logins
 from gateway.records import Identity
@@ -170,12 +171,12 @@ async def json_body(request: web.Request) -> bytes:
     """Return the JSON bytes of a write, at most MAX_BODY."""
     if request.content_type != "application/json":
         raise Refused(415, "content_type", "send application/json")
-    body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > MAX_BODY:
-            raise Refused(413, "too_large", f"more than {MAX_BODY} bytes")
-    return bytes(body)
+    try:
+        return await whole(request.content.iter_any(), most=MAX_BODY)
+    except BodyTooLarge:
+        raise Refused(413, "too_large", f"more than {MAX_BODY} bytes") from None
+    except BodyTooSlow:
+        raise Refused(408, "timeout", "the body did not arrive in time") from None
 
 
 def csrf_token(session: str) -> str:

@@ -22,6 +22,9 @@ from gateway.holding import Holding
 from gateway.ports import Credentials
 from gateway.wire import JsonObject
 
+# A kept connection on which nothing is asked: longer than proxies keep theirs, so that none of them
+# sends a call into one that ends.
+IDLE_SECONDS = 180.0
 SERVICES = web.AppKey("services", Services)
 
 T = TypeVar("T")
@@ -95,11 +98,18 @@ def build_api(
 
 
 def runner(app: web.Application) -> web.AppRunner:
-    """Return the runner for an application of `build_api`: hung-up callers stop waiting at once.
+    """Return the runner for an application of `build_api`.
 
+    Hung-up callers stop waiting at once, and connections on which nothing is asked do not stay;
     aiohttp's own access log stays off, because it would write query strings.
     """
-    return web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=10.0)
+    return web.AppRunner(
+        app,
+        handler_cancellation=True,
+        access_log=None,
+        shutdown_timeout=10.0,
+        keepalive_timeout=IDLE_SECONDS,
+    )
 
 
 def _served(endpoint: Endpoint, services: Services) -> Handler:

@@ -17,6 +17,7 @@ from gateway.api.access import Access
 from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals import Approvals
+from gateway.bodies import SECONDS, BodyTooLarge, BodyTooSlow, whole
 from gateway.errors import InvalidRequest, NotFound
 from gateway.holding import Holding
 from gateway.names import REQUEST_ID
@@ -39,7 +40,7 @@ class Limits:
     """
 
     body_bytes: int = 1_048_576
-    body_seconds: float = 30.0
+    body_seconds: float = SECONDS
     heartbeat_seconds: float = 15.0
     event_streams: int = 100
     waits: int = 256
@@ -172,11 +173,13 @@ async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
         raise TooLarge(f"the body is larger than {limits.body_bytes} bytes")
     if request.headers.get("Content-Encoding") or _media_type(request) != "application/json":
         raise WrongMediaType("send the body as Content-Type: application/json, not compressed")
+    most, seconds = limits.body_bytes, limits.body_seconds
     try:
-        async with asyncio.timeout(limits.body_seconds):
-            raw = await request.read()
-    except TimeoutError:
-        raise TooSlow(f"the body took longer than {limits.body_seconds:g} s") from None
+        raw = await whole(request.content.iter_any(), most=most, seconds=seconds)
+    except BodyTooLarge:
+        raise TooLarge(f"the body is larger than {most} bytes") from None
+    except BodyTooSlow:
+        raise TooSlow(f"the body took longer than {seconds:g} s") from None
     return await parsed(partial(parse_message, cls), raw or b"{}")
 
 

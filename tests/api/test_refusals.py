@@ -130,6 +130,20 @@ async def test_a_body_of_unknown_length_is_cut_at_the_limit(gate: Replica) -> No
         assert answer.status == 413
 
 
+async def test_a_kept_connection_does_not_stay(
+    server_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On which nothing more is asked: the server closes it, and its caller connects anew."""
+    monkeypatch.setattr("gateway.api.app.IDLE_SECONDS", 0.05)
+    async with replica(server_url, namespace) as gate:
+        host, port = gate.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(20):
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
 async def test_a_body_that_trickles_is_cut_off(server_url: str, namespace: str) -> None:
     """Who announces a body and does not send it is answered 408."""
     async with replica(server_url, namespace, limits=Limits(body_seconds=0.05)) as gate:

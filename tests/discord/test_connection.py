@@ -17,6 +17,7 @@ from tests.discord.furnished import Server
 from tests.discord.ground import Ground
 from tests.discord.messages import buttons
 from tests.discord.stage import Stage, environment, labels, private_text
+from tests.waiting import announced
 
 
 async def approved(stage: Stage) -> None:
@@ -269,6 +270,16 @@ async def test_42_what_discord_did_not_sign_now_is_refused(pushed: Stage) -> Non
     assert (await pushed.ended(record)).status is Status.APPROVED
     assert (await fake.push(server.app, body)).status == 401
     assert not made.failed or made.answered.is_set()
+
+
+async def test_42_a_push_that_trickles_is_cut_off(
+    pushed: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read before its signature can be checked, so anybody may send it."""
+    monkeypatch.setattr("gateway.bodies.SECONDS", 0.05)
+    url = pushed.server.app.endpoint
+    assert url is not None
+    assert await announced(url, Content_Type="application/json") == 408
 
 
 async def test_42_bodies_that_are_no_interactions(pushed: Stage) -> None:

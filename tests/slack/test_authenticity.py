@@ -15,6 +15,7 @@ from tests.slack.counterpart.deliveries import form as form_body
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
 from tests.slack.office import BUTTONS, Office, at_work, form, labels
+from tests.waiting import announced
 from tests.world import World
 
 Json = dict[str, Any]
@@ -105,6 +106,16 @@ async def test_14_a_replayed_delivery_has_no_second_effect(web: Office) -> None:
     first = await web.slack.deliveries.post(body, content_type=FORM, headers=headers)
     second = await web.slack.deliveries.post(body, content_type=FORM, headers=headers)
     assert (first[0], second[0]) == (200, 401)
+
+
+async def test_15_a_delivery_that_trickles_is_cut_off(
+    web: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read before its signature can be checked, so anybody may send it."""
+    monkeypatch.setattr("gateway.bodies.SECONDS", 0.05)
+    url = web.slack.deliveries.request_url
+    assert url is not None
+    assert await announced(url, Content_Type=FORM) == 408
 
 
 async def test_15_malformed_deliveries_are_refused(web: Office) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from gateway.errors import Unauthorized
 from gateway.models import Action, Status, new_id
+from tests.waiting import announced
 from tests.web.inbox import COMMAND, HIGH_RISK, LONG, MASKED, SECRET, Inbox, inbox
 from tests.web.visitor import Visitor, visitor
 
@@ -320,6 +321,15 @@ async def test_a_body_too_large_is_refused(box: Inbox, ann: Visitor) -> None:
     record = await box.ask(**COMMAND)
     status, _ = await ann.decide(record, "deny", message="x" * 600_000)
     assert status == 413
+
+
+async def test_a_login_that_trickles_is_cut_off(
+    box: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is asked who they are before it is read, so it must not take for ever."""
+    monkeypatch.setattr("gateway.bodies.SECONDS", 0.05)
+    login, kind = f"{box.gateway.url}/inbox/api/login", "application/json"
+    assert await announced(login, Origin=box.gateway.url, Content_Type=kind) == 408
 
 
 def test_scripts_make_no_markup() -> None:
