@@ -33,6 +33,7 @@ _CODES = """Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5
 6 no answer yet (from `ask --no-wait` and `wait`), 7 too much of this agent waits already."""
 _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0
+_GRACE_SECONDS = 1.0
 _MARGIN_SECONDS = 0.5
 _PAUSE_SECONDS = 0.5
 _NO_DEADLINE = 30 * 24 * 3600.0
@@ -147,23 +148,26 @@ class _Asking:
     def _final(self, request_id: str, until: float) -> Any:
         """Return the state in which the request ended. Raises _NoAnswer at `until`."""
         while (left := until - time.monotonic()) > 0:
-            state, pause = self._news(request_id, min(_POLL_SECONDS, left))
+            state, pause = self._news(request_id, left)
             if state is not None and ended(state):
                 return state
             time.sleep(min(pause, left))  # noqa: TID251 (there is nothing to wait on)
         raise _NoAnswer
 
-    def _news(self, request_id: str, seconds: float) -> tuple[Any, float]:
-        """Return the state, after news or `seconds`, and how long to pause before the next look."""
+    def _news(self, request_id: str, left: float) -> tuple[Any, float]:
+        """Return the state, after news or `left` seconds at most, and how long to pause before the
+        next look."""
+        seconds = min(_POLL_SECONDS, left)
+        patience = min(seconds + _SLACK_SECONDS, left + _GRACE_SECONDS)
         path = f"/v1/requests/{request_id}?process={self._process}"
         try:
             try:
                 poll = f"{path}&wait={seconds:.3f}"
-                return self._gateway.call("GET", poll, timeout=seconds + _SLACK_SECONDS), 0.0
+                return self._gateway.call("GET", poll, timeout=patience), 0.0
             except Busy as error:
                 # No more calls may hang for this agent: look now and then instead.
                 pause = max(_PAUSE_SECONDS, error.retry_after)
-                return self._gateway.call("GET", path), pause
+                return self._gateway.call("GET", path, timeout=patience), pause
         except Unreachable as error:
             _say(str(error))
             return None, _PAUSE_SECONDS
