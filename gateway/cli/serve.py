@@ -9,6 +9,8 @@ import logging
 import resource
 import signal
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from gateway import alone, app
 from gateway.demo import run_demo
@@ -21,24 +23,53 @@ _OPEN_FILES = 16_384
 
 async def up(options: argparse.Namespace) -> int:
     """Run the gateway until SIGINT or SIGTERM."""
-    settings, stop = _begun()
-    async with app.running(settings) as gateway:
+    settings = _begun()
+    async with _stoppable() as told, app.running(settings) as gateway:
         print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
         if not settings.production:
             for line in await first_login(gateway.backend, gateway.url, settings):
                 print(line, file=sys.stderr)
-        await stop.wait()
+        await told()
     return 0
 
 
 async def adapter(options: argparse.Namespace) -> int:
     """Run one adapter until SIGINT or SIGTERM."""
-    settings, stop = _begun()
-    async with alone.adapter_running(settings, options.name) as url:
+    settings = _begun()
+    async with _stoppable() as told, alone.adapter_running(settings, options.name) as url:
         served = f", and tells at {url}/readyz whether people can answer" if url else ""
         print(f"The adapter {options.name} is connected{served}", file=sys.stderr)
-        await stop.wait()
+        await told()
     return 0
+
+
+@asynccontextmanager
+async def _stoppable() -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Yield what waits for SIGINT or SIGTERM; until somebody waits for it, they end the block.
+
+    So a start that takes long is given up, and leaves nothing behind, as after an error.
+    """
+    task, stop = asyncio.current_task(), asyncio.Event()
+    started = False
+
+    def tell() -> None:
+        if task is not None and not started and not stop.is_set():
+            task.cancel()
+        stop.set()
+
+    async def told() -> None:
+        nonlocal started
+        started = True
+        await stop.wait()  # it is set already when something on the way lost the cancellation
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, tell)
+    try:
+        yield told
+    except asyncio.CancelledError:
+        if started or not stop.is_set():
+            raise
+        print("Stopped before it was ready", file=sys.stderr)
 
 
 async def demo(options: argparse.Namespace) -> int:
@@ -46,15 +77,12 @@ async def demo(options: argparse.Namespace) -> int:
     return await run_demo()
 
 
-def _begun() -> tuple[Settings, asyncio.Event]:
-    """Return the settings of a process that serves, and what SIGINT and SIGTERM set."""
+def _begun() -> Settings:
+    """Read the settings and set up what every process that serves needs."""
     settings = Settings()
     configure_log(settings)
     _allow_connections()
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return settings, stop
+    return settings
 
 
 def _allow_connections() -> None:

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.shell import Shell
+from tests.cli.test_adapters import install
+
+HANGING = """
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+
+class Hanging:
+    name = "hanging"
+
+    @asynccontextmanager
+    async def run(self, desk):
+        print("it hangs", file=sys.stderr, flush=True)
+        await asyncio.Event().wait()
+        yield
+"""
 
 
 def test_it_may_open_more_files_than_systems_begin_with(shell: Shell) -> None:
@@ -26,3 +45,29 @@ def test_it_may_open_more_files_than_systems_begin_with(shell: Shell) -> None:
     process.terminate()
     process.communicate(timeout=20)
     assert int(row.split()[3]) == (16_384 if hard == resource.RLIM_INFINITY else min(hard, 16_384))
+
+
+@pytest.mark.parametrize("command", [("up",), ("adapter", "hanging")])
+def test_a_start_that_takes_long_is_given_up_when_it_is_told_to(
+    up: Shell, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Ctrl-C ends it at once, and in words."""
+    site = tmp_path / "site"
+    install(site, "hanging", HANGING, {"hanging": "hanging:Hanging"})
+    env = {"PYTHONPATH": str(site), "GATEWAY_ADAPTERS": '["hanging"]'}
+    if command == ("up",):
+        env["GATEWAY_DATA_DIR"] = str(tmp_path / "other")
+    process = up.popen(*command, env=env)
+    assert process.stderr is not None
+    line = ""
+    while "it hangs" not in line:
+        line = process.stderr.readline()
+        assert line
+    process.send_signal(signal.SIGINT)
+    try:
+        _, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "Stopped before it was ready" in said
+    assert "Traceback" not in said
