@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import logging
+import re
 import secrets
 from urllib.parse import urlencode
 
@@ -14,19 +16,25 @@ from adapters.slack.calls import asked, client_of
 from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.settings import SlackSettings
 from adapters.slack.workspaces import Workspaces
+from gateway.clock import SystemClock
 from gateway.delivery import DeliveryFailed, Notes
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, Misconfigured
 
 log = logging.getLogger("adapters.slack.oauth")
 
 INSTALL, REDIRECT = "/slack/install", "/slack/oauth_redirect"
 _AUTHORIZE = "https://slack.com/oauth/v2/authorize"
 _COOKIE = "agw_slack_install"
-_STATE_SECONDS = 600.0
+_STATE_SECONDS = 600
+_STATE = re.compile(r"([0-9]{1,15})\.[A-Za-z0-9_-]{43}\.([0-9a-f]{64})")
 
 
 class Installing:
-    """The two pages of an installation. A state is good once, in the browser that asked for it."""
+    """The two pages of an installation.
+
+    A state is good for ten minutes, in the browser that asked for it, until an installation came of
+    it. It is signed, so that asking for one, which anybody can, keeps nothing anywhere.
+    """
 
     def __init__(
         self,
@@ -39,6 +47,7 @@ class Installing:
         self._workspaces = workspaces
         self._notes = notes
         self._session = session
+        self._clock = SystemClock()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the two pages."""
@@ -49,8 +58,8 @@ class Installing:
         return f"{(self._settings.public_url or '').rstrip('/')}{REDIRECT}"
 
     async def _begin(self, request: web.Request) -> web.Response:
-        state = secrets.token_urlsafe(32)
-        await self._notes.put(_note(state), "1", seconds=_STATE_SECONDS)
+        until = self._clock.now_ms() + _STATE_SECONDS * 1000
+        state = self._signed(f"{until}.{secrets.token_urlsafe(32)}")
         query = {
             "client_id": self._settings.client_id or "",
             "scope": ",".join(BOT_SCOPES),
@@ -62,7 +71,13 @@ class Installing:
         )
         secure = self._redirect_uri.startswith("https:")
         response.set_cookie(
-            _COOKIE, state, max_age=600, httponly=True, secure=secure, samesite="Lax", path="/slack"
+            _COOKIE,
+            state,
+            max_age=_STATE_SECONDS,
+            httponly=True,
+            secure=secure,
+            samesite="Lax",
+            path="/slack",
         )
         return response
 
@@ -71,9 +86,8 @@ class Installing:
         cookie = request.cookies.get(_COOKIE, "")
         if not state or not hmac.compare_digest(state.encode(), cookie.encode()):
             return _page(400, "This installation was not begun in this browser. Begin again.")
-        if await self._notes.get(_note(state)) is None:
+        if not self._is_good(state) or await self._notes.get(_note(state)) is not None:
             return _page(400, "This installation took too long, or was used. Begin again.")
-        await self._notes.delete(_note(state))
         if not code:
             return _page(400, "Slack says that the installation was cancelled.")
         try:
@@ -81,7 +95,25 @@ class Installing:
         except (DeliveryFailed, GatewayError) as error:
             log.warning("not installed: %s", type(error).__name__, extra={"event": "slack_oauth"})
             return _page(502, "Slack did not complete the installation. Begin again.")
+        # Only what Slack gave a token for is written down: no stranger can make us keep anything.
+        await self._notes.put(_note(state), "1", seconds=_STATE_SECONDS)
         return _page(200, "The app is installed. Invite it to a channel, and name it in a route.")
+
+    def _signed(self, text: str) -> str:
+        secret = self._settings.client_secret
+        key = secret.get_secret_value() if secret else ""
+        if not key:
+            raise Misconfigured("installing by OAuth needs GATEWAY_SLACK_CLIENT_SECRET")
+        words = f"slack install {text}".encode()
+        return f"{text}.{hmac.new(key.encode(), words, hashlib.sha256).hexdigest()}"
+
+    def _is_good(self, state: str) -> bool:
+        """Whether we signed this state, and not too long ago."""
+        found = _STATE.fullmatch(state)
+        if found is None:
+            return False
+        ours = self._signed(state.removesuffix(f".{found[2]}"))
+        return hmac.compare_digest(ours, state) and self._clock.now_ms() < int(found[1])
 
     async def _install(self, code: str) -> None:
         client = client_of(None, self._settings.api_url, self._session)

@@ -252,6 +252,39 @@ async def install(slack: Slack, team: str) -> int:
         return done.status
 
 
+async def test_46_who_only_begins_to_install_makes_us_keep_nothing(
+    two: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may ask for the page as often as they like; also with a code that Slack does not
+    know. A state that we did not sign, or long ago, is none."""
+    base = str(two.slack.deliveries.request_url).removesuffix("/slack/events")
+    where, redis = f"{base}/slack/oauth_redirect", two.world.store.redis
+    before = await redis.dbsize()
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as browser:
+
+        async def begun() -> str:
+            page = await browser.get(f"{base}/slack/install", allow_redirects=False)
+            return parse_qs(urlsplit(page.headers["Location"]).query)["state"][0]
+
+        for _ in range(20):
+            answer = await browser.get(where, params={"state": await begun(), "code": "made up"})
+            assert answer.status == 502
+        assert await redis.dbsize() == before
+        state = await begun()
+        forged = f"9{state}"
+        headers = {"Cookie": f"agw_slack_install={forged}"}
+        two.slack.state.codes["code-T1"] = "T1"
+        asked = {"state": forged, "code": "code-T1"}
+        async with aiohttp.ClientSession(headers=headers) as other:
+            assert (await other.get(where, params=asked)).status == 400
+        monkeypatch.setattr("adapters.slack.oauth._STATE_SECONDS", -1)
+        late = {"state": await begun(), "code": "code-T1"}
+        headers = {"Cookie": f"agw_slack_install={late['state']}"}
+        async with aiohttp.ClientSession(headers=headers) as other:
+            assert (await other.get(where, params=late)).status == 400
+
+
 async def test_46_two_workspaces_with_equal_ids_never_cross(two: Office) -> None:
     """Same channel and user ids in T1 and T2: cards and clicks stay where they belong."""
     slack = two.slack
