@@ -68,7 +68,7 @@ async def _timed(scene: Stage, tool: str, number: int) -> int:
 
 async def _revoking(scene: Stage, other: Stage) -> Row:
     """Time from the wish to revoke until neither replica approves any more."""
-    remembering = scene.gateway.approvals.remembering
+    granted = scene.gateway.approvals.granted
     store = RedisGrants(scene.gateway.backend.store)
     took = []
     for number in range(_REVOCATIONS):
@@ -77,7 +77,7 @@ async def _revoking(scene: Stage, other: Stage) -> Row:
         for replica in (scene, other):
             await replica.gateway.approvals.submit(_request(ASK_TOOL, -1 - number), _origin())
         began = monotonic_ns()
-        await remembering.revoke(grant.id, Identity(platform="token", id=grant.made_by))
+        await granted.revoke(grant.id, Identity(platform="token", id=grant.made_by))
         for replica in (scene, other):
             request = _request(ASK_TOOL, -1 - number)
             record, _ = await replica.gateway.approvals.submit(request, _origin())

@@ -146,8 +146,8 @@ async def _upkeep(
         await stack.enter_async_context(background("retention", retention.run))
 
         if settings.grants == "memory":
-            await approvals.remembering.forget_all("the gateway started")
-        unused = approvals.remembering.run
+            await approvals.granted.forget_all("the gateway started")
+        unused = approvals.granted.run
         await stack.enter_async_context(background("unused grants", unused))
 
         if settings.webhook_url is not None:

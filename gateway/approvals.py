@@ -16,26 +16,13 @@ from gateway.book import GrantBook, GrantStore
 from gateway.clicks import LATE, OVERTAKEN, STOPPED, TOO_LATE, TRIES, Clicks
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.granted import Granted
 from gateway.judging import judged
 from gateway.masking import cut, masked
-from gateway.models import (
-    ApprovalRequest,
-    Reason,
-    Report,
-    State,
-    Status,
-)
+from gateway.models import ApprovalRequest, Reason, Report, State, Status
 from gateway.policy import Chain, Opinion
 from gateway.ports import Decider, Feed, Watch
-from gateway.records import (
-    Click,
-    Event,
-    Identity,
-    Page,
-    Query,
-    Record,
-    Session,
-)
+from gateway.records import Click, Event, Identity, Page, Query, Record, Session
 from gateway.remembering import Remembering
 from gateway.reporting import Reporting
 from gateway.revealing import Revealing
@@ -69,9 +56,10 @@ class Approvals:
         book = GrantBook(grants, clock)
         self.writer = Writer(store, clock, signer, book)
         self._chain = Chain([*book.deciders, *rule_links(self.writer.policy), *deciders])
-        self.remembering = Remembering(store, book, self._chain, clock, self.writer)
+        self.granted = Granted(store, book, clock, self.writer)
+        self.remembering = Remembering(store, self._chain, clock, self.writer, self.granted)
         self._clicks = Clicks(store, self._chain, self.writer, self.remembering)
-        self.reviews = Reviews(store, self._chain, self.writer, self.remembering)
+        self.reviews = Reviews(store, self._chain, self.writer, self.granted)
         self.reporting = Reporting(store, self.writer)
         self.revealing = Revealing(store, self.writer)
         self._batches = Batches(store, self.writer, self._clicks)
@@ -105,7 +93,7 @@ class Approvals:
                 record, origin, policy, data=data, timeout_ms=timeout_ms
             )
             if outcome == Outcome.OK:
-                await self.remembering.used(stored)
+                await self.granted.used(stored)
                 return stored, True
             if outcome == Outcome.SPENT and record.decision is not None:
                 self.writer.book.spend(record.decision.decided_by.name)
@@ -171,8 +159,7 @@ class Approvals:
 
         Raises Unauthorized unless they are an admin, or an approver of the agent.
         """
-        self.forget_policy()  # no script checks this person
-        if not answers_for(await self.writer.policy(), agent, identity):
+        if not answers_for(await self.writer.fresh_policy(), agent, identity):
             raise Unauthorized("only an admin or an approver of this agent may end its sessions")
         return await self.end_session(
             session, Origin(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
@@ -268,7 +255,7 @@ class Approvals:
             if not record.final:
                 raise Conflict("the request still waits; cancel it first")
             # First what was remembered of it: a call that is repeated after a crash does it again.
-            await self.remembering.erase(record, by=by)
+            await self.granted.erase(record, by=by)
             if record.erased:
                 return record
             after = erased(record)
@@ -340,7 +327,7 @@ class Approvals:
         return [record.id for record in mine if record.request.session == session]
 
     async def _close_session(self, session: str, agent: str, cancelled: list[str]) -> None:
-        await self.remembering.end_session(agent, session)
+        await self.granted.end_session(agent, session)
         if await self._store.end_session(agent, session):
             told = {"session": session, "cancelled": cancelled}
             await self._store.note("session_ended", agent=agent, data=told)

@@ -67,7 +67,7 @@ class Clicks:
 
     async def decide(self, click: Click) -> Record:
         """Apply a click. See `gateway.ports.Desk` for what it raises."""
-        known = self._store.remembered(click.request_id)
+        known = self._store.recent(click.request_id)
         for _ in range(TRIES):
             record = known or await self._store.load(click.request_id)
             if record is None:

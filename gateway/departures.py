@@ -16,5 +16,5 @@ async def dismiss(approvals: Approvals, store: Store, agent: str) -> list[str]:
         await approvals.cancel(request_id, gone, reason=reason, message="the agent was revoked")
     for session in await store.sessions(agent):
         await approvals.end_session(session.name, gone, reason=reason)
-    await approvals.remembering.dismiss(agent)
+    await approvals.granted.dismiss(agent)
     return waiting

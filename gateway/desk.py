@@ -142,18 +142,18 @@ class FrontDesk:
 
     async def grants(self, *, ended: bool = False) -> list[Grant]:
         """Return the newest remembered decisions with their uses, as many as people look at."""
-        remembering = self._approvals.remembering
+        granted = self._approvals.granted
         if ended:
-            return await remembering.ended(_MOST_ENDED)
-        return (await remembering.page(after=None, limit=_MOST_SHOWN))[0]
+            return await granted.ended(_MOST_ENDED)
+        return (await granted.page(after=None, limit=_MOST_SHOWN))[0]
 
     async def granted(self, grant_id: str) -> Shown | None:
         """Return what the copies of a remembered decision's card must show."""
-        return await self._approvals.remembering.shown(grant_id)
+        return await self._approvals.granted.shown(grant_id)
 
     async def revocable(self, identity: Identity) -> list[Grant]:
         """Return those of the remembered decisions that this person may take back."""
-        return await self._approvals.remembering.revocable(identity, await self.grants())
+        return await self._approvals.granted.revocable(identity, await self.grants())
 
     async def grant_card(self, grant_id: str) -> GrantCard:
         """Return the card of a remembered decision, also of one that ended. Raises NotFound."""
@@ -166,7 +166,7 @@ class FrontDesk:
         self, grant_id: str, identity: Identity, *, copy: str = "", ref: MessageRef | None = None
     ) -> Grant:
         """Take a remembered decision back. See `gateway.ports.Desk` for what it raises."""
-        gone = await self._approvals.remembering.revoke(grant_id, identity)
+        gone = await self._approvals.granted.revoke(grant_id, identity)
         if ref is not None:
             await self._adopt(GRANT + grant_id, copy, ref)
         return gone
@@ -175,7 +175,7 @@ class FrontDesk:
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
     ) -> list[Grant]:
         """Take back all that this person may, or an agent's, or a session's; return those."""
-        return await self._approvals.remembering.revoke_all(identity, agent=agent, session=session)
+        return await self._approvals.granted.revoke_all(identity, agent=agent, session=session)
 
     async def let_through(
         self, agent: str, session: str, identity: Identity, *, edits: bool, hours: float
@@ -201,7 +201,7 @@ class FrontDesk:
 
     async def seen(self, request_id: str, revision: int) -> Record:
         """Return a request that a card shows at this revision. See `gateway.ports.Desk`."""
-        known = self._store.remembered(request_id)
+        known = self._store.recent(request_id)
         if known is not None and known.revision == revision and not known.unreviewed:
             return known
         return await self.get(request_id)

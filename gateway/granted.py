@@ -115,8 +115,8 @@ class Granted:
         Raises NotFound, Unauthorized, and Conflict, which says how it ended before.
         """
         grant = await self.get(grant_id)
-        by = may_end(await self._fresh(), grant, identity)
-        if grant.end is None and await self._end([grant], "revoked", by):
+        by = may_end(await self._writer.fresh_policy(), grant, identity)
+        if grant.end is None and await self.end([grant], "revoked", by):
             return grant
         end = (await self.get(grant_id)).end
         said = f": {end.why}, by {end.by}" if end is not None else ""
@@ -127,11 +127,11 @@ class Granted:
     ) -> list[Grant]:
         """Take back all grants, or those of an agent or a session, that this person may end."""
         mine = await self.revocable(identity, await self.all(agent, session))
-        return await self._end(mine, "revoked", (await self._writer.policy()).name_of(identity))
+        return await self.end(mine, "revoked", (await self._writer.policy()).name_of(identity))
 
     async def revocable(self, identity: Identity, grants: Iterable[Grant]) -> list[Grant]:
         """Return those of these grants that this person may end."""
-        policy, mine = await self._fresh(), []
+        policy, mine = await self._writer.fresh_policy(), []
         for grant in grants:
             with suppress(Unauthorized):
                 may_end(policy, grant, identity)
@@ -146,33 +146,43 @@ class Granted:
         for nonce in record.nonces:
             grant = await self._book.store.find(grant_id_of(record.id, nonce))
             if grant is not None and not grant.erased:
-                await self._end([grant], "its request was erased", by)
+                await self.end([grant], "its request was erased", by)
                 await self._book.store.erase(_erased(grant))
 
     # ---------------------------------------------------------------- announced and taken back
+
+    async def end(
+        self, grants: Iterable[Grant], why: str, by: str, *, announced: bool = False
+    ) -> list[Grant]:
+        """Drop grants; return those that were there. With `announced` it is told beside their
+        cards."""
+        end = self._book.store.end
+        gone = [one for one in grants if await end(one, why=why, by=by, announced=announced)]
+        self._writer.forget_policy()
+        return gone
 
     async def end_session(self, agent: str, session: str) -> None:
         """Drop the grants of a session that ended."""
         grants = await self._book.store.of_session(agent, session)
         if grants:
-            await self._end(grants, "session ended", _GATEWAY)
+            await self.end(grants, "session ended", _GATEWAY)
 
     async def dismiss(self, agent: str) -> None:
         """Drop what an agent was let do, now that it was revoked. What it is denied stays so."""
         allowed = [one for one in await self.all(agent) if one.effect is Effect.ALLOW]
-        await self._end(allowed, "agent revoked", _GATEWAY)
+        await self.end(allowed, "agent revoked", _GATEWAY)
 
     async def forget_all(self, why: str) -> None:
         """Drop every grant there is."""
-        await self._end(await self.all(), why, _GATEWAY)
+        await self.end(await self.all(), why, _GATEWAY)
 
     async def look_over(self) -> None:
         """Drop what has no end and was not used for 30 days, and say which grants are suspended
         because those who made them may no longer approve there."""
-        policy, since = await self._fresh(), self._clock.now_ms() - _UNUSED_MS
+        policy, since = await self._writer.fresh_policy(), self._clock.now_ms() - _UNUSED_MS
         for grant in await self.all():
             if grant.expires_at is None and (grant.last_used or grant.made_at) < since:
-                await self._end([grant], "unused for 30 days", _GATEWAY, announced=True)
+                await self.end([grant], "unused for 30 days", _GATEWAY, announced=True)
             elif grant.suspended == stands(policy, grant):
                 await self._suspend(grant, on=not grant.suspended)
             await asyncio.sleep(0)
@@ -215,22 +225,10 @@ class Granted:
 
     # ---------------------------------------------------------------- inside
 
-    async def _end(
-        self, grants: Iterable[Grant], why: str, by: str, *, announced: bool = False
-    ) -> list[Grant]:
-        end = self._book.store.end
-        gone = [one for one in grants if await end(one, why=why, by=by, announced=announced)]
-        self._writer.forget_policy()
-        return gone
-
     async def _suspend(self, grant: Grant, *, on: bool) -> None:
         event, before, after = ("grant_suspended", "", "1") if on else ("grant_resumed", "1", "")
         say = self._book.store.say
         await say(grant, "suspended", before=before, after=after, event=event, announced=False)
-
-    async def _fresh(self) -> PolicyDocument:
-        self._writer.forget_policy()
-        return await self._writer.policy()
 
 
 def grant_id_of(request_id: str, nonce: str) -> str:

@@ -133,8 +133,7 @@ class Holding:
         Raises Unauthorized unless the person is an admin, or an approver of the agent. That others
         tried is audited.
         """
-        self._writer.forget_policy()  # no script checks this person
-        policy = await self._writer.policy()
+        policy = await self._writer.fresh_policy()
         if not answers_for(policy, agent, identity):
             why = "only an admin or an approver of this agent may let it ask again"
             await self._store.note("refused", agent=identity.written, data={"why": why})

@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 from gateway.authority import ADMIN, Approver, admitted, refuse_requester, refuse_unknown
-from gateway.book import GrantBook
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.granted import PAGE, Granted, grant_id_of
@@ -32,14 +31,17 @@ _REMEMBERED = {
 }
 
 
-class Remembering(Granted):
-    """What people remember, while it is made; and what becomes of it."""
+class Remembering:
+    """What people remember, while it is made. What becomes of it is with `granted`."""
 
     def __init__(
-        self, store: Store, book: GrantBook, chain: Chain, clock: Clock, writer: Writer
+        self, store: Store, chain: Chain, clock: Clock, writer: Writer, granted: Granted
     ) -> None:
-        super().__init__(store, book, clock, writer)
+        self._store = store
         self._chain = chain
+        self._clock = clock
+        self._writer = writer
+        self._granted = granted
 
     # ---------------------------------------------------------------- made by a click
 
@@ -100,7 +102,7 @@ class Remembering(Granted):
 
     async def keep(self, grant: Grant) -> Grant:
         """Write a grant, then let it settle what waits. Kept twice, it is made once."""
-        outcome = await self._book.store.add(grant)
+        outcome = await self._writer.book.store.add(grant)
         if outcome == Outcome.FULL:
             raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
         self._writer.forget_policy()
@@ -119,7 +121,7 @@ class Remembering(Granted):
                 if covers(grant, record) is Cover.YES:
                     await self._settle_one(record, grant)
         if grant.max_uses is not None:
-            await self.retire(grant.id)
+            await self._granted.retire(grant.id)
 
     async def _settle_one(self, record: Record, grant: Grant) -> None:
         policy = await self._writer.policy()
@@ -155,7 +157,7 @@ class Remembering(Granted):
         max_uses: int | None = None,
     ) -> Grant:
         """Write a grant that no request asked for; raises Unauthorized unless an admin does it."""
-        policy = await self._fresh()
+        policy = await self._writer.fresh_policy()
         if not policy.is_admin(identity):
             raise Unauthorized("only an admin may make a grant without a request")
         name, now = policy.name_of(identity), self._clock.now_ms()
@@ -192,11 +194,11 @@ class Remembering(Granted):
         """
         if shape not in PASSES:
             raise InvalidRequest("a pass is for edits or for all")
-        policy, match = await self._fresh(), Match(shape=shape, tool=ANY_TOOL)
+        policy, match = await self._writer.fresh_policy(), Match(shape=shape, tool=ANY_TOOL)
         backer = _may_pass(policy, agent, match, identity)
         if not any(one.name == session for one in await self._store.sessions(agent)):
             raise InvalidRequest(f"{agent} has no open session of that name; see gateway sessions")
-        known = await self._book.store.of_session(agent, session)
+        known = await self._writer.book.store.of_session(agent, session)
         earlier = [one for one in known if one.match.shape is shape]
         now = self._clock.now_ms()
         grant = Grant(
@@ -213,7 +215,7 @@ class Remembering(Granted):
             backers=(backer,),
             queues=_queues(policy, agent, match),
         )
-        await self._end(earlier, "replaced", backer.person)
+        await self._granted.end(earlier, "replaced", backer.person)
         return await self.keep(grant)
 
     async def reach(self, record: Record, offer_id: str) -> Blast:
@@ -222,7 +224,7 @@ class Remembering(Granted):
         Raises InvalidRequest when there is no such offer.
         """
         offer = _chosen(record, offer_id, Effect.ALLOW)
-        return await self.reached(offer.match, record.request.agent)
+        return await self._granted.reached(offer.match, record.request.agent)
 
 
 _PASS_WORDS = {

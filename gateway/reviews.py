@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from gateway.clicks import OVERTAKEN, TRIES
 from gateway.errors import Unreachable
+from gateway.granted import Granted
 from gateway.holding import HeldStore
 from gateway.judging import judged
 from gateway.models import Status
 from gateway.policy import Chain
 from gateway.records import REVIEWS, Record
-from gateway.remembering import Remembering
 from gateway.rulebook import PolicyDocument
 from gateway.storage import Outcome, Store, Transition
 from gateway.writer import Writer, posts, queues_of
@@ -24,13 +24,11 @@ from gateway.writer import Writer, posts, queues_of
 class Reviews:
     """Looks at one request at a time. Looking twice does no harm: one of the answers is kept."""
 
-    def __init__(
-        self, store: Store, chain: Chain, writer: Writer, remembering: Remembering
-    ) -> None:
+    def __init__(self, store: Store, chain: Chain, writer: Writer, granted: Granted) -> None:
         self._store = store
         self._chain = chain
         self._writer = writer
-        self._remembering = remembering
+        self._granted = granted
 
     async def look(self, request_id: str, held: HeldStore) -> float | None:
         """Have the whole chain judge a request that waits for it, and store what comes of it."""
@@ -46,7 +44,7 @@ class Reviews:
                 await held.seat(after, budget, posts=posts(after, policy), alone=changed)
             outcome = await self._store.change(_step(record, after, policy))
             if outcome == Outcome.OK:
-                await self._remembering.used(after)
+                await self._granted.used(after)
                 return None
             if outcome == Outcome.AGAIN:
                 self._writer.forget_policy()

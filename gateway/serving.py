@@ -15,7 +15,6 @@ from gateway.clock import SystemClock
 from gateway.delivery import Posts, PostsGrants
 from gateway.desk import FrontDesk
 from gateway.errors import Unreachable
-from gateway.following import recount
 from gateway.ports import Adapter, HasProblems
 from gateway.posting.courier import Courier
 from gateway.posting.followups import Followups
@@ -23,6 +22,7 @@ from gateway.posting.grants import GrantCourier, either
 from gateway.posting.rerouting import Rerouting
 from gateway.posting.worker import Look, Worker
 from gateway.records import REVIEWS
+from gateway.recounting import recount
 from gateway.storage import REROUTING
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.feed import RedisFeed
@@ -101,7 +101,7 @@ async def policy_followed(approvals: Approvals, store: RedisStore) -> None:
                     if event.type in ("policy_applied", "grant_made", "grant_ended"):
                         approvals.forget_policy()
                     if event.type == "policy_applied":
-                        approvals.remembering.policy_changed()
+                        approvals.granted.policy_changed()
                         await recount(approvals.writer, store)
         except Unreachable as behind:
             log.info("policy follower: %s", behind, extra={"event": "follower_behind"})

@@ -93,7 +93,7 @@ class Store(Protocol):
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""
 
-    def remembered(self, request_id: str) -> Record | None:
+    def recent(self, request_id: str) -> Record | None:
         """Return a pending record as this process last saw it, or None. Perhaps out of date:
         it may begin a transition, whose guards have the last word, and is told to nobody."""
 

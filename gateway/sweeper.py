@@ -37,7 +37,7 @@ class Sweeper:
         """Settle what is due now. What fails is logged, looked at again, and stops nothing else."""
         due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
         work = [
-            self._approvals.remembering.sweep(due.now, _BATCH),
+            self._approvals.granted.sweep(due.now, _BATCH),
             *(self._approvals.expire(request_id) for request_id in due.expired),
             *(self._approvals.stop(request_id) for request_id in due.stopped),
             *(self._approvals.lapse(agent, process) for agent, process in due.lapsed),

@@ -49,6 +49,11 @@ class Writer:
                 self.book.at(found)
         return self._policy
 
+    async def fresh_policy(self) -> PolicyDocument:
+        """Return the policy in force, read anew: for what no script checks again."""
+        self.forget_policy()
+        return await self.policy()
+
     def forget_policy(self) -> None:
         """Have the policy read again: it was replaced."""
         self._policy = None

@@ -131,15 +131,13 @@ async def reach(call: Call) -> web.Response:
 async def listing(call: Call) -> web.Response:
     """Return a page of grants."""
     query: GrantPage = call.query
-    found, cursor = await call.services.approvals.remembering.page(
-        after=query.after, limit=query.limit
-    )
+    found, cursor = await call.services.approvals.granted.page(after=query.after, limit=query.limit)
     return reply(Grants(items=tuple(found), next=cursor))
 
 
 async def look(call: Call) -> web.Response:
     """Return one grant with its uses."""
-    return reply(await call.services.approvals.remembering.get(_grant_id(call)))
+    return reply(await call.services.approvals.granted.get(_grant_id(call)))
 
 
 async def create(call: Call) -> web.Response:
@@ -179,13 +177,13 @@ async def let_through(call: Call) -> web.Response:
 
 async def revoke(call: Call) -> web.Response:
     """End one grant."""
-    return reply(await call.services.approvals.remembering.revoke(_grant_id(call), call.identity))
+    return reply(await call.services.approvals.granted.revoke(_grant_id(call), call.identity))
 
 
 async def revoke_all(call: Call) -> web.Response:
     """End all grants, or an agent's, or those of a session."""
     body: Whose = call.body
-    ended = await call.services.approvals.remembering.revoke_all(
+    ended = await call.services.approvals.granted.revoke_all(
         call.identity, agent=body.agent, session=body.session
     )
     return reply(Revoked(ids=tuple(grant.id for grant in ended)))

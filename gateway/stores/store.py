@@ -18,7 +18,7 @@ from gateway.stores import arguments
 from gateway.stores.codec import dumps, event_from
 from gateway.stores.keys import Keys
 from gateway.stores.listing import page_of, voted_of
-from gateway.stores.remembered import Remembered
+from gateway.stores.recent import Recent
 from gateway.stores.scripts import At, Script, unwatched
 from gateway.wire import JsonObject, build, plain
 
@@ -42,7 +42,7 @@ class RedisStore:
     ) -> None:
         self.redis, self.keys, self.at = redis, keys or Keys(), at
         self.line = line or redis
-        self._remembered = Remembered()
+        self._recent = Recent()
         self._submit, self._change = Script("submit", at), Script("change", at)
         self._attach, self._answer = Script("attach", at), Script("answer", at)
         self._due, self._lapse = Script("due", at), Script("lapse", at)
@@ -52,11 +52,11 @@ class RedisStore:
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""
         fields = await self.redis.hgetall(self.keys.record(request_id))
-        return self._remembered.seen(request_id, fields)
+        return self._recent.seen(request_id, fields)
 
-    def remembered(self, request_id: str) -> Record | None:
+    def recent(self, request_id: str) -> Record | None:
         """Return a pending record as this process last saw it. See `gateway.storage.Store`."""
-        return self._remembered.get(request_id)
+        return self._recent.get(request_id)
 
     async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
         """Return the records in the order asked for, in one round trip. See `gateway.storage`."""
@@ -65,7 +65,7 @@ class RedisStore:
             pipeline.hgetall(self.keys.record(request_id))
         found = await pipeline.execute() if request_ids else []
         return [
-            self._remembered.legible(request_id, fields)
+            self._recent.legible(request_id, fields)
             for request_id, fields in zip(request_ids, found, strict=True)
         ]
 
@@ -98,12 +98,12 @@ class RedisStore:
             return answer[0], record
         created, deadline = int(answer[1]), int(answer[2])
         stored = replace(record, created=created, deadline=deadline, behind=answer[3])
-        self._remembered.keep(stored, call.letters)
+        self._recent.keep(stored, call.letters)
         return Outcome.OK, stored
 
     async def change(self, transition: Transition, origin: Origin | None = None) -> str:
         """Apply a transition if its guards hold. See `gateway.storage.Store`."""
-        self._remembered.forget(transition.before.id)
+        self._recent.forget(transition.before.id)
         call = arguments.changes(self.keys, [transition], origin)
         answer = await self._change.run(self.line, call.keys, call.arguments)
         return str(answer[0])
@@ -111,7 +111,7 @@ class RedisStore:
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[str, str]:
         """Apply all these transitions or none of them. See `gateway.storage.Store`."""
         for one in transitions:
-            self._remembered.forget(one.before.id)
+            self._recent.forget(one.before.id)
         call = arguments.changes(self.keys, transitions)
         answer = await self._change.run(self.line, call.keys, call.arguments)
         which = int(answer[2])
@@ -273,7 +273,7 @@ class RedisStore:
             )
             lost += told
         for request_id in lost:
-            self._remembered.forget(request_id)
+            self._recent.forget(request_id)
         return lost
 
     async def policy(self) -> PolicyDocument:

@@ -47,7 +47,7 @@ async def test_a_remembered_request_that_another_replica_decided_is_decided(
     """Memory never wins: the late click is told how the request stands."""
     record = await world.submit()
     await replica.approvals.decide(click(record, Action.DENY))
-    assert world.store.remembered(record.id) == record
+    assert world.store.recent(record.id) == record
     with pytest.raises(Conflict, match="denied by ann"):
         await world.approvals.decide(click(record, identity=identity("bob")))
     assert (await world.approvals.get(record.id)).status is Status.DENIED
@@ -58,7 +58,7 @@ async def test_a_remembered_request_that_was_edited_elsewhere_is_looked_at_again
 ) -> None:
     """A click on the new revision is good, though this process remembers the old one."""
     record, edited = await edited_elsewhere(world, replica)
-    assert world.store.remembered(record.id) == record
+    assert world.store.recent(record.id) == record
     with pytest.raises(Conflict, match="changed since"):
         await world.approvals.decide(click(record, identity=identity("bob")))
     final = await world.approvals.decide(click(edited, identity=identity("bob")))

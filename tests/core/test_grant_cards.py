@@ -130,9 +130,9 @@ async def test_an_end_to_come_is_announced_once_on_all_replicas(office: Office) 
 async def test_what_nobody_used_is_announced_when_it_is_dropped(office: Office) -> None:
     """Once, though every replica looks."""
     grant = await made(office, lifetime="revoked")
-    office.world.approvals.remembering._clock = office.clock
+    office.world.approvals.granted._clock = office.clock
     office.clock.seconds = 31 * 86_400
-    look_over = office.world.approvals.remembering.look_over
+    look_over = office.world.approvals.granted.look_over
     await asyncio.gather(*(look_over() for _ in range(3)))
     office.clock.seconds = 0
     await office.settle()

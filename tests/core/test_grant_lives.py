@@ -44,10 +44,10 @@ async def test_a_click_retried_after_a_crash_still_remembers(world: World) -> No
     assert (await world.approvals.get(record.id)).status is Status.APPROVED
     await crashing.decide(tap)
     await world.approvals.decide(tap)
-    (grant,) = await world.approvals.remembering.all()
-    await world.approvals.remembering.revoke(grant.id, identity("ann"))
+    (grant,) = await world.approvals.granted.all()
+    await world.approvals.granted.revoke(grant.id, identity("ann"))
     await world.approvals.decide(tap)
-    assert await world.approvals.remembering.all() == []
+    assert await world.approvals.granted.all() == []
 
 
 async def test_row_62_the_kill_switch_beats_every_grant(world: World) -> None:
@@ -74,7 +74,7 @@ async def test_there_is_an_end_to_patterns(world: World, monkeypatch: pytest.Mon
 async def test_only_an_admin_makes_a_grant_without_a_request(world: World) -> None:
     """Pre-approval is an admin's; the grant then works like any other."""
     match = (await remember(world, await world.submit())).match
-    await world.approvals.remembering.revoke_all(identity("ann"))
+    await world.approvals.granted.revoke_all(identity("ann"))
     wish: dict[str, Any] = {"agent": "bot", "effect": Effect.ALLOW, "match": match, "words": "ls"}
     for nobody in ("ann", "stranger"):
         with pytest.raises(Unauthorized):
@@ -92,10 +92,10 @@ async def test_only_those_concerned_end_a_grant(world: World) -> None:
     grant = await remember(world, await world.submit())
     for nobody in ("eve", "stranger"):
         with pytest.raises(Unauthorized):
-            await world.approvals.remembering.revoke(grant.id, identity(nobody))
-        assert await world.approvals.remembering.revoke_all(identity(nobody)) == []
+            await world.approvals.granted.revoke(grant.id, identity(nobody))
+        assert await world.approvals.granted.revoke_all(identity(nobody)) == []
     await policy(world.store, Route(approvers=("bob",)))
-    await world.approvals.remembering.revoke(grant.id, identity("ann"))
+    await world.approvals.granted.revoke(grant.id, identity("ann"))
 
 
 async def test_the_reach_is_counted_from_history(world: World) -> None:
@@ -134,7 +134,7 @@ async def test_what_nobody_uses_is_dropped_and_memory_forgets_all(world: World) 
             signer=None,
             grants=RedisGrants(world.store),
         )
-        await later.remembering.look_over()
-        assert len(await world.approvals.remembering.all()) == left
-    await world.approvals.remembering.forget_all("test")
-    assert await world.approvals.remembering.all() == []
+        await later.granted.look_over()
+        assert len(await world.approvals.granted.all()) == left
+    await world.approvals.granted.forget_all("test")
+    assert await world.approvals.granted.all() == []

@@ -46,7 +46,7 @@ async def test_everything_goes_through_and_cites_the_pass(world: World) -> None:
     assert done.decision.decided_by.name == grant.id
     assert (await written(world, "/elsewhere/a")).status is Status.APPROVED
     assert (await world.submit(session="other")).status is Status.PENDING
-    assert (await world.approvals.remembering.get(grant.id)).used == 3
+    assert (await world.approvals.granted.get(grant.id)).used == 3
 
 
 async def test_what_is_dangerous_still_asks(world: World) -> None:
@@ -89,9 +89,9 @@ async def test_the_next_few_are_counted_read_set_anew_and_reset(world: World) ->
     assert statuses == [Status.APPROVED, Status.APPROVED, Status.PENDING]
     await passed(world, max_uses=5)
     second = await passed(world, max_uses=1)
-    left = await world.approvals.remembering.all("bot", "default")
+    left = await world.approvals.granted.all("bot", "default")
     assert [grant.id for grant in left] == [second.id]
-    await world.approvals.remembering.revoke(second.id, identity("ann"))
+    await world.approvals.granted.revoke(second.id, identity("ann"))
     assert (await world.submit()).status is Status.PENDING
 
 

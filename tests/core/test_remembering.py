@@ -37,7 +37,7 @@ async def remember(
 ) -> Grant:
     """Decide a request as ann and have it remembered; return the grant."""
     await world.approvals.decide(click(record, action, remember=Remember(**how)))
-    return (await world.approvals.remembering.all())[0]
+    return (await world.approvals.granted.all())[0]
 
 
 def widest(record: Record) -> str:
@@ -58,7 +58,7 @@ async def test_row_63_an_exact_repeat_needs_nobody_and_cites_the_grant(world: Wo
     assert again.decision.decided_by.name == grant.id
     assert (await world.submit(arguments={"command": "ls -l"})).status is Status.PENDING
     assert (await world.submit(session="other")).status is Status.PENDING
-    counted = await world.approvals.remembering.get(grant.id)
+    counted = await world.approvals.granted.get(grant.id)
     assert counted.used == 1
     assert counted.last_used is not None
     made = [event for event in await world.events() if event.type == "grant_made"]
@@ -100,7 +100,7 @@ async def test_what_is_remembered_outlives_the_gateway(server_url: str, namespac
         grant = await remember(world, await world.submit(), everywhere=True)
     async with assembled(server_url, namespace) as world:
         assert (await world.submit()).status is Status.APPROVED
-        await world.approvals.remembering.revoke(grant.id, identity("ann"))
+        await world.approvals.granted.revoke(grant.id, identity("ann"))
     async with assembled(server_url, namespace) as world:
         assert (await world.submit()).status is Status.PENDING
 
@@ -115,7 +115,7 @@ async def test_another_answer_under_a_known_nonce_remembers_nothing(
     wish = Remember(everywhere=True, lifetime="revoked")
     with pytest.raises(Conflict, match="decided already"):
         await world.approvals.decide(click(record, nonce="same", remember=wish))
-    assert await world.approvals.remembering.all() == []
+    assert await world.approvals.granted.all() == []
     assert (await world.submit()).status is Status.PENDING
 
 
@@ -152,12 +152,12 @@ async def test_a_revoked_grant_decides_nothing_any_more_on_any_replica(
     """Another process that has the grant in memory asks all the same."""
     grant = await remember(world, await world.submit())
     assert (await replica.submit()).status is Status.APPROVED
-    assert (await world.approvals.remembering.revoke(grant.id, identity("bob"))).id == grant.id
+    assert (await world.approvals.granted.revoke(grant.id, identity("bob"))).id == grant.id
     assert (await replica.submit()).status is Status.PENDING
     assert (await world.submit()).status is Status.PENDING
-    assert await world.approvals.remembering.all() == []
+    assert await world.approvals.granted.all() == []
     with pytest.raises(Conflict, match="ended already: revoked, by bob"):
-        await world.approvals.remembering.revoke(grant.id, identity("bob"))
+        await world.approvals.granted.revoke(grant.id, identity("bob"))
 
 
 @dataclass
@@ -225,7 +225,7 @@ async def test_uses_are_counted_exactly(world: World, replica: World) -> None:
     assert (statuses.count(Status.APPROVED), statuses.count(Status.PENDING)) == (5, 15)
     ended = [event for event in await world.events() if event.type == "grant_ended"]
     assert [event.data["why"] for event in ended] == ["used up"]
-    last = await world.approvals.remembering.get(grant.id)
+    last = await world.approvals.granted.get(grant.id)
     assert last.end is not None
     assert (last.end.why, last.used) == ("used up", 5)
 
@@ -245,7 +245,7 @@ async def test_the_servers_clock_ends_a_grant(world: World) -> None:
         world.store, world.feed, [ModeDecider()], Slow(), signer=world.signer, grants=grants
     )
     grant = replace(await remember(world, await world.submit()), id=new_id(), expires_at=2_000)
-    await world.approvals.remembering.revoke_all(identity("ann"))
+    await world.approvals.granted.revoke_all(identity("ann"))
     assert await grants.add(grant) == "ok"
     record, _ = await late.submit(request(), over_http())
     assert record.status is Status.PENDING
@@ -265,7 +265,7 @@ async def test_a_grant_settles_what_already_waits(world: World) -> None:
         assert settled.decision is not None
         assert settled.decision.decided_by.name == grant.id
     assert (await world.approvals.get(other.id)).status is Status.PENDING
-    assert (await world.approvals.remembering.get(grant.id)).used == 2
+    assert (await world.approvals.granted.get(grant.id)).used == 2
 
 
 async def test_settling_takes_no_more_uses_than_there_are(world: World) -> None:
@@ -275,7 +275,7 @@ async def test_settling_takes_no_more_uses_than_there_are(world: World) -> None:
     await world.approvals.decide(tap)
     statuses = [(await world.approvals.get(twin.id)).status for twin in twins[1:]]
     assert sorted(statuses) == [Status.APPROVED, Status.PENDING]
-    assert await world.approvals.remembering.all() == []
+    assert await world.approvals.granted.all() == []
 
 
 async def test_a_remembered_denial_settles_what_waits_too(world: World) -> None:
@@ -309,7 +309,7 @@ async def test_the_end_of_a_session_drops_its_grants(world: World) -> None:
     """A new session of the same name begins without them."""
     await remember(world, await world.submit())
     await world.approvals.end_session("default", Origin(agent="bot"))
-    assert await world.approvals.remembering.all() == []
+    assert await world.approvals.granted.all() == []
     assert (await world.submit()).status is Status.PENDING
 
 

@@ -44,7 +44,7 @@ async def test_the_request_waits_until_enough_vote_for_the_scope(
     """One vote is shown and decides nothing; the second approves, and makes the grant of both."""
     voted = await vote(world, asked, "ann", lifetime="1w")
     assert voted.status is Status.PENDING
-    assert await world.approvals.remembering.all() == []
+    assert await world.approvals.granted.all() == []
     card = card_of(voted, lines=9, chars=999)
     assert "1 of 2 votes to remember “everything that deploy can do” for this session" in (
         card.progress
@@ -52,7 +52,7 @@ async def test_the_request_waits_until_enough_vote_for_the_scope(
     assert "(2 must vote for it, 3 in all sessions)" in card.approve_scopes[-1].words.text
     ended = await vote(world, voted, "bob", lifetime="1d", max_uses=5)
     assert ended.status is Status.APPROVED
-    (grant,) = await world.approvals.remembering.all()
+    (grant,) = await world.approvals.granted.all()
     assert [one.person for one in grant.backers] == ["ann", "bob"]
     assert grant.match.shape is Shape.TOOL
     assert grant.max_uses == 5
@@ -67,7 +67,7 @@ async def test_everywhere_takes_its_own_number(world: World, asked: Record) -> N
         asked = await vote(world, asked, who, everywhere=True)
         assert asked.status is Status.PENDING
     assert (await vote(world, asked, "eve", everywhere=True)).status is Status.APPROVED
-    assert len((await world.approvals.remembering.all())[0].backers) == 3
+    assert len((await world.approvals.granted.all())[0].backers) == 3
 
 
 async def test_approving_once_stays_possible_and_remembers_nothing(
@@ -78,7 +78,7 @@ async def test_approving_once_stays_possible_and_remembers_nothing(
     with pytest.raises(Conflict, match="already"):
         await vote(world, voted, "ann")
     assert (await world.approvals.decide(click(voted))).status is Status.APPROVED
-    assert await world.approvals.remembering.all() == []
+    assert await world.approvals.granted.all() == []
 
 
 async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: Record) -> None:
@@ -89,7 +89,7 @@ async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: Rec
     asked = await vote(world, asked, "bob")
     assert asked.status is Status.PENDING
     assert (await vote(world, asked, "ann")).status is Status.APPROVED
-    (grant,) = await world.approvals.remembering.all()
+    (grant,) = await world.approvals.granted.all()
     assert [one.person for one in grant.backers] == ["bob", "ann"]
     assert grant.session is not None
 
@@ -114,7 +114,7 @@ async def test_a_vote_sent_again_makes_no_grant_of_what_another_decided(
     voted = await world.approvals.decide(tap)
     await world.approvals.decide(click(voted, identity=identity("bob")))
     assert (await world.approvals.decide(tap)).status is Status.APPROVED
-    assert await world.approvals.remembering.all() == []
+    assert await world.approvals.granted.all() == []
 
 
 async def test_a_vote_for_what_is_not_offered_does_not_count(world: World, asked: Record) -> None:
@@ -129,7 +129,7 @@ async def test_a_denial_is_remembered_by_one(world: World, asked: Record) -> Non
     """It allows nothing, so it takes no votes."""
     done = await world.approvals.decide(click(asked, Action.DENY, remember=Remember()))
     assert done.status is Status.DENIED
-    assert len(await world.approvals.remembering.all()) == 1
+    assert len(await world.approvals.granted.all()) == 1
 
 
 async def test_a_grant_that_names_no_backers_speaks_for_its_maker(world: World) -> None:
@@ -172,9 +172,9 @@ async def test_a_grant_counts_while_enough_of_its_voters_may_approve(
     same = {"tool": "deploy", "arguments": {"to": "staging"}}
     for approvers, status in ((("bob", "eve"), Status.PENDING), (("ann", "bob"), Status.APPROVED)):
         await route(world, *approvers)
-        await world.approvals.remembering.look_over()
+        await world.approvals.granted.look_over()
         assert (await world.submit(**same)).status is status
-        (grant,) = await world.approvals.remembering.all()
+        (grant,) = await world.approvals.granted.all()
         assert grant.suspended is (status is Status.PENDING)
     await route(world, wide=ScopeQuorum(tool=3))
     assert (await world.submit(**same)).status is Status.PENDING, "the policy asks for more by now"

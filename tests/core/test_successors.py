@@ -118,7 +118,7 @@ async def test_what_was_remembered_is_not_left_to_a_later_holder(world: World) -
     wish = Remember(everywhere=True, lifetime=LIFETIMES[0][0])
     await world.approvals.decide(click(refused, Action.DENY, remember=wish))
     mine = await successor(world)
-    assert [one.effect for one in await world.approvals.remembering.all(AGENT)] == [Effect.DENY]
+    assert [one.effect for one in await world.approvals.granted.all(AGENT)] == [Effect.DENY]
 
     async def asked(command: str) -> Record:
         draft = request(id=new_id(), arguments={"command": command})

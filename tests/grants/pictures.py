@@ -60,7 +60,7 @@ async def main() -> None:
 
 async def made(box: Inbox) -> tuple[GrantCard, GrantCard]:
     """Remember a pattern and an exact command; take the second back."""
-    desk = box.gateway.approvals.remembering
+    desk = box.gateway.approvals.granted
     cards = []
     for number, details in enumerate((COMMAND, {"arguments": {"command": "make deploy"}})):
         record = await box.ask(**details)

@@ -19,7 +19,7 @@ async def test_what_is_remembered_is_told_listed_and_taken_back(world: World) ->
         await seat.sees("1. Approval remembered", "exactly this", "Remembered by ann", "not used")
         await seat.type("1")
         await seat.sees("only an admin or an approver")
-    assert len(await world.approvals.remembering.all()) == 3
+    assert len(await world.approvals.granted.all()) == 3
     async with seated(world, size=(120, 40)) as seat:
         await seat.press("g")
         await seat.type("9")

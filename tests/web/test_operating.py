@@ -18,7 +18,7 @@ async def remembered(box: Inbox, who: str = "ann", **details: object) -> str:
     record = await box.ask(**{**COMMAND, **details})
     tap = click(record, Action.APPROVE, identity=identity(who), remember=Remember(lifetime="1d"))
     await box.gateway.approvals.decide(tap)
-    return (await box.gateway.approvals.remembering.all())[0].id
+    return (await box.gateway.approvals.granted.all())[0].id
 
 
 async def test_a_grant_is_a_card_that_says_how_far_it_reaches_and_ends_live(
@@ -34,7 +34,7 @@ async def test_a_grant_is_a_card_that_says_how_far_it_reaches_and_ends_live(
         assert part in text, part
     await page.press("How far it reaches")
     await page.until("document.querySelector('.grant').textContent.includes('of the last 1 req')")
-    await box.gateway.approvals.remembering.revoke(grant, identity("bob"))
+    await box.gateway.approvals.granted.revoke(grant, identity("bob"))
     await page.until("document.querySelector('.grant.ended')?.textContent.includes('by bob')")
     assert await page.evaluate("document.querySelectorAll('.grant button').length") == 0
 
@@ -54,7 +54,7 @@ async def test_a_sessions_grants_and_all_of_them_are_taken_back_together(
     await page.press("Revoke all 1 that you may")
     await page.press("Really revoke all 1 that you may")
     await page.until(f"{GRANTS} === 0")
-    assert await box.gateway.approvals.remembering.all() == []
+    assert await box.gateway.approvals.granted.all() == []
 
 
 async def test_what_was_pressed_stays_asked_when_the_list_is_drawn_anew(

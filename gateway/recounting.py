@@ -11,7 +11,7 @@ from gateway.storage import Outcome, Store, Transition
 from gateway.wire import plain
 from gateway.writer import Writer
 
-log = logging.getLogger("gateway.following")
+log = logging.getLogger("gateway.recounting")
 
 
 async def recount(writer: Writer, store: Store) -> None:

@@ -15,7 +15,7 @@ _RECORD_BYTES = 4096
 """What a record weighs in memory, roughly, beside the text in it."""
 
 
-class Remembered:
+class Recent:
     """Pending records as they were last read or written here. The oldest go when it gets full.
 
     Another replica may have changed any of them since: whoever uses one must leave the last word to
@@ -33,7 +33,7 @@ class Remembered:
         return found[0] if found else None
 
     def seen(self, request_id: str, fields: dict[str, str]) -> Record | None:
-        """Return the record that these fields hold, None when there are none; remember it."""
+        """Return the record that these fields hold, None when there are none; keep it."""
         if not fields:
             return None
         record = record_from(request_id, fields)
@@ -55,7 +55,7 @@ class Remembered:
             return None
 
     def keep(self, record: Record, letters: int) -> None:
-        """Remember a record that waits, which holds about so many letters; forget a final one."""
+        """Keep a record that waits, which holds about so many letters; forget a final one."""
         self.forget(record.id)
         if record.final:
             return
