@@ -13,7 +13,7 @@ from enum import StrEnum
 from gateway.blocks import Block, Change, blocks_of, changes, cut, headline, pretty
 from gateway.fatigue import company
 from gateway.masking import holds_secrets, shown
-from gateway.models import Action, Execution, FieldKind, Kind, RiskLevel, Status
+from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
 from gateway.records import Record
 from gateway.scopes import Scope, scopes_of, wishes
 from gateway.visible import Visible, ascii_escaped
@@ -170,6 +170,7 @@ _LABELS = {
     Action.DENY: ("Deny", Style.DANGER),
     Action.ABORT: ("Deny and stop", Style.DANGER),
 }
+_DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Answered instead of running"}
 _NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
 
 
@@ -267,13 +268,11 @@ def _state(record: Record) -> tuple[str, str]:
         return "❓", "Question"
     if record.request.questions and record.status is Status.APPROVED:
         return icon, "Answered"
-    if decision and decision.action is Action.EDIT:
-        return icon, "Approved with changes"
-    if decision and decision.action is Action.RESPOND:
-        return icon, "Answered instead of running"
     if decision and decision.action is Action.ABORT:
         return "🛑", f"Denied, and the {decision.abort or 'turn'} stopped"
-    return icon, word
+    if decision and decision.reason is Reason.BREAKER:
+        return icon, "Denied unasked"
+    return icon, _DONE.get(decision.action or Action.APPROVE, word) if decision else word
 
 
 def _facts(record: Record) -> tuple[Fact, ...]:

@@ -192,6 +192,12 @@ def test_no_text_can_imitate_an_escape() -> None:
     assert shown("⟨secret of 3 characters⟩").text.startswith("⟨U+27E8⟩")
 
 
+def test_a_denial_that_nobody_was_asked_about_is_told_from_a_persons() -> None:
+    """At a glance, in lists that show no more than the word."""
+    assert card(decided(Status.DENIED)).word == "Denied"
+    assert card(decided(Status.DENIED, reason=Reason.BREAKER)).word == "Denied unasked"
+
+
 def test_plain_text_in_any_language_stays_as_it_is() -> None:
     """Readable text raises no false alarm."""
     text = "日本語 עברית émoji 👩‍💻 кириллица"

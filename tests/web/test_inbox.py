@@ -273,6 +273,8 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
     await page.press("Let it ask for deployer")
     await page.press("Really let it ask for deployer")
     await page.until("!document.querySelector('.sessions').textContent.includes('asks nobody')")
+    await page.press("History")
+    await page.until(f"{card(refused)}?.textContent.includes('Denied unasked')")
     assert (await box.ask(**COMMAND)).status is Status.PENDING
 
 
