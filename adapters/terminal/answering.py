@@ -26,8 +26,8 @@ from gateway.blocks import changes
 from gateway.canonical import parse
 from gateway.cards import Card, card_of, full_view
 from gateway.clock import Clock
-from gateway.errors import GatewayError
-from gateway.models import Action
+from gateway.errors import GatewayError, Unconfirmed
+from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
 from gateway.records import Click, Identity, Query, Record
 
@@ -224,9 +224,12 @@ class Answering(App[None]):
             self._say("nothing was changed")
             return
         shown = diff_of(changes(record.arguments, arguments))
-        question = f"Approve with these changes? Type {YES}"
-        if await self.push_screen_wait(Words(question, shown=shown)) == YES:
-            await self._click(record, Action.EDIT, arguments=arguments, confirmed=True)
+        asked, sure = "Approve with these changes?", record.risk.level is RiskLevel.HIGH
+        while await self.push_screen_wait(Words(f"{asked} Type {YES}", shown=shown)) == YES:
+            done = self._click(record, Action.EDIT, arguments=arguments, confirmed=sure)
+            if not isinstance(await done, Unconfirmed):
+                return
+            asked, sure = "With these changes it is high risk. Approve it all the same?", True
 
     @_told_of_failures
     async def action_several(self) -> None:
@@ -302,11 +305,10 @@ class Answering(App[None]):
         if not self._allows(record, Action.APPROVE):
             return
         sentence = next((c.confirm for c in card.controls if c.action is Action.APPROVE), None)
-        if sentence is not None:
-            typed = await self.push_screen_wait(Words(f"{sentence} Type {YES}"))
-            if typed != YES:
-                self._say("not approved")
-                return
+        words = None if sentence is None else Words(f"{sentence} Type {YES}")
+        if words is not None and await self.push_screen_wait(words) != YES:
+            self._say("not approved")
+            return
         await self._click(record, Action.APPROVE, confirmed=sentence is not None)
 
     async def _deny(self, record: Record) -> None:
@@ -319,7 +321,7 @@ class Answering(App[None]):
         if answers is not None:
             await self._click(record, Action.ANSWER, answers=answers, confirmed=True)
 
-    async def _click(self, record: Record, action: Action, **more: Any) -> None:
+    async def _click(self, record: Record, action: Action, **more: Any) -> GatewayError | None:
         click = Click(
             request_id=record.id,
             revision=record.revision,
@@ -328,14 +330,16 @@ class Answering(App[None]):
             nonce=secrets.token_hex(8),
             **more,
         )
-        await self._try(self._desk.decide(click))
+        return await self._try(self._desk.decide(click))
 
-    async def _try(self, call: Awaitable[Record]) -> None:
+    async def _try(self, call: Awaitable[Record]) -> GatewayError | None:
         try:
             await call
         except GatewayError as error:
             self._say(str(error), bad=True)
             await self._reload()
+            return error
+        return None
 
     def _allows(self, record: Record, action: Action) -> bool:
         if action in record.request.allowed:

@@ -10,7 +10,7 @@ from adapters.web.reading import Reading
 from adapters.web.view import changes_of
 from gateway.blocks import changes
 from gateway.drawing import made
-from gateway.errors import Conflict
+from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Click, Remember
@@ -75,6 +75,8 @@ class Decisions:
         except Conflict as conflict:
             now = await self._reading.row(await self._desk.get(request_id), visitor)
             return problem(409, conflict.code, str(conflict), request=now)
+        except Unconfirmed as high:
+            return problem(high.status, "unconfirmed", str(high))
         return web.json_response(await self._reading.row(after, visitor))
 
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import stat
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gateway.models import Action, Context, FieldKind, Kind, Option, Question, Reason, Status
+from gateway.models import (
+    Action,
+    Context,
+    FieldKind,
+    Kind,
+    Option,
+    Question,
+    Reason,
+    RiskLevel,
+    Status,
+)
 from gateway.records import Record
+from gateway.rulebook import RiskRule
 from tests.terminal.seat import by_bob, seated, staffed
 from tests.world import World
 
@@ -138,6 +150,31 @@ async def test_an_edit_is_shown_as_a_diff_before_it_is_sent(
         decision = (await seat.ended(record)).decision
     assert decision is not None
     assert (decision.action, decision.arguments) == (Action.EDIT, {"command": "ls -l"})
+
+
+async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first yes was to less than that; a second one is typed below what it is now."""
+    rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="deletes", contains=("rm -rf",))
+    current = await world.store.policy()
+    await world.store.apply(replace(current, risks=(rule,)), by="test")
+    world.approvals.forget_policy()
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/ls/rm -rf x/' \"$1\"\n")
+    editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("VISUAL", str(editor))
+    record = await world.submit()
+    async with seated(world) as seat:
+        await seat.sees("Approval needed")
+        monkeypatch.setattr(type(seat.screen), "suspend", _not_suspended)
+        await seat.press("e")
+        await seat.sees("Approve with these changes?", '+   "command": "rm -rf x"')
+        await seat.type("yes")
+        await seat.sees("With these changes it is high risk", '+   "command": "rm -rf x"')
+        assert (await world.approvals.get(record.id)).status is Status.PENDING
+        await seat.type("yes")
+        assert (await seat.ended(record)).status is Status.APPROVED
 
 
 async def test_what_fails_is_told_and_ends_nothing(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from gateway.models import Action, Status
+from gateway.models import Action, RiskLevel, Status
+from gateway.rulebook import RiskRule
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import (
     COMMAND,
@@ -223,3 +225,20 @@ async def test_a_flood_is_read_as_a_list(box: Inbox, page: Page) -> None:
     await page.until("document.title === '(50+) Approvals'")
     await page.press("Show more")
     await page.until("document.querySelectorAll('.card').length === 60")
+
+
+async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(box: Inbox, page: Page) -> None:
+    """The first tap decides nothing: only then does the page know what it is, and says it."""
+    store = box.gateway.backend.store
+    rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="enormous", contains=("900000",))
+    await store.apply(replace(await store.policy(), risks=(rule,)), by="test")
+    box.gateway.approvals.forget_policy()
+    record = await box.ask(tool="pay", arguments={"amount": 900})
+    await page.press("Edit")
+    await page.fill("[data-key=edit]", '{"amount": 900000}')
+    await page.press("Show the changes")
+    await page.press("Approve with these changes")
+    await page.until(f"{card(record)}.querySelector('.sure')?.textContent.includes('high risk')")
+    assert (await box.get(record)).status is Status.PENDING
+    await page.press("Approve with these changes")
+    await page.until(f"{card(record)}.classList.contains('approved')")

@@ -66,6 +66,7 @@ async function decide(item, body) {
     say(`${answer.value.word}: ${item.facts[0][1]}`);
   } else {
     draft.panel = draft.panel === "confirm" ? null : draft.panel;
+    if (answer.value.code === "unconfirmed" && draft.changed) draft.changed.high = "With your changes it is high risk. Approve it all the same?";
     draft.problem = answer.value.detail;
     draft.tone = answer.value.code === "canary" ? "claimed" : "problem";
     if (answer.value.request) put(answer.value.request);

@@ -103,8 +103,9 @@ function edit(item, view) {
   const made = make("div", { class: "stack" }, labelled("Arguments that will run, as JSON", words.element),
     button(view, "Show the changes", { key: "compare", class: "strong", run: () => view.acts.compare(item, words.read()) }));
   if (draft.changed) {
-    const send = () => view.acts.decide(item, { action: "edit", edited: draft.changed.text, confirmed: true });
-    const high = item.controls.find((control) => control.action === "edit")?.confirm;
+    const send = () => view.acts.decide(item, { action: "edit", edited: draft.changed.text, confirmed: Boolean(high) });
+    // What is high risk only as edited, the gateway says when it is sent.
+    const high = item.controls.find((control) => control.action === "edit")?.confirm ?? draft.changed.high;
     made.append(make("div", { class: "stack checked" }, diff(draft.changed.rows, "What your edit changes"), high ? make("p", { class: "sure" }, high) : null,
       button(view, "Approve with these changes", { key: "send-edit", class: "approve", run: send })));
   }
