@@ -38,7 +38,7 @@ async def adapter(options: argparse.Namespace) -> int:
     settings = _begun()
     async with _stoppable() as told, alone.adapter_running(settings, options.name) as url:
         served = f", and tells at {url}/readyz whether people can answer" if url else ""
-        print(f"The adapter {options.name} is connected{served}", file=sys.stderr)
+        print(f"The adapter {options.name} runs{served}", file=sys.stderr)
         await told()
     return 0
 
