@@ -128,13 +128,8 @@ class RedisCredentials:
         person of the policy, or Conflict when it exists."""
         if not AGENT_NAME.fullmatch(name):
             raise InvalidRequest("an agent's name is made of a-z, 0-9, _ and -, at most 64")
-        people = [one.name for one in (await self._store.policy()).people]
-        if owner is not None and owner not in people:
-            # Who asked is compared with who decides: a name that is nobody's would ban nobody.
-            known = ", ".join(people) or "nobody yet"
-            raise InvalidRequest(
-                f"the owner {owner!r} is no person of the policy; it knows {known}"
-            )
+        if owner is not None:
+            await self._refuse_nobody(owner)
         async with self._alone(AGENT, name):
             if await self._find(AGENT, name, fresh=True):
                 raise Conflict(f"the agent {name} exists; rotate or revoke it")
@@ -144,6 +139,15 @@ class RedisCredentials:
             new = await self._make(AGENT, name, owner, since=since)
         await self._store.note("agent_added", agent=name, data={"owner": owner})
         return _with_user(new, user)
+
+    async def _refuse_nobody(self, owner: str) -> None:
+        """Refuse a name that is nobody's: it is compared with who decides, and would ban nobody."""
+        people = [one.name for one in (await self._store.policy()).people]
+        if owner not in people:
+            known = ", ".join(people) or "nobody yet"
+            raise InvalidRequest(
+                f"the owner {owner!r} is no person of the policy; it knows {known}"
+            )
 
     async def rotate_agent(self, name: str) -> NewCredential:
         """Replace an agent's token and Redis password; the old ones stop working at once."""
