@@ -15,6 +15,10 @@ from typing import Any
 from gateway.visible import Visible, visible
 
 _TOKEN = r"[A-Za-z0-9_\-./+=~]"
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,15}://"
+# What behind a name is no secret itself: a path, or the beginning of another shape that follows and
+# must not be eaten, as only then the secret in it is found.
+_OTHER = rf"[/.~]|-----BEGIN |(?i:bearer|basic|token)[ \t]|{_SCHEME}"
 # Each pattern's group `s` is the secret. Shapes are those that the issuers document. Repeats before
 # the secret's end are bounded: what an agent sends must not make the search slow.
 _SHAPES = (
@@ -28,13 +32,16 @@ _SHAPES = (
     r"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?P<s{n}>[A-Za-z0-9_\-.+=~/]{{12,}})",
     r"(?i:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
     r"|access[_-]?token)[A-Za-z0-9_]{{0,20}}[\"']?[ \t]{{0,3}}[:=][ \t]{{0,3}}[\"']?"
-    r"(?P<s{n}>(?![/.~]){token}{{6,}})",
-    r"[a-z][a-z0-9+.-]{{0,15}}://[^\s/:@\"']{{0,99}}:(?P<s{n}>[^\s/@\"'$`;|&<>()]{{3,255}})@",
+    r"(?P<s{n}>(?!{other}){token}{{6,}})",
+    r"{scheme}[^\s/:@\"']{{0,99}}:(?P<s{n}>[^\s/@\"'$`;|&<>()]{{3,255}})@",
     r"-----BEGIN [A-Z ]{{0,20}}PRIVATE KEY-----"
     r"(?P<s{n}>[A-Za-z0-9+/=\\n\s]{{1,9999}}?)(?:-----END|\Z)",
 )
 _SECRET = re.compile(
-    "|".join(shape.format(n=number, token=_TOKEN) for number, shape in enumerate(_SHAPES))
+    "|".join(
+        shape.format(n=number, token=_TOKEN, scheme=_SCHEME, other=_OTHER)
+        for number, shape in enumerate(_SHAPES)
+    )
 )
 _DIGEST_CHARS = 8
 
