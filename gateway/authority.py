@@ -75,12 +75,19 @@ def requesters(policy: PolicyDocument, record: Record) -> set[str]:
     return names
 
 
-def standing(route: Route, record: Record) -> Record:
-    """Return the record with the votes of those who may still decide; a removed one's is void.
+def standing(policy: PolicyDocument, route: Route, record: Record) -> Record:
+    """Return the record with the votes of those who may still decide.
 
-    A quorum that was raised meanwhile holds for what waits, too; one that was lowered does not.
+    A removed one's is void, and one of a name that is nobody's now: a person who was renamed could
+    vote twice. A quorum that was raised meanwhile holds for what waits, too; one that was lowered
+    does not.
     """
-    votes = tuple(vote for vote in record.votes if admitted(route, (vote.via or vote.person,)))
+    known = {person.name for person in policy.people} if record.votes else set()
+    votes = tuple(
+        vote
+        for vote in record.votes
+        if vote.person in known and admitted(route, (vote.via or vote.person,))
+    )
     quorum = max(record.quorum, route.quorum)
     if (votes, quorum) == (record.votes, record.quorum):
         return record

@@ -129,7 +129,7 @@ class Clicks:
         if record.final:
             raise Conflict(f"this was decided already: {said(record)}")
         effect = clicked(
-            standing(who.route, record),
+            standing(policy, who.route, record),
             click,
             By(who.name, who.via, nonce),
             now=self._writer.now(),

@@ -7,6 +7,7 @@ anything that could act: it covers the characters of a token, never spaces, quot
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import traceback
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ _SECRET = re.compile(
     )
 )
 _DIGEST_CHARS = 8
+_MASK = re.compile(rf"⟨secret of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
 
 def shown(text: str, *, reveal: bool = False) -> Visible:
@@ -97,6 +99,11 @@ def _in_text(text: str, begin: int = 0) -> str:
     for start, end in reversed(found):
         text = f"{text[:start]}{_mask(text[start:end])}{text[end:]}"
     return text[begin:]
+
+
+def holds_mask(value: Any) -> bool:
+    """Whether a JSON value holds what stands in the place of a secret."""
+    return _MASK.search(json.dumps(value, ensure_ascii=False)) is not None
 
 
 def holds_secrets(text: str) -> bool:

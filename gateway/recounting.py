@@ -35,7 +35,7 @@ async def _recounted(writer: Writer, store: Store, request_id: str) -> None:
             return
         policy = await writer.policy()
         request = record.request
-        counted = standing(policy.route_for(request.agent, request.tool), record)
+        counted = standing(policy, policy.route_for(request.agent, request.tool), record)
         if counted == record:
             return
         change = Transition(

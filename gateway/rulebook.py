@@ -231,14 +231,19 @@ class PolicyDocument(Rulebook):
     def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
         """Return the highest risk that a rule sets, medium where none fits; a claim may raise
         it."""
-        parts = [arguments, request.payload]
-        text = json.dumps(parts, ensure_ascii=False).lower() if self.risks else ""
+        parts = (arguments,) if request.payload is None else (arguments, request.payload)
+        text = searched(parts) if self.risks else ""
         fitting = [rule for rule in self.risks if rule.fits(request, text)]
         if not fitting:
             return raised(Risk(level=RiskLevel.MEDIUM), request.risk)
         level = max((rule.level for rule in fitting), key=_RISK_ORDER.index)
         reasons = tuple(rule.reason for rule in fitting if rule.level is level)
         return raised(Risk(level=level, reasons=reasons), request.risk)
+
+
+def searched(parts: Iterable[JsonObject]) -> str:
+    """Return the text in which rules look for what a request must not contain."""
+    return "\n".join(json.dumps(part, ensure_ascii=False) for part in parts).lower()
 
 
 def raised(risk: Risk, claimed: Risk | None) -> Risk:

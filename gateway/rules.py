@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
@@ -26,7 +25,15 @@ from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
 from gateway.policy import ALLOW, ASK, DENY, Shadow
 from gateway.ports import Verdict
 from gateway.records import Record
-from gateway.rulebook import Guardrails, PolicyDocument, PolicyRule, Route, RuleEffect, named
+from gateway.rulebook import (
+    Guardrails,
+    PolicyDocument,
+    PolicyRule,
+    Route,
+    RuleEffect,
+    named,
+    searched,
+)
 from gateway.wire import JsonObject
 
 GUARDRAILS_PRIORITY = 1000
@@ -178,7 +185,7 @@ def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
 
 def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
     if rule.contains:
-        text = json.dumps(record.parts, ensure_ascii=False).lower()
+        text = searched(record.parts)
         yield Cover.YES if any(part.lower() in text for part in rule.contains) else Cover.NO
     if rule.commands:
         patterns = filter(None, map(denying, rule.commands))

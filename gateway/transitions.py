@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.canonical import canonical, sha256_hex
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
-from gateway.masking import masked
+from gateway.masking import holds_mask, masked
 from gateway.models import (
     Action,
     DecidedBy,
@@ -45,6 +45,7 @@ _ABORTS = ("turn", "agent")
 _TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
 _NONCES_KEPT = 20
 _NONCE_LENGTH = 32
+_NOTHING_MORE = (None,) * 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,10 +242,11 @@ def nonce_of(click: Click, person: str) -> str:
 
     Another answer under the same nonce is another click: it must not pass for what was decided.
     """
-    said = f"{person} {click.nonce} {click.action}"
-    if click.remember is not None:
-        said += f" {canonical(plain(click.remember))!r}"
-    return sha256_hex(said.encode())[:_NONCE_LENGTH]
+    said = f"{person} {click.nonce} {click.action}".encode()
+    answer = (click.arguments, click.answers, click.result, click.abort, click.remember)
+    if answer != _NOTHING_MORE:
+        said += canonical([plain(part) for part in answer])
+    return sha256_hex(said)[:_NONCE_LENGTH]
 
 
 def _nonces(record: Record, by: By) -> tuple[str, ...]:
@@ -277,6 +279,8 @@ def _refuse_quorum(record: Record) -> None:
 def _edited(record: Record, click: Click) -> Record:
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
+    if holds_mask(click.arguments) and not holds_mask(record.arguments):
+        raise InvalidRequest("a mask stands there for a secret: reveal it before you edit")
     check_schema(record.request.schema, click.arguments)
     return replace(
         record,

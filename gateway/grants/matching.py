@@ -242,11 +242,8 @@ def legible(value: Any, depth: int = 0) -> bool:
 def _denies(match: Match, record: Record) -> Cover:
     if match.shape is Shape.EXACT:
         return Cover.YES if match.digest == record.digest else Cover.NO
-    return most([_denies_part(match.rules, part, record) for part in record.parts])
-
-
-def _denies_part(rules: tuple[Rule, ...], part: JsonObject, record: Record) -> Cover:
-    found = {_forbids(rule, part, record) for rule in rules}
+    # Each rule looks at all that would run: what one forbids may stand apart from the other.
+    found = {most([_forbids(one, part, record) for part in record.parts]) for one in match.rules}
     if Cover.NO in found:
         return Cover.NO
     return Cover.UNSURE if Cover.UNSURE in found else Cover.YES

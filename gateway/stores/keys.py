@@ -84,7 +84,8 @@ class Keys:
         return f"{self._tag}pending:{agent}"
 
     def load(self, agent: str) -> str:
-        """What an agent's waiting requests come to: their bytes, when its next card may be posted,
+        """What an agent's requests come to: the bytes of those that wait, when what it handed in of
+        late will have faded, when its next card may be posted,
         the revision of its digest card, people's denials in a row and the pause they led to, and
         for each likeness (`=...`) the request that leads (hash)."""
         return f"{self._tag}load:{agent}"

@@ -74,6 +74,19 @@ async def test_two_accounts_are_not_two_people(world: World) -> None:
         await world.approvals.decide(click(voted, identity=SLACK))
 
 
+async def test_who_is_renamed_meanwhile_is_not_two_people(world: World) -> None:
+    """What they said under the old name is void; a group admits them as before."""
+    known = replace(ALICE, identities=("discord:77",))
+    await in_force(world, known, BOB, quorum=2)
+    record = await world.submit()
+    await world.approvals.decide(click(record, identity=DISCORD))
+    await in_force(world, replace(known, name="alice-b"), BOB, quorum=2)
+    voted = await world.approvals.decide(click(record, identity=DISCORD))
+    assert (voted.status, [vote.person for vote in voted.votes]) == (Status.PENDING, ["alice-b"])
+    done = await world.approvals.decide(click(voted, identity=SLACK))
+    assert done.status is Status.APPROVED
+
+
 async def test_two_accounts_do_not_remember_widely(world: World) -> None:
     """Votes for a scope count people, too; and who asked may be anybody who is not known."""
     await in_force(world, scope_quorum=ScopeQuorum(tool=2))

@@ -51,6 +51,17 @@ async def test_a_deny_rule_reads_the_payload(world: World, fits: dict[str, Any])
     assert (await confirmed(world, {"command": "ls /srv"})).status is Status.APPROVED
 
 
+@pytest.mark.parametrize("text", ["[", "]", "null"])
+async def test_text_is_sought_in_what_would_run_and_nowhere_else(world: World, text: str) -> None:
+    """Not in brackets of our own, nor in the payload that there is none of."""
+    rule = PolicyRule(name="no", effect=RuleEffect.DENY, contains=(text,))
+    low = RiskRule(name="r", level=RiskLevel.LOW, reason="because", contains=(text,))
+    await in_force(world, rules=(rule,), risks=(low,))
+    plain = await world.submit(arguments={"x": "y"})
+    assert (plain.status, plain.risk.level) == (Status.APPROVED, RiskLevel.MEDIUM)
+    assert (await confirmed(world, {"x": text})).status is Status.DENIED
+
+
 async def test_guardrails_read_the_payload(world: World) -> None:
     """In force they deny it, in shadow the audit says so."""
     await in_force(world, guardrails=Guardrails.DENY)

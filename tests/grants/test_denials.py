@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.grant import Cover
+from gateway.grants.grant import Cover, Effect, Match, Rule, RuleKind, Shape
+from gateway.grants.matching import covers
 from gateway.models import Context, Kind
 from gateway.rulebook import PolicyRule, RuleEffect
 from gateway.rules import fits
-from tests.grants.making import asked, command
+from tests.grants.making import asked, command, granted
 
 YES, NO, UNSURE = Cover.YES, Cover.NO, Cover.UNSURE
 
@@ -140,3 +141,26 @@ def test_a_command_that_reaches_into_a_denied_folder(
     context = Context(cwd=cwd)
     found = in_folder({"command": text}, context=context, kind=Kind.COMMAND)
     assert found is cover
+
+
+@pytest.mark.parametrize(
+    ("arguments", "payload", "cover"),
+    [
+        ({"path": "/etc/x", "mode": "w"}, None, YES),
+        ({"path": "/etc/x"}, {"mode": "w"}, YES),
+        ({"hint": "tidy"}, {"path": "/etc/x", "mode": "w"}, YES),
+        ({"path": "/etc/x"}, {"mode": "r"}, NO),
+        ({"path": "/srv/x"}, {"mode": "w"}, NO),
+    ],
+)
+def test_a_remembered_denial_is_not_passed_by_moving_a_member(
+    arguments: dict[str, Any], payload: dict[str, Any] | None, cover: Cover
+) -> None:
+    """Arguments and payload run together, so its rules look at both."""
+    rules = (
+        Rule(name="path", kind=RuleKind.FOLDER, value="/etc"),
+        Rule(name="mode", kind=RuleKind.EQUALS, value="w"),
+    )
+    match = Match(shape=Shape.PATTERN, tool="write", rules=rules)
+    grant = granted(match, Effect.DENY)
+    assert covers(grant, asked(tool="write", arguments=arguments, payload=payload)) is cover

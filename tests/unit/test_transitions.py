@@ -7,6 +7,7 @@ import pytest
 
 from gateway.authority import answers_for, approver
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
+from gateway.masking import masked
 from gateway.models import (
     Action,
     FieldKind,
@@ -20,7 +21,7 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.records import Identity, Person, Record
+from gateway.records import Identity, Person, Record, Remember
 from gateway.rulebook import PolicyDocument, Route, raised
 from gateway.transitions import By, Effect, clicked, nonce_of, summary
 from tests.world import PEOPLE, click, identity, request
@@ -97,6 +98,27 @@ def test_an_edit_makes_a_new_digest_over_exactly_the_new_arguments() -> None:
     assert after.decision.arguments == {"command": "pwd"}
     assert after.decision.digest == digest_of(before.request, {"command": "pwd"})
     assert after.digest != before.digest
+
+
+def test_an_edit_of_what_was_read_masked_is_refused() -> None:
+    """Else the mask itself would run. What an agent wrote like one is its own affair."""
+    mask = masked("ghp_" + "a" * 36)
+    with pytest.raises(InvalidRequest, match="reveal it"):
+        decide(record(), Action.EDIT, arguments={"token": mask, "to": "prod"})
+    own = record(request=request(arguments={"token": mask}, allowed=tuple(Action)))
+    assert decide(own, Action.EDIT, arguments={"token": mask, "to": "prod"}).after.final
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"action": Action.DENY}, {"arguments": {"b": 1}}, {"result": 1}, {"abort": "agent"},
+     {"answers": {"q": "yes"}}, {"remember": Remember()}],
+)  # fmt: skip
+def test_a_click_that_is_sent_again_says_the_same(other: dict[str, Any]) -> None:
+    """Another answer under the same nonce is another click."""
+    one = click(record(), Action.EDIT, arguments={"a": 1}, nonce="n")
+    assert nonce_of(one, "ann") == nonce_of(replace(one), "ann")
+    assert nonce_of(one, "ann") != nonce_of(replace(one, **other), "ann")
 
 
 def test_an_action_that_the_agent_cannot_follow_is_refused() -> None:
