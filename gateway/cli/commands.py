@@ -149,7 +149,9 @@ def _answering(verbs: Verbs) -> None:
     sessions = _command(verbs, "sessions", people.sessions, "list sessions, or end one")
     sessions.add_argument("--end", metavar="NAME", help="end this session of --agent")
     sessions.add_argument("--agent", help="of this agent")
-    approve.add_argument("--yes", action="store_true", help="confirm that it is high risk")
+    approve.add_argument(
+        "--yes", action="store_true", help="confirm what is high risk, or longer than its line"
+    )
     deny.add_argument("--reason", default="", help="words for the agent")
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
     for one in (approve, deny):

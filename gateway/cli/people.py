@@ -178,20 +178,39 @@ def _all(http: Http, which: str) -> Iterator[dict[str, Any]]:
 
 
 def _line(record: dict[str, Any]) -> str:
-    """Return a request in one line that begins with the name to approve it by.
+    """Return a request in one line that begins with the name to approve it by."""
+    request = record["request"]
+    return (
+        f"{_name(record)}  {record['status']:9}  {request['agent']:16} "
+        f"{visible(request['tool']).text:20} {_runs(record)[0]}"
+    )
+
+
+def _runs(record: dict[str, Any]) -> tuple[str, bool]:
+    """Return all that would run, as far as it fits a line, and whether all of it does.
 
     The gateway has masked its secrets: nothing is cut that was not masked whole.
     """
-    request, runs = record["request"], ""
-    for text, _ in visible(json.dumps(record["arguments"], ensure_ascii=False)).segments:
-        runs += text
-        if len(runs) > _LINE_CHARS:
-            runs = f"{runs[:_LINE_CHARS]}…"
-            break
-    return (
-        f"{_name(record)}  {record['status']:9}  {request['agent']:16} "
-        f"{visible(request['tool']).text:20} {runs}"
+    request = record["request"]
+    context = request.get("context", {})
+    files = context.get("files")
+    parts = {
+        "": record["arguments"],
+        "  payload ": request.get("payload"),
+        "  changed environment ": context.get("env"),
+        "  files ": files and list(files),
+    }
+    text = "".join(
+        f"{label}{json.dumps(part, ensure_ascii=False)}"
+        for label, part in parts.items()
+        if part is not None
     )
+    runs = ""
+    for part, _ in visible(text).segments:
+        runs += part
+        if len(runs) > _LINE_CHARS:
+            return f"{runs[:_LINE_CHARS]}…", False
+    return runs, True
 
 
 def _name(record: dict[str, Any]) -> str:
@@ -226,12 +245,21 @@ def _meant(http: Http, wanted: str, action: Action) -> tuple[dict[str, Any], int
     return record, record["revision"] if revision is None else revision
 
 
+def _check_fits(record: dict[str, Any]) -> None:
+    """Raise InvalidRequest when its line is not all that there is to read of a request."""
+    if not _runs(record)[1]:
+        shown = f"`gateway show {record['request']['id']}`"
+        raise InvalidRequest(f"this does not fit its line: read {shown}, then add --yes")
+
+
 def _decide(wanted: str, body: dict[str, Any]) -> int:
     with connection() as http:
         record, revision = _meant(http, wanted, Action(body["action"]))
         risk = record.get("risk") or {}
-        if body.get("confirmed") is False and risk.get("level") == "high":
-            raise InvalidRequest("this is high risk: read `gateway show ID`, then add --yes")
+        if body.get("confirmed") is False:
+            if risk.get("level") == "high":
+                raise InvalidRequest("this is high risk: read `gateway show ID`, then add --yes")
+            _check_fits(record)
         click = {**body, "revision": revision, "nonce": new_id()}
         print(_line(http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click)))
         return 0
@@ -243,6 +271,9 @@ def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
         raise InvalidRequest("what is decided together is not remembered: answer it alone")
     with connection() as http:
         found = [_meant(http, wanted, Action(body["action"])) for wanted in options.ids]
+        if Action(body["action"]) is Action.APPROVE and not options.yes:
+            for record, _ in found:
+                _check_fits(record)
         items = {record["request"]["id"]: revision for record, revision in found}
         ticked = [{"id": name, "revision": revision} for name, revision in items.items()]
         after = http.call("POST", "/v1/batches", {**body, "items": ticked, "nonce": new_id()})

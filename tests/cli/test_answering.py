@@ -43,8 +43,12 @@ def agent(up: Shell) -> Iterator[Http]:
 
 def ask(agent: Http, request_id: str, tool: str = "shell", **arguments: Any) -> str:
     """Ask under an id of the agent's choice; return it."""
-    action: dict[str, Any] = {"agent": "sly", "kind": "tool", "tool": tool, "arguments": arguments}
-    action["context"] = {"cwd": "/srv"}
+    return submit(agent, request_id, tool=tool, arguments=arguments)
+
+
+def submit(agent: Http, request_id: str, **details: Any) -> str:
+    """Ask with any members of a request; return its id."""
+    action = {"agent": "sly", "kind": "tool", "context": {"cwd": "/srv"}, **details}
     request = {**action, "id": request_id, "digest": action_digest(**action)}
     request["allowed"] = ["approve", "edit", "deny"]
     agent.call("POST", "/v1/requests", {"request": request, "detached": True})
@@ -97,6 +101,26 @@ def test_a_beginning_is_looked_for_among_all_that_wait(
     assert newer in up.run("deny", "ab")
 
 
+def test_a_line_shows_all_that_would_run(up: Shell, agent: Http) -> None:
+    """Payload, changed environment and files too; where they do not fit, the line is not enough."""
+    payload, env = {"cmd": "rm -rf /"}, {"LD_PRELOAD": "x.so"}
+    files = {"/srv/x.sh": "f" * 64}
+    plan = {"tool": "plan", "arguments": {"confirm": "tidy up"}, "payload": payload}
+    seen = submit(agent, new_id(), **plan)
+    assert json.dumps(payload) in up.run("pending")
+    assert json.dumps(payload) in up.run("approve", f"{seen}@1")
+    submit(agent, new_id(), tool="shell", arguments={}, context={"env": env, "files": files})
+    assert f"{json.dumps(env)}  files {json.dumps(list(files))}" in up.run("pending")
+    plan["arguments"] = {"confirm": "tidy up", "why": "because " * 25}
+    cut, short = submit(agent, new_id(), **plan), ask(agent, new_id(), command="ls")
+    for words in ([cut], [f"{cut}@1", short]):
+        refused = up.run("approve", *words, code=2)
+        assert f"gateway show {cut}" in refused
+        assert "--yes" in refused
+    assert cut in up.run("pending")
+    assert "approved" in up.run("approve", f"{cut}@1", short, "--yes")
+
+
 def test_secrets_are_shown_to_who_asks_for_them(up: Shell, agent: Http) -> None:
     """Masked in lists and answers, and cut only then: half a secret would not look like one."""
     secret = "hunter2-hunter2"
@@ -105,7 +129,8 @@ def test_secrets_are_shown_to_who_asks_for_them(up: Shell, agent: Http) -> None:
     assert ["secret of" in one for one in said] == [False, True, True]
     assert len(said[0]) < 400
     assert secret in up.run("show", asked[:8], "--reveal")
-    said += [up.run("approve", asked), up.run("history", "--json"), up.run("audit", "tail")]
+    said += [up.run("approve", asked, "--yes"), up.run("history", "--json")]
+    said += [up.run("audit", "tail")]
     assert [one for one in said if secret[:4] in one] == []
     assert '"person": "owner"' in said[-1]
 
