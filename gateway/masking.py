@@ -44,6 +44,8 @@ _SECRET = re.compile(
         for number, shape in enumerate(_SHAPES)
     )
 )
+# More than any shape needs behind its secret's first character until it is known as one.
+_LONGEST_SHAPE = 10_100
 _DIGEST_CHARS = 8
 _MASK = re.compile(rf"⟨secret of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
@@ -122,10 +124,11 @@ def bug(error: Exception) -> str:
 
 def cut(text: str, most: int) -> str:
     """Return at most so many first characters, and no part of a secret as the last of them: half a
-    secret would not be known as one."""
+    secret would not be known as one. The text is searched only as far as such a secret can reach.
+    """
     if len(text) <= most:
         return text
-    for match in _SECRET.finditer(text):
+    for match in _SECRET.finditer(text, 0, most + _LONGEST_SHAPE):
         start = match.start(match.lastgroup or 0)
         if start >= most:
             break

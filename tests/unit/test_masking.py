@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.masking import masked, shown
+from gateway.masking import cut, masked, shown
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
 
@@ -29,3 +29,25 @@ def test_a_name_before_a_secret_does_not_hide_its_shape(name: str, value: str, s
     for text in (f"{name}: {value}", f'{{"{name}": "{value}"}}', f"{name}={value}"):
         assert shown(text).masked == 1
         assert secret not in shown(text).text
+
+
+@pytest.mark.timeout(15)  # all of it would take a minute
+def test_a_cut_looks_no_further_than_a_secret_reaches() -> None:
+    """However long the words are, of which an agent's first 2 000 characters are kept."""
+    assert cut("x" * 60_000_000, 2000) == "x" * 2000
+
+
+@pytest.mark.parametrize(
+    ("before", "secret", "after"),
+    [
+        ("-----BEGIN PRIVATE KEY-----", "A" * 9999, "-----END"),
+        ("", f"eyJ{'a' * 4000}.{'b' * 4000}.c", ""),
+        (f"{'s' * 16}://{'u' * 99}:", "p" * 255, "@"),
+        ("Bearer ", "t" * 20_000, ""),
+    ],
+)
+def test_the_longest_secrets_are_not_cut(before: str, secret: str, after: str) -> None:
+    """A cut anywhere within one leaves nothing of it."""
+    begin = f"so: {before}"
+    for most in (1, 100, len(secret) - 1):
+        assert cut(f"{begin}{secret}{after} and more", len(begin) + most) == begin
