@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from gateway.client import config
-from gateway.client.connection import Connection
+from gateway.client.connection import TIMEOUT_SECONDS, Connection
 from gateway.client.files import bound, check_bound
 from gateway.client.verdict import Verdict, ended
 from gateway.digest import action_digest
@@ -44,7 +44,7 @@ class _NoAnswer(Exception):
 
 
 class _Stopped(BaseException):
-    """SIGINT or SIGTERM: withdraw what we asked."""
+    """SIGINT or SIGTERM."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -54,12 +54,7 @@ def main(argv: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        try:
-            return asking.run(check=False)
-        except Unauthorized:
-            # The kept credential is of another time, or was rotated while we waited. Whatever was
-            # asked before goes on under its id: it is never asked twice.
-            return asking.run(check=True)
+        return asking.run()
     except _Stopped:
         return EXIT_CODES["cancelled"]
     except _NoAnswer:
@@ -87,11 +82,28 @@ class _Asking:
         self._verb = verb
         self._options = options
         self._process = _new_id()
-        self._until = time.monotonic() + (options.timeout or _NO_DEADLINE)
+        self._until: float | None = None
         self._request: dict[str, Any] | None = None
 
-    def run(self, *, check: bool) -> int:
-        """Ask or wait, with the kept credential or one that was checked; return the exit code."""
+    def run(self) -> int:
+        """Ask or wait; return the exit code. What we asked is withdrawn when we leave without an
+        answer, so that nobody approves what nobody runs."""
+        try:
+            try:
+                return self._run(check=False)
+            except Unauthorized:
+                # The kept credential is of another time, or was rotated while we waited. Whatever
+                # was asked before goes on under its id: it is never asked twice.
+                return self._run(check=True)
+        except _Stopped:
+            self._withdraw("gateway ask was stopped", TIMEOUT_SECONDS)
+            raise
+        except _NoAnswer:
+            self._withdraw("gateway ask waits no longer", _GRACE_SECONDS)
+            raise
+
+    def _run(self, *, check: bool) -> int:
+        """Ask or wait with the kept credential, or with one that was checked."""
         found = config.load(self._options.agent, check=check)
         if not found.url or not found.token:
             raise InvalidRequest("gateway ask speaks HTTP: set GATEWAY_URL and GATEWAY_TOKEN")
@@ -101,41 +113,52 @@ class _Asking:
 
     def _ask(self) -> int:
         """Submit, and wait unless told not to."""
-        options, until = self._options, self._until + _MARGIN_SECONDS
+        options = self._options
         request = self._request = self._request or _request(self._found.agent, options)
         request_id, arguments = request["id"], request["arguments"]
         body = {"request": request, "process": self._process, "detached": options.no_wait}
-        try:
-            state = self._gateway.call("POST", "/v1/requests", body)
-            if options.no_wait:
-                print(json.dumps({"id": request_id, "digest": request["digest"]}))
-                return PENDING_EXIT
-            if not ended(state):
-                _say(f"waiting for approval of {options.tool} ({request_id[:8]})")
-                state = self._final(request_id, until)
-            verdict = Verdict(state, request_id, self._found.public_key)
-            verdict.check(request)
-            if verdict.status == "approved":
-                check_bound(request["context"].get("files", {}))
-            return self._finish(verdict, until, arguments if options.edit else None)
-        except _Stopped:
-            self._withdraw(request_id)
-            raise
+        began = time.monotonic()
+        state = self._gateway.call("POST", "/v1/requests", body)
+        until = self._deadline(began) + _MARGIN_SECONDS
+        if options.no_wait:
+            print(json.dumps({"id": request_id, "digest": request["digest"]}))
+            return PENDING_EXIT
+        if not ended(state):
+            _say(f"waiting for approval of {options.tool} ({request_id[:8]})")
+            state = self._final(request_id, until)
+        verdict = Verdict(state, request_id, self._found.public_key)
+        verdict.check(request)
+        if verdict.status == "approved":
+            check_bound(request["context"].get("files", {}))
+        return self._finish(verdict, until, arguments if options.edit else None)
 
-    def _withdraw(self, request_id: str) -> None:
-        cancelled = {"reason": "abandoned", "message": "gateway ask was stopped"}
+    def _deadline(self, began: float) -> float:
+        """Return when our own clock ends the wait. It began with the first call that was taken, as
+        the gateway's did: finding the gateway, or enrolling there, costs nothing of the time."""
+        if self._until is None:
+            self._until = began + (self._options.timeout or _NO_DEADLINE)
+        return self._until
+
+    def _withdraw(self, why: str, timeout: float) -> None:
+        """Tell the gateway that nobody waits any more for what we asked, if we asked."""
+        if self._request is None:
+            return
         self._gateway.close()  # we may have been stopped in the middle of an answer
+        path = f"/v1/requests/{self._request['id']}/cancel"
+        cancelled = {"reason": "abandoned", "message": why}
         try:
-            self._gateway.call("POST", f"/v1/requests/{request_id}/cancel", cancelled)
+            with self._gateway as gateway:
+                gateway.call("POST", path, cancelled, timeout=timeout)
         except GatewayError as error:
-            _say(f"not withdrawn: {error}")  # and stopped all the same
+            _say(f"not withdrawn: {error}")  # and we leave all the same
 
     def _wait(self) -> int:
         """Wait for a request that was submitted with --no-wait, and take its approval."""
         wanted = self._options.id
         if not REQUEST_ID.fullmatch(wanted):
             raise InvalidRequest(f"{wanted!r} is no id of a request")
-        state = self._final(wanted, self._until)
+        until = self._deadline(time.monotonic())
+        state = self._final(wanted, until)
         if state["status"] == "approved":
             path = f"/v1/requests/{wanted}/consume"
             state = self._gateway.call("POST", path, {"process": self._process})
@@ -143,7 +166,7 @@ class _Asking:
         if verdict.may_have_run:
             _say("another process was given this approval: it may have run already")
             return EXIT_CODES["denied"]
-        return self._finish(verdict, self._until + _NO_DEADLINE, None)
+        return self._finish(verdict, until + _NO_DEADLINE, None)
 
     def _final(self, request_id: str, until: float) -> Any:
         """Return the state in which the request ended. Raises _NoAnswer at `until`."""

@@ -1,0 +1,37 @@
+"""`gateway ask` run in this process, against scripted answers."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gateway.client import ask
+from tests.client.approving import ASK, SIGNER
+from tests.client.scripted import Script, scripted
+
+
+@pytest.fixture
+def _signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Put the handlers back that the command replaces, and pause shortly."""
+    monkeypatch.setattr(ask, "_PAUSE_SECONDS", 0.01)
+    held = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in held.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, _signals: None) -> Callable[..., tuple[int, list[str]]]:
+    """Return what runs the command against scripted answers: its exit code and the paths called."""
+
+    def run(*answers: Script, words: tuple[str, ...] = ASK) -> tuple[int, list[str]]:
+        with scripted(*answers) as server:
+            monkeypatch.setenv("GATEWAY_URL", server.url)
+            monkeypatch.setenv("GATEWAY_TOKEN", "token")
+            code = ask.main(words)
+            return code, [call.split(b" ")[1].decode() for call in server.calls]
+
+    monkeypatch.setenv("GATEWAY_PUBLIC_KEY", SIGNER.public_key)
+    return run
