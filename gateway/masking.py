@@ -80,7 +80,12 @@ def masked(value: Any) -> Any:
     if isinstance(value, str):
         return _in_text(value)
     if isinstance(value, dict):
-        return {_in_text(name): _member(name, item) for name, item in value.items()}
+        # {"name": "password", "value": "…"} is a member, too: rules and variables are written so.
+        named = str(value.get("name", "value"))
+        return {
+            _in_text(name): _member(named if name == "value" else name, item)
+            for name, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [masked(item) for item in value]
     return value

@@ -18,8 +18,10 @@ from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals import Approvals
 from gateway.bodies import SECONDS, BodyTooLarge, BodyTooSlow, whole
+from gateway.drawing import made
 from gateway.errors import InvalidRequest, NotFound
 from gateway.holding import Holding
+from gateway.masking import masked
 from gateway.names import REQUEST_ID
 from gateway.ports import Credential
 from gateway.records import Identity
@@ -161,6 +163,12 @@ def long_poll(call: Call) -> Iterator[None]:
 def reply(value: Any, status: int = 200) -> web.Response:
     """Return a message, or JSON values, as the answer."""
     return web.json_response(plain(value), status=status)
+
+
+async def masked_reply(value: Any, status: int = 200) -> web.Response:
+    """Return a message to approvers, with the secrets in it masked as on cards."""
+    values = plain(value)
+    return reply(await made(lambda: masked(values), values), status)
 
 
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:

@@ -8,7 +8,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.calls import Call, reply
+from gateway.api.calls import Call, masked_reply, reply
 from gateway.api.messages import MAX_PAGE
 from gateway.errors import InvalidRequest, NotFound
 from gateway.grants.blast import Blast
@@ -112,7 +112,7 @@ async def offered(call: Call) -> web.Response:
     """Return what may be remembered about a request."""
     record = await call.services.approvals.get(call.id)
     waits = not record.final
-    return reply(
+    return await masked_reply(
         Offers(
             approve=offers(record) if waits else (),
             deny=offers(record, Effect.DENY) if waits else (),
@@ -132,12 +132,12 @@ async def listing(call: Call) -> web.Response:
     """Return a page of grants."""
     query: GrantPage = call.query
     found, cursor = await call.services.approvals.granted.page(after=query.after, limit=query.limit)
-    return reply(Grants(items=tuple(found), next=cursor))
+    return await masked_reply(Grants(items=tuple(found), next=cursor))
 
 
 async def look(call: Call) -> web.Response:
     """Return one grant with its uses."""
-    return reply(await call.services.approvals.granted.get(_grant_id(call)))
+    return await masked_reply(await call.services.approvals.granted.get(_grant_id(call)))
 
 
 async def create(call: Call) -> web.Response:
@@ -153,7 +153,7 @@ async def create(call: Call) -> web.Response:
         lifetime=body.lifetime,
         max_uses=body.max_uses,
     )
-    return reply(made, 201)
+    return await masked_reply(made, 201)
 
 
 async def let_through(call: Call) -> web.Response:
@@ -172,12 +172,14 @@ async def let_through(call: Call) -> web.Response:
         hours=body.hours,
         max_uses=body.max_uses,
     )
-    return reply(made, 201)
+    return await masked_reply(made, 201)
 
 
 async def revoke(call: Call) -> web.Response:
     """End one grant."""
-    return reply(await call.services.approvals.granted.revoke(_grant_id(call), call.identity))
+    return await masked_reply(
+        await call.services.approvals.granted.revoke(_grant_id(call), call.identity)
+    )
 
 
 async def revoke_all(call: Call) -> web.Response:

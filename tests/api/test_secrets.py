@@ -56,3 +56,35 @@ async def test_who_may_decide_gets_one_in_the_clear_and_that_is_written_down(gat
     assert noted == [("refused", request.id)] * 2
     (event,) = [one for one in events if one.type == "revealed"]
     assert (event.agent, event.data) == ("agent1", {"request_id": request.id, "person": "ann"})
+
+
+async def test_what_may_be_and_what_is_remembered_carries_masks(gate: Replica) -> None:
+    """In words and in the rules of a pattern, where a rule's name tells; also to admins."""
+    policy = await gate.store.policy()
+    people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
+    await gate.store.apply(replace(policy, people=people), by="test")
+    asked = {"password": SECRET, "to": "ghp_" + "a" * 36, "body": "some words " * 5}
+    request = made(tool="mail", arguments=asked)
+    await gate.submitted(request)
+    path = f"/v1/requests/{request.id}/offers"
+    said = [await gate.call("GET", path, token=EVE_TOKEN)]
+    (offer,) = [one for one in said[0].json["approve"] if "and any body" in one["words"]]
+    approved = await gate.decided(request.id, remember={"offer": offer["id"]})
+    said.append(await gate.call("GET", "/v1/grants", token=EVE_TOKEN))
+    (grant,) = said[1].json["items"]
+    said.append(await gate.call("GET", f"/v1/grants/{grant['id']}", token=EVE_TOKEN))
+    match = {
+        "shape": "pattern",
+        "tool": "mail",
+        "rules": [{"name": "password", "kind": "equals", "value": SECRET}],
+    }
+    body = {"agent": "agent1", "effect": "deny", "match": match, "words": f"password={SECRET}"}
+    said.append(await gate.call("POST", "/v1/grants", body, token=ANN_TOKEN))
+    said.append(await gate.call("POST", f"/v1/grants/{grant['id']}/revoke", {}, token=ANN_TOKEN))
+    assert [one.status for one in (approved, *said)] == [200, 200, 200, 200, 201, 200]
+    for one in said:
+        assert (SECRET in one.text, "ghp_" in one.text) == (False, False), one.text
+        assert "secret of 15 characters" in one.text
+    kept = await gate.approvals.granted.get(grant["id"])
+    values = {rule.name: rule.value for rule in kept.match.rules}
+    assert values == {"password": SECRET, "to": asked["to"], "body": None}  # and so it decides
