@@ -19,6 +19,7 @@ from gateway.newcomers import first_login
 from gateway.settings import Settings
 
 _OPEN_FILES = 16_384
+_NOT_READY = "Stopped before it was ready"
 
 
 async def up(options: argparse.Namespace) -> int:
@@ -47,13 +48,14 @@ async def adapter(options: argparse.Namespace) -> int:
 async def _stoppable() -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Yield what waits for SIGINT or SIGTERM; until somebody waits for it, they end the block.
 
-    So a start that takes long is given up, and leaves nothing behind, as after an error.
+    So a start that takes long is given up, and leaves nothing behind, as after an error. Told again
+    while it cleans up, it goes on with the next step: one that hangs needs no SIGKILL.
     """
     task, stop = asyncio.current_task(), asyncio.Event()
     started = False
 
     def tell() -> None:
-        if task is not None and not started and not stop.is_set():
+        if task is not None and (not started or stop.is_set()):
             task.cancel()
         stop.set()
 
@@ -67,9 +69,10 @@ async def _stoppable() -> AsyncIterator[Callable[[], Awaitable[None]]]:
     try:
         yield told
     except asyncio.CancelledError:
-        if started or not stop.is_set():
+        if not stop.is_set():
             raise
-        print("Stopped before it was ready", file=sys.stderr)
+        said = "Stopped; some of the cleaning up was cut short" if started else _NOT_READY
+        print(said, file=sys.stderr)
 
 
 async def demo(options: argparse.Namespace) -> int:

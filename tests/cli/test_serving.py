@@ -28,6 +28,27 @@ class Hanging:
         yield
 """
 
+STUBBORN = """
+import asyncio
+import os
+import sys
+from contextlib import asynccontextmanager
+
+class Stubborn:
+    name = "hanging"
+
+    @asynccontextmanager
+    async def run(self, desk):
+        try:
+            if "HANGS" in os.environ:
+                print("it hangs", file=sys.stderr, flush=True)
+                await asyncio.Event().wait()
+            yield
+        finally:
+            print("it cleans up", file=sys.stderr, flush=True)
+            await asyncio.Event().wait()
+"""
+
 
 def test_it_may_open_more_files_than_systems_begin_with(shell: Shell) -> None:
     """Otherwise a thousand waiting agents would leave no connection for a click."""
@@ -71,3 +92,30 @@ def test_a_start_that_takes_long_is_given_up_when_it_is_told_to(
     assert process.returncode == 0
     assert "Stopped before it was ready" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("seen", ["it hangs", "The gateway is ready"])
+def test_cleaning_up_that_hangs_is_cut_short_when_it_is_told_again(
+    shell: Shell, tmp_path: Path, seen: str
+) -> None:
+    """A second signal ends that step, in a start that is given up and after serving; what comes
+    after it is cleaned up all the same."""
+    site = tmp_path / "site"
+    install(site, "hanging", STUBBORN, {"hanging": "hanging:Stubborn"})
+    env = {"PYTHONPATH": str(site), "GATEWAY_ADAPTERS": '["hanging"]'}
+    process = shell.popen("up", env={**env, "HANGS": "yes"} if seen == "it hangs" else env)
+    assert process.stderr is not None
+    for awaited, number in ((seen, signal.SIGINT), ("it cleans up", signal.SIGTERM)):
+        line = ""
+        while awaited not in line:
+            line = process.stderr.readline()
+            assert line
+        process.send_signal(number)
+    try:
+        _, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "Stopped" in said
+    assert "Traceback" not in said
+    assert not (Path(shell.env["GATEWAY_DATA_DIR"]) / "gateway.json").exists()
