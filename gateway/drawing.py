@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gateway.records import Record
+from gateway.wire import plain
 
 HEAVY_CHARS = 50_000
 
@@ -37,7 +38,8 @@ def heavy(*values: Any) -> bool:
 
 def weight_of(record: Record) -> tuple[Any, ...]:
     """Return the parts of a request that may be large."""
-    request, preview = record.request, record.request.preview
-    told = (request.hint, preview.text if preview else "")
-    context = (request.context.env, request.context.files)
-    return (request.arguments, record.edited, request.payload, *context, *told)
+    request, decision = record.request, record.decision
+    runs = (request.arguments, record.edited, request.payload, request.schema)
+    said = (request.preview, request.questions, request.context, request.origin, record.risk)
+    ended = (decision.message, decision.answers, decision.result) if decision else ()
+    return (*runs, request.hint, plain(said), *ended)

@@ -65,4 +65,4 @@ async def decide(call: Call) -> web.Response:
         for item in body.items
     ]
     records = await call.services.approvals.decide_all(clicks)
-    return reply({"items": [await shown(one) for one in records], "next": None})
+    return reply({"items": await shown(records), "next": None})
