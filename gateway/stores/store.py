@@ -346,9 +346,10 @@ class RedisStore:
     async def check_schema(self) -> None:
         """Mark a new namespace with our schema version; raises Conflict for a newer one's."""
         found = await self.redis.hget(self.keys.meta, "schema")
-        if found is None:  # a write, which a server without memory refuses
-            await self.redis.hsetnx(self.keys.meta, "schema", SCHEMA_VERSION)
-        elif int(found) > SCHEMA_VERSION:
+        # Only a new namespace is written to: a server without memory refuses writes.
+        if found is None and not await self.redis.hsetnx(self.keys.meta, "schema", SCHEMA_VERSION):
+            found = await self.redis.hget(self.keys.meta, "schema")  # another version was faster
+        if found is not None and int(found) > SCHEMA_VERSION:
             raise Conflict(f"this namespace has schema {found}, newer than our {SCHEMA_VERSION}")
 
     async def forget_replicas(self) -> None:

@@ -377,3 +377,19 @@ async def test_a_newer_schema_is_refused(store: RedisStore) -> None:
     await store.redis.hset(store.keys.meta, "schema", 99)
     with pytest.raises(Conflict, match="99"):
         await store.check_schema()
+
+
+async def test_a_newer_version_that_marks_a_new_namespace_first_is_seen(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two versions start at once, and the newer one marks it between our look and our mark."""
+    look = store.redis.hget
+
+    async def outrun(key: str, name: str) -> Any:
+        found = await look(key, name)
+        await store.redis.hsetnx(key, name, 99)
+        return found
+
+    monkeypatch.setattr(store.redis, "hget", outrun)
+    with pytest.raises(Conflict, match="99"):
+        await store.check_schema()
