@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,25 @@ def test_a_private_file_is_on_the_disk_before_it_has_its_name(
     monkeypatch.setattr(os, "replace", renamed)
     write_private(folder / "key", "five!")
     assert steps == ["file synced with 5", "named", "folder synced with it"]
+    assert (folder / "key").read_text() == "five!"
+
+
+@pytest.mark.parametrize("why", [errno.EINVAL, errno.EIO])
+def test_a_file_system_that_syncs_no_folders_serves(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, why: int
+) -> None:
+    """The file is in place by then. A disk that fails is no such file system."""
+    fsync = os.fsync
+
+    def synced(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(why, os.strerror(why))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    expected = nullcontext() if why == errno.EINVAL else pytest.raises(OSError, match="output")
+    with expected:
+        write_private(folder / "key", "five!")
     assert (folder / "key").read_text() == "five!"
 
 
