@@ -31,7 +31,7 @@ LIVES = [
 async def story(site: Site, steps: Sequence[str], nth: int = 1) -> None:
     """Live through everything that can happen, with a gateway that dies at each step in turn."""
     await site.leave_poison()
-    async with asyncio.timeout(40), site.succession(steps, nth) as last:
+    async with asyncio.timeout(100), site.succession(steps, nth) as last:
         await site.ready.wait()
         await site.add_approver()
         async with site.agent_at_work() as agent:
