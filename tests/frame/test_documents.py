@@ -52,6 +52,14 @@ def test_every_decision_record_is_listed() -> None:
     assert [record.name for record in records if f"({record.name})" not in index] == []
 
 
+def test_decision_records_are_numbered_one_by_one() -> None:
+    """No number is given twice, and each record's title has the number of its name."""
+    records = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    assert [record.name[:4] for record in records] == [f"{n + 1:04}" for n in range(len(records))]
+    titled = {record: f"# {int(record.name[:4])}. " for record in records}
+    assert [one.name for one in records if not one.read_text().startswith(titled[one])] == []
+
+
 def test_the_changelog_has_a_place_for_the_next_change() -> None:
     """The changelog keeps its form: unreleased first, then versions with their days."""
     headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
