@@ -115,8 +115,13 @@ def _readers(cls: Any) -> _Readers:
     """Return the names of a class's members, their defaults, and what reads them all at once."""
     members = dataclasses.fields(cls)
     names = tuple(member.name for member in members)
-    read = attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
-    return names, tuple(map(_default, members)), read
+    return names, tuple(map(_default, members)), _reader(names)
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)  # gives a tuple from two names on
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _default(member: dataclasses.Field[Any]) -> Any:

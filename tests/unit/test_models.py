@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.api.routes import Nothing
 from gateway.canonical import canonical
 from gateway.errors import InvalidRequest
 from gateway.models import (
@@ -52,6 +53,12 @@ def test_a_request_survives_the_wire() -> None:
     raw = json.dumps(plain(FULL)).encode()
     assert build(ApprovalRequest, plain(FULL)) == FULL
     assert parse_request(raw) == FULL
+
+
+def test_a_message_without_members_is_an_empty_object() -> None:
+    """The body of a call that takes none, for one."""
+    assert plain(Nothing()) == {}
+    assert build(Nothing, {}) == Nothing()
 
 
 def test_a_question_survives_the_wire() -> None:
