@@ -11,6 +11,7 @@ from pydantic import Field
 from gateway.errors import InvalidRequest
 from gateway.masking import masked
 from gateway.models import (
+    AGENT_REASONS,
     MAX_SYNC_IDS,
     Action,
     ApprovalRequest,
@@ -50,7 +51,9 @@ class Submit(Wire):
 class Cancel(Wire):
     """Why the agent withdraws its request."""
 
-    reason: Reason = Reason.CANCELLED_BY_AGENT
+    reason: Annotated[
+        Reason, Field(json_schema_extra={"enum": [reason.value for reason in AGENT_REASONS]})
+    ] = Reason.CANCELLED_BY_AGENT
     message: str = ""
 
     def __post_init__(self) -> None:

@@ -15,10 +15,12 @@ import gateway
 from gateway.api.messages import Problem
 from gateway.api.problems import MEDIA_TYPE
 from gateway.api.routes import Endpoint, Nothing, routes
+from gateway.models import Reason
 from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME
 from gateway.wire import JsonObject
 
 _REF = "#/components/schemas/{model}"
+_OPEN_LISTS = (Reason,)  # a newer gateway may say what is not on them
 _PATH_PATTERNS = {
     "agent": AGENT_NAME.pattern,
     "grant": REQUEST_ID.pattern,
@@ -160,6 +162,8 @@ def _schemas(endpoints: Iterable[Endpoint]) -> JsonObject:
             # What the gateway says may gain members; what it is told may not have unknown ones.
             schema.pop("additionalProperties", None)
     both = {**given, **taken}
+    for kind in _OPEN_LISTS:
+        both[kind.__name__]["examples"] = both[kind.__name__].pop("enum")
     return {name: both[name] for name in sorted(both)}
 
 

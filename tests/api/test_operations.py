@@ -170,6 +170,19 @@ def test_what_agents_send_is_closed_and_what_they_get_is_open() -> None:
         assert "additionalProperties" not in schemas[name]
 
 
+def test_reasons_may_be_added_and_an_agent_gives_one_of_its_own() -> None:
+    """A client made of the document takes a reason that it does not know, and sends no such one."""
+    document = document_of(routes(enrolment=True))
+    for name, reason, fits in (
+        ("Reason", "quarantined", True),
+        ("Cancel", {"reason": "abandoned"}, True),
+        ("Cancel", {"reason": "person"}, False),
+        ("Cancel", {"reason": "quarantined"}, False),
+    ):
+        schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+        assert Draft202012Validator(schema).is_valid(reason) == fits, (name, reason)
+
+
 def test_the_document_is_stable() -> None:
     """Two runs write the same bytes."""
     assert encoded(document_of(ROUTES)) == encoded(document_of(ROUTES))
