@@ -18,7 +18,7 @@ from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.granted import Granted
 from gateway.judging import judged
-from gateway.masking import cut, masked
+from gateway.masking import masked, start_of
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
 from gateway.policy import Chain, Opinion
 from gateway.ports import Decider, Feed, Watch
@@ -115,7 +115,7 @@ class Approvals:
         self, request_id: str, origin: Origin, *, reason: Reason, message: str = ""
     ) -> Record:
         """Withdraw a request, also one that has not arrived yet. A final one stays as it is."""
-        words = cut(message, _MOST_WORDS)
+        words = start_of(message, _MOST_WORDS)
         ending = Ending(status=Status.CANCELLED, reason=reason, message=words)
         for _ in range(TRIES):
             record = await self._store.load(request_id)
@@ -208,7 +208,7 @@ class Approvals:
 
     async def report(self, request_id: str, report: Report, origin: Origin) -> Record:
         """Record what became of the action. Late and doubled reports change nothing."""
-        report = replace(report, detail=cut(report.detail, _MOST_WORDS))
+        report = replace(report, detail=start_of(report.detail, _MOST_WORDS))
         for _ in range(TRIES):
             record = await self._owned(request_id, origin)
             if not record.final:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.masking import shown
+from gateway.masking import shown, start_of
 from gateway.models import Kind
 from gateway.records import Record
 from gateway.visible import Segment, Visible
@@ -121,8 +121,8 @@ def _stands_alone(name: str, value: str) -> bool:
 
 
 def _one_line(text: str, chars: int) -> str:
-    start = text[: chars + 1]
-    line = start.partition("\n")[0][:chars]
+    end = text.find("\n", 0, chars)
+    line = start_of(text, chars if end < 0 else end)
     return line if line == text else f"{line} …"
 
 

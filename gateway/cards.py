@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from gateway.blocks import Block, Change, blocks_of, changes, cut, headline, pretty
 from gateway.fatigue import company
-from gateway.masking import holds_secrets, shown
+from gateway.masking import holds_secrets, shown, start_of
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
 from gateway.records import Record
 from gateway.scopes import Scope, scopes_of, wishes
@@ -292,7 +292,7 @@ def _facts(record: Record) -> tuple[Fact, ...]:
 
 def _short(tool: str) -> str:
     """Return a tool's name as titles show it; a longer one stands whole among the facts."""
-    return tool if len(tool) <= _MOST_TOOL_CHARS else f"{tool[:_MOST_TOOL_CHARS]}…"
+    return tool if len(tool) <= _MOST_TOOL_CHARS else f"{start_of(tool, _MOST_TOOL_CHARS)}…"
 
 
 def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:

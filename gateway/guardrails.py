@@ -14,6 +14,7 @@ from typing import Any
 from gateway.grants.paths import delicate
 from gateway.grants.tables import rows
 from gateway.grants.tools import paths_in, runs_what_it_is_given
+from gateway.masking import start_of
 from gateway.models import Kind
 from gateway.records import Record
 from gateway.wire import JsonObject
@@ -49,7 +50,7 @@ def findings(record: Record) -> tuple[str, ...]:
 
 def _secret(path: Any) -> dict[str, None]:
     why = delicate(path) if isinstance(path, str) else None
-    return {f"names {path[:80]}: {why}": None} if why else {}
+    return {f"names {start_of(path, 80)}: {why}": None} if why else {}
 
 
 def _commands(record: Record) -> Iterator[str]:

@@ -44,8 +44,10 @@ _SECRET = re.compile(
         for number, shape in enumerate(_SHAPES)
     )
 )
-# More than any shape needs behind its secret's first character until it is known as one.
-_LONGEST_SHAPE = 10_100
+# More than a shape needs behind its secret's first character until it is known as one; and those
+# shapes that may need very much, by their beginnings.
+_REACH, _LONG_REACH = 400, 10_100
+_LONG_SIGNS = ("eyJ", "-----BEGIN ")
 _DIGEST_CHARS = 8
 _MASK = re.compile(rf"⟨secret of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
@@ -127,13 +129,15 @@ def bug(error: Exception) -> str:
     return f"{type(error).__name__} in {' < '.join(f'{one.name}:{one.lineno}' for one in frames)}"
 
 
-def cut(text: str, most: int) -> str:
+def start_of(text: str, most: int) -> str:
     """Return at most so many first characters, and no part of a secret as the last of them: half a
     secret would not be known as one. The text is searched only as far as such a secret can reach.
     """
     if len(text) <= most:
         return text
-    for match in _SECRET.finditer(text, 0, most + _LONGEST_SHAPE):
+    begun = text[: most + len(max(_LONG_SIGNS, key=len))]
+    reach = _LONG_REACH if any(sign in begun for sign in _LONG_SIGNS) else _REACH
+    for match in _SECRET.finditer(text, 0, most + reach):
         start = match.start(match.lastgroup or 0)
         if start >= most:
             break

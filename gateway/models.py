@@ -22,6 +22,7 @@ from gateway.wire import JsonObject, Wire, plain
 
 MAX_LIFE_SECONDS = 30 * 24 * 3600
 MAX_SYNC_IDS = 1000
+_MOST_SAID = 80  # characters of a name that does not fit
 
 
 class Status(StrEnum):
@@ -338,4 +339,5 @@ def new_id() -> str:
 
 def _match(pattern: re.Pattern[str], name: str, text: str) -> None:
     if not pattern.fullmatch(text):
-        raise InvalidRequest(f"{name} {text[:80]!r} does not match {pattern.pattern}")
+        said = repr(text) if len(text) <= _MOST_SAID else f"of {len(text)} characters"
+        raise InvalidRequest(f"{name} {said} does not match {pattern.pattern}")

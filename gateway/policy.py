@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from gateway.masking import start_of
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.ports import Decider, Verdict
 from gateway.records import Record
@@ -93,7 +94,9 @@ class Chain:
                 found += await decider.shadows(record)
             except Exception as error:
                 # It only watches: what it fails at must not keep a request from being stored.
-                found.append(Shadow(rule=decider.name, effect="failed", why=repr(error)[:200]))
+                found.append(
+                    Shadow(rule=decider.name, effect="failed", why=start_of(repr(error), 200))
+                )
         return found
 
     async def explain(self, record: Record, route: Route) -> list[Opinion]:

@@ -16,6 +16,7 @@ from jsonschema.validators import create
 from referencing import Registry
 
 from gateway.errors import InvalidRequest
+from gateway.masking import start_of
 from gateway.wire import JsonObject
 
 _MOST_STEPS = 50_000  # a few tenths of a second; schemas within schemas could take for ever
@@ -33,11 +34,11 @@ def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
     try:
         _Validator(schema, registry=Registry()).validate(arguments)
     except ValidationError as error:
-        why = error.message[:_MOST_WORDS]
+        why = start_of(error.message, _MOST_WORDS)
         raise InvalidRequest(f"the edited arguments do not fit: {why}") from error
     except Exception as error:
         # Whatever the schema does to the validator, nothing is approved.
-        why = str(error)[:_MOST_WORDS]
+        why = start_of(str(error), _MOST_WORDS)
         raise InvalidRequest(f"the request's own schema is not usable: {why}") from error
     finally:
         _steps_left.reset(used)

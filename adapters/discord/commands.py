@@ -22,7 +22,7 @@ from adapters.discord.remembering import Remembering
 from adapters.discord.views import READ, Shown, outcome_view
 from gateway.blocks import headline
 from gateway.delivery import Notes
-from gateway.masking import shown
+from gateway.masking import shown, start_of
 from gateway.models import Action
 from gateway.ports import Desk
 from gateway.records import Click, Record
@@ -215,6 +215,6 @@ class Commands:
         return record
 
     def _line(self, record: Record) -> str:
-        tool = shown(record.request.tool[:_LINE]).text
+        tool = shown(start_of(record.request.tool, _LINE)).text
         said = headline(record, _LINE).text
         return clipped(f"{record.id[:_SHORT]} · {tool} · {said}", _LINE)

@@ -54,6 +54,8 @@ MARGIN_SECONDS = 0.5
 
 _NO_DEADLINE = 30 * 24 * 3600.0
 _GOODBYE_SECONDS = 1.0
+# The gateway keeps less, and must see the whole of a secret at the end of that to know it as one.
+_MOST_DETAIL = 15_000
 _NO_DIGEST = "0" * 64
 
 OnEvent = Callable[[str, ApprovalRequest, Decision | None], None]
@@ -237,7 +239,7 @@ class AsyncClient:
         detail: str = "",
     ) -> None:
         """Say what became of an approved action. Failing to say so never fails the action."""
-        report = Report(execution=execution, duration_ms=duration_ms, detail=detail[:2000])
+        report = Report(execution=execution, duration_ms=duration_ms, detail=detail[:_MOST_DETAIL])
         with unfailing():
             await self._transport.report(request.id, report)
 

@@ -37,6 +37,7 @@ from gateway.grants.tools import (
     names_path,
     runs_what_it_is_given,
 )
+from gateway.masking import start_of
 from gateway.models import Kind, RiskLevel
 from gateway.records import Record
 from gateway.wire import JsonObject, Wire, plain
@@ -251,4 +252,4 @@ def _covered(offer: Offer, record: Record, effect: Effect) -> bool:
 
 def _short(value: Any, most: int = 60) -> str:
     text = value if isinstance(value, str) else canonical(value).decode()
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= most else f"{start_of(text, most - 1)}…"

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from gateway.hooks.process import HookFailed
+from gateway.masking import start_of
 from gateway.wire import JsonObject
 
 _MOST_REASON = 2_000
@@ -131,4 +132,4 @@ def _result(raw: Any) -> JsonObject:
 
 def _reason(values: JsonObject) -> str:
     reason = values.get("reason")
-    return reason[:_MOST_REASON] if isinstance(reason, str) else ""
+    return start_of(reason, _MOST_REASON) if isinstance(reason, str) else ""

@@ -18,6 +18,7 @@ from typing import Any
 from gateway.canonical import parse
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.hooks.config import Hook
+from gateway.masking import start_of
 from gateway.tasks import ended
 from gateway.wire import JsonObject
 
@@ -222,7 +223,7 @@ def _environment(hook: Hook) -> dict[str, str]:
 
 def _said(message: JsonObject) -> str:
     error = message["error"]
-    return str(error.get("message", error) if isinstance(error, dict) else error)[:200]
+    return start_of(str(error.get("message", error) if isinstance(error, dict) else error), 200)
 
 
 async def _logged(name: str, process: asyncio.subprocess.Process) -> None:

@@ -24,6 +24,7 @@ from gateway.delivery import (
     Outbox,
     TryLater,
 )
+from gateway.masking import start_of
 from gateway.posting.worker import RETRY_SECONDS
 from gateway.records import MessageRef
 from gateway.writer import FOLLOWUPS
@@ -297,7 +298,7 @@ async def asked(call: Awaitable[T]) -> T:
     except Exception as bug:
         # An adapter is anybody's code, and it may have posted before it failed.
         log.exception("an adapter failed", extra={"event": "adapter_failed"})
-        raise DeliveryUncertain(f"{type(bug).__name__}: {bug}"[:500]) from bug
+        raise DeliveryUncertain(start_of(f"{type(bug).__name__}: {bug}", 500)) from bug
 
 
 def pause_after(tries: int, longest: float) -> float:

@@ -11,7 +11,7 @@ from gateway.clock import Clock
 from gateway.delivery import Copy, CopyState, Lists, Outbox, Posts
 from gateway.desk import FrontDesk
 from gateway.holding import Crowd
-from gateway.masking import cut, shown
+from gateway.masking import shown, start_of
 from gateway.models import Kind, RiskLevel, Status
 from gateway.posting.copies import Copies, Subject
 from gateway.records import Record
@@ -206,6 +206,6 @@ def _listed(crowd: Crowd) -> Block | None:
 
 
 def _line(record: Record) -> list[Segment]:
-    tool, first = shown(cut(record.request.tool, _LINE_CHARS)), headline(record, _LINE_CHARS)
+    tool, first = shown(start_of(record.request.tool, _LINE_CHARS)), headline(record, _LINE_CHARS)
     alike = f" (and {record.alike} the same)" if record.alike else ""
     return [*tool.segments, (": ", False), *first.segments, (alike, False)]

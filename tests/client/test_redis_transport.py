@@ -13,7 +13,7 @@ import pytest
 from gateway.client import Approval, AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.errors import Cancelled, Conflict, Denied, Unauthorized, Unverified
-from gateway.models import ApprovalRequest, Reason, Status
+from gateway.models import ApprovalRequest, Execution, Reason, Status
 from gateway.records import Query
 from gateway.storage import Origin
 from tests.waiting import moment
@@ -57,6 +57,19 @@ async def test_ask_and_go_on(world: World, client: AsyncClient) -> None:
             client.ask("shell", {"command": "ls"}), approve_next(world)
         )
     assert approval.decision.decided_by.name == "ann"
+
+
+async def test_what_an_action_failed_with_is_not_cut_within_a_secret(
+    world: World, client: AsyncClient
+) -> None:
+    """Not by the agent's side either: the audit would not know half of one."""
+    async with world.ingress().running():
+        approval, _ = await asyncio.gather(client.ask("shell", {}), approve_next(world))
+        detail = f"{'x' * 1990} ghp_{'a' * 36} {'x' * 20_000}"
+        await client.report(approval.request, Execution.FAILED, detail=detail)
+        events = await world.until(lambda found: any(e.type == "reported" for e in found))
+    (said,) = [event.data["detail"] for event in events if event.type == "reported"]
+    assert said == "x" * 1990 + " "
 
 
 async def test_a_request_submitted_while_no_gateway_runs_is_picked_up(

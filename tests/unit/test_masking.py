@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.masking import cut, masked, shown
+from gateway.masking import masked, shown, start_of
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
 
@@ -34,7 +34,7 @@ def test_a_name_before_a_secret_does_not_hide_its_shape(name: str, value: str, s
 @pytest.mark.timeout(15)  # all of it would take a minute
 def test_a_cut_looks_no_further_than_a_secret_reaches() -> None:
     """However long the words are, of which an agent's first 2 000 characters are kept."""
-    assert cut("x" * 60_000_000, 2000) == "x" * 2000
+    assert start_of("x" * 60_000_000, 2000) == "x" * 2000
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_the_longest_secrets_are_not_cut(before: str, secret: str, after: str) -
     """A cut anywhere within one leaves nothing of it."""
     begin = f"so: {before}"
     for most in (1, 100, len(secret) - 1):
-        assert cut(f"{begin}{secret}{after} and more", len(begin) + most) == begin
+        assert start_of(f"{begin}{secret}{after} and more", len(begin) + most) == begin
