@@ -43,13 +43,13 @@ class Line:
 
     async def send(self, *words: str | int) -> Any:
         """Send a command and return its answer. One that blocks would keep all others waiting."""
-        command = hiredis.pack_command(words)  # type: ignore[arg-type]
-        for pause in self._pauses:
-            try:
-                return await self._once(command)
-            except (Disconnected, Unanswered):
-                await asyncio.sleep(pause)
-        return await self._once(command)
+        return (await self._sent(hiredis.pack_command(words), 1))[0]  # type: ignore[arg-type]
+
+    async def send_all(self, *commands: Sequence[str | int]) -> list[Any]:
+        """Send commands at once and return their answers. They are carried out in this order, and
+        what others send may come between them."""
+        packed = b"".join(map(hiredis.pack_command, commands))  # type: ignore[arg-type]
+        return await self._sent(packed, len(commands))
 
     async def aclose(self) -> None:
         """Disconnect for good."""
@@ -60,11 +60,19 @@ class Line:
             session.reader.cancel()
             await asyncio.wait({session.reader})
 
-    async def _once(self, command: bytes) -> Any:
+    async def _sent(self, packed: bytes, count: int) -> list[Any]:
+        for pause in self._pauses:
+            try:
+                return await self._once(packed, count)
+            except (Disconnected, Unanswered):
+                await asyncio.sleep(pause)
+        return await self._once(packed, count)
+
+    async def _once(self, packed: bytes, count: int) -> list[Any]:
         session = self._session
         if session is None or not session.connection.is_connected:
             session = await self._open()
-        return await session.ask(command)
+        return await session.ask(packed, count)
 
     async def _open(self) -> _Session:
         async with self._opening:
@@ -92,19 +100,23 @@ class _Session:
         self._answers: deque[asyncio.Future[Any]] = deque()
         self.reader = asyncio.create_task(self._read(), name="answers")
 
-    async def ask(self, command: bytes) -> Any:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # It is written before anything is awaited, so answers come in the order of this queue.
-        self._answers.append(answer)
+    async def ask(self, packed: bytes, count: int) -> list[Any]:
+        """Send so many packed commands; return their answers. Raises the first that is an error."""
+        create = asyncio.get_running_loop().create_future
+        answers: list[asyncio.Future[Any]] = [create() for _ in range(count)]
+        # They are written before anything is awaited, so answers come in the order of this queue.
+        self._answers.extend(answers)
         try:
-            await self.connection.send_packed_command(command, check_health=False)
+            await self.connection.send_packed_command(packed, check_health=False)
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return await answer
+                return [await answer for answer in answers]
         except TimeoutError:
             await self.connection.disconnect(nowait=True)
             raise Unanswered("Redis does not answer") from None
         finally:
-            answer.cancel()
+            for answer in answers:
+                if not answer.cancel() and not answer.cancelled():
+                    answer.exception()  # it was looked at, also where an earlier one was raised
 
     async def _read(self) -> None:
         """Hand out answers until the connection is lost; then nobody is left waiting."""

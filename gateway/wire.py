@@ -98,10 +98,15 @@ def _fitter(hint: Any) -> _Fitter | None:
         inner = _fitter(get_args(hint)[0])
         return (lambda value: tuple(map(inner, value))) if inner else tuple
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint
+        return _member_of(hint)
     if isinstance(hint, type) and issubclass(hint, Wire):
         return partial(build, hint)
     return None
+
+
+def _member_of(kind: type[StrEnum]) -> _Fitter:
+    known: dict[str, StrEnum] = {member.value: member for member in kind}
+    return lambda value: known.get(value) or kind(value)  # calling an enumeration costs much more
 
 
 def _optional(fit: _Fitter | None) -> _Fitter | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gateway.delivery import GRANT
 from gateway.grants.grant import ANY_TOOL, End, Grant, Shape
+from gateway.line import Line
 from gateway.masking import masked
 from gateway.stores.codec import dumps
 from gateway.stores.scripts import Script
@@ -25,7 +26,7 @@ class RedisGrants:
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys = store.redis, store.keys
-        self._line, self._about = store.line, Script("grants_about", store.at)
+        self._line = store.line
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
         self._say = Script("grant_say", store.at)
@@ -125,10 +126,19 @@ class RedisGrants:
         keys = self._keys
         indexes = keys.grants_exact(digest), keys.grants_on(agent, tool)
         everywhere = keys.grants_on(agent, ANY_TOOL)
-        generation, *found = await self._about.run(
-            self._line, [keys.meta, *indexes, everywhere], []
-        )
-        return int(generation), [_grant(body) for body in found]
+        # The generation first: what is newer than it decides nothing, what is older never comes.
+        listed = (("HVALS", key) for key in (*indexes, everywhere))
+        generation, *found = await self._together([("HGET", keys.meta, "generation"), *listed])
+        return int(generation or 0), [_grant(body) for bodies in found for body in bodies]
+
+    async def _together(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
+        if isinstance(self._line, Line):
+            return await self._line.send_all(*commands)
+        pipeline = self._redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = await pipeline.execute()
+        return answers
 
     async def count(self) -> tuple[int, int]:
         """Return the generation, and how many grants there are in it."""
