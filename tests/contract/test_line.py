@@ -45,6 +45,21 @@ async def test_everyone_gets_their_own_answer(line: Line) -> None:
     assert answers == [str(number) for number in range(300)]
 
 
+async def test_what_is_sent_at_once_is_answered_at_once(line: Line) -> None:
+    """In its order, whatever others send; an error among the answers is raised, and is nobody
+    else's."""
+
+    async def ask(number: int) -> list[str]:
+        if number % 7 == 0:
+            with pytest.raises(ResponseError):
+                await line.send_all(("ECHO", "a"), ("NO", "SUCH"), ("NOR", "THIS"), ("ECHO", "b"))
+            return [str(number)] * 3
+        return await line.send_all(*(("ECHO", number),) * 3)
+
+    answers = await asyncio.gather(*(ask(number) for number in range(300)))
+    assert answers == [[str(number)] * 3 for number in range(300)]
+
+
 async def test_an_unknown_script_is_told_apart(line: Line) -> None:
     """The caller then sends the text."""
     with pytest.raises(NoScriptError):
