@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from gateway.cli import main
+from tests.signals import handlers_kept
 
 
 class Shell:
@@ -29,7 +30,12 @@ class Shell:
     def call(self, *words: str, env: dict[str, str] | None = None) -> tuple[int, str]:
         """Run a command here, as `python -m gateway.cli` would; return its exit code and words."""
         out, err = io.StringIO(), io.StringIO()
-        with self._environment(env or {}), redirect_stdout(out), redirect_stderr(err):
+        with (
+            self._environment(env or {}),
+            handlers_kept(),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
             try:
                 code = main(words)
             except SystemExit as ended:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,16 +9,15 @@ import pytest
 from gateway.client import ask
 from tests.client.approving import ASK, SIGNER
 from tests.client.scripted import Script, scripted
+from tests.signals import handlers_kept
 
 
 @pytest.fixture
 def _signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Put the handlers back that the command replaces, and pause shortly."""
     monkeypatch.setattr(ask, "_PAUSE_SECONDS", 0.01)
-    held = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in held.items():
-        signal.signal(number, handler)
+    with handlers_kept():
+        yield
 
 
 @pytest.fixture
