@@ -33,6 +33,7 @@ from gateway.errors import (
 )
 from gateway.models import Action, ApprovalRequest, Execution, Reason, State
 from gateway.signatures import Signer
+from tests.signals import handlers_kept
 from tests.waiting import moment
 from tests.world import SEED
 
@@ -193,8 +194,11 @@ def test_ctrl_c_stays_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     monkeypatch.setattr(sync, "_GOODBYE_SECONDS", 0.01)
-    with Client(Slow(interrupt)) as client, pytest.raises(KeyboardInterrupt):
-        client.ask("x", {})
+    with handlers_kept():
+        # Whoever starts the tests in the background has them ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with Client(Slow(interrupt)) as client, pytest.raises(KeyboardInterrupt):
+            client.ask("x", {})
 
 
 def test_importing_the_client_loads_no_server_and_no_library() -> None:
