@@ -110,9 +110,9 @@ def _in_text(text: str, begin: int = 0) -> str:
     return text[begin:]
 
 
-def holds_mask(value: Any) -> bool:
-    """Whether a JSON value holds what stands in the place of a secret."""
-    return _MASK.search(json.dumps(value, ensure_ascii=False)) is not None
+def masks_in(value: Any) -> set[str]:
+    """Return what stands in a JSON value in the place of secrets."""
+    return set(_MASK.findall(json.dumps(value, ensure_ascii=False)))
 
 
 def holds_secrets(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.canonical import canonical, sha256_hex
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
-from gateway.masking import holds_mask, masked
+from gateway.masking import masked, masks_in
 from gateway.models import (
     Action,
     DecidedBy,
@@ -279,7 +279,7 @@ def _refuse_quorum(record: Record) -> None:
 def _edited(record: Record, click: Click) -> Record:
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
-    if holds_mask(click.arguments) and not holds_mask(record.arguments):
+    if masks_in(click.arguments) - masks_in(record.arguments):
         raise InvalidRequest("a mask stands there for a secret: reveal it before you edit")
     check_schema(record.request.schema, click.arguments)
     return replace(

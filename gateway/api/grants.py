@@ -10,6 +10,7 @@ from pydantic import Field
 
 from gateway.api.calls import Call, masked_reply, reply
 from gateway.api.messages import MAX_PAGE
+from gateway.api.requests import known
 from gateway.errors import InvalidRequest, NotFound
 from gateway.grants.blast import Blast
 from gateway.grants.grant import Effect, Grant, Match, Shape
@@ -110,7 +111,7 @@ class Revoked(Wire):
 
 async def offered(call: Call) -> web.Response:
     """Return what may be remembered about a request."""
-    record = await call.services.approvals.get(call.id)
+    record = await known(call)
     waits = not record.final
     return await masked_reply(
         Offers(
@@ -123,8 +124,8 @@ async def offered(call: Call) -> web.Response:
 
 async def reach(call: Call) -> web.Response:
     """Return how far remembering an approval would have reached."""
-    approvals = call.services.approvals
-    found = await approvals.remembering.reach(await approvals.get(call.id), call.query.offer)
+    remembering = call.services.approvals.remembering
+    found = await remembering.reach(await known(call), call.query.offer)
     return reply(Reach(reach=found, words=found.words()))
 
 

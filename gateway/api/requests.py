@@ -20,7 +20,7 @@ from gateway.wire import JsonObject, plain
 async def look(call: Call) -> web.Response:
     """Return a request, after waiting for news of it when asked to."""
     query: Look = call.query
-    record = await _seen(call)
+    record = await known(call)
     if query.wait and not _is_news(record, query.revision):
         record = await _news(call, query)
         await call.services.access.still(call.request, call.caller)
@@ -98,7 +98,8 @@ async def _for_approver(call: Call, record: Record) -> JsonObject:
     return whole
 
 
-async def _seen(call: Call) -> Record:
+async def known(call: Call) -> Record:
+    """Return the request that a call names, if whoever calls may know of it. Raises NotFound."""
     record = await call.services.approvals.get(call.id)
     caller = call.caller
     if call.is_agent and (record.holder != caller.name or record.created < caller.since):
@@ -116,11 +117,11 @@ async def _news(call: Call, query: Look) -> Record:
         await approvals.sync([call.id], call.origin("sync", query.process))
     with long_poll(call), call.services.metrics.waiters.track_inprogress():
         async with approvals.watch(call.id) as watch:
-            record = await _seen(call)
+            record = await known(call)
             while not _is_news(record, query.revision) and (left := end - time.monotonic()) > 0:
                 check_wanted()
                 await watch.wait(left)
-                record = await _seen(call)
+                record = await known(call)
     return record
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from gateway.records import REVIEWS
 from tests.api.replica import ANN_TOKEN, EVE_TOKEN, POLICY, Replica, made
 
 SECRET = "hunter2-hunter2"
@@ -88,3 +89,15 @@ async def test_what_may_be_and_what_is_remembered_carries_masks(gate: Replica) -
     kept = await gate.approvals.granted.get(grant["id"])
     values = {rule.name: rule.value for rule in kept.match.rules}
     assert values == {"password": SECRET, "to": asked["to"], "body": None}  # and so it decides
+
+
+async def test_what_hooks_are_still_asked_about_is_nobodys_to_look_at(gate: Replica) -> None:
+    """Neither itself, nor what could be remembered of it."""
+    request = made(**ASKED)
+    await gate.submitted(request)
+    key = gate.store.keys.record(request.id)
+    offered = [f"/v1/requests/{request.id}{path}" for path in ("", "/offers", "/reach")]
+    seen = [(await gate.call("GET", path, token=ANN_TOKEN)).status for path in offered]
+    await gate.store.redis.hset(key, "queues", REVIEWS)
+    hidden = [(await gate.call("GET", path, token=ANN_TOKEN)).status for path in offered]
+    assert (seen, hidden) == ([200] * 3, [404] * 3)

@@ -107,6 +107,8 @@ def test_an_edit_of_what_was_read_masked_is_refused() -> None:
         decide(record(), Action.EDIT, arguments={"token": mask, "to": "prod"})
     own = record(request=request(arguments={"token": mask}, allowed=tuple(Action)))
     assert decide(own, Action.EDIT, arguments={"token": mask, "to": "prod"}).after.final
+    with pytest.raises(InvalidRequest, match="reveal it"):
+        decide(own, Action.EDIT, arguments={"token": mask, "key": masked("ghp_" + "b" * 36)})
 
 
 @pytest.mark.parametrize(
