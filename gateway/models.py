@@ -246,7 +246,7 @@ class DecidedBy(Wire):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for `revised`
 class Decision(Wire):
     """The one terminal answer to a request.
 

@@ -107,7 +107,7 @@ class Claim(Wire):
 REVIEWS = "reviews"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for `revised`
 class Record(Wire):
     """One request as it stands.
 

@@ -27,7 +27,7 @@ from gateway.models import (
 )
 from gateway.records import Click, Record, Remember, Vote
 from gateway.schemas import check_schema
-from gateway.wire import JsonObject, plain
+from gateway.wire import JsonObject, plain, revised
 
 Sign = Callable[[Decision], Decision]
 
@@ -91,7 +91,7 @@ def ended(
     )
     approved = ending.status is Status.APPROVED
     consumers = (record.process,) if approved and record.process else ()
-    return replace(
+    return revised(
         record,
         status=ending.status,
         revision=revision,

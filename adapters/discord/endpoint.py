@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 
 import discord
 from aiohttp import web
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from nacl.exceptions import BadSignatureError
+from nacl.signing import VerifyKey
 
 from gateway.bodies import BodyTooLarge, BodyTooSlow, whole
 from gateway.clock import SystemClock
@@ -41,7 +41,7 @@ class Endpoint:
         client: Callable[[], discord.Client],
         arrived: Arrived,
     ) -> None:
-        self._key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+        self._key = VerifyKey(bytes.fromhex(public_key))
         self._notes = notes
         self._clock = SystemClock()
         self._client = client
@@ -100,8 +100,8 @@ class Endpoint:
         stamp = request.headers.get("X-Signature-Timestamp", "")
         try:
             signature = bytes.fromhex(request.headers.get("X-Signature-Ed25519", ""))
-            self._key.verify(signature, stamp.encode() + body)
+            self._key.verify(stamp.encode() + body, signature)
             age = self._clock.now_ms() / 1000 - int(stamp)
-        except (ValueError, InvalidSignature):
+        except (ValueError, BadSignatureError):
             return False
         return abs(age) <= FRESH_SECONDS

@@ -109,11 +109,12 @@ def submission(
 
 def changes(keys: Keys, transitions: Sequence[Transition], origin: Origin | None = None) -> Call:
     """Return the call of change.lua that applies transitions, all of them or none."""
-    calls = [_change(keys, transition, origin) for transition in transitions]
-    return Call(
-        [key for call in calls for key in call.keys],
-        [part for call in calls for part in (len(call.keys), len(call.arguments), *call.arguments)],
-    )
+    whole = Call([], [])
+    for transition in transitions:
+        one = _change(keys, transition, origin)
+        whole.keys.extend(one.keys)
+        whole.arguments.extend((len(one.keys), len(one.arguments), *one.arguments))
+    return whole
 
 
 def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:

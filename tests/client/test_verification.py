@@ -203,7 +203,7 @@ def test_ctrl_c_stays_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_importing_the_client_loads_no_server_and_no_library() -> None:
     """The agent side loads no library; `ask` and `wait` not even what costs them milliseconds."""
-    heavy = "pydantic aiohttp redis cryptography jsonschema prometheus_client adapters"
+    heavy = "pydantic aiohttp redis nacl jsonschema prometheus_client adapters"
     slow = "asyncio dataclasses email gateway.models gateway.wire http pathlib secrets ssl"
     for module, banned in (
         ("gateway.client.client, gateway.client.decorator", heavy),

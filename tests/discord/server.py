@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from nacl.signing import SigningKey
 
 from tests.discord.interactions import Desk
 from tests.discord.messages import Board
@@ -40,7 +40,7 @@ class FakeDiscord:
     """The whole service. `api_base` and `gateway_url` are where a bot finds it."""
 
     calendar: Calendar = field(default_factory=Calendar)
-    keys: dict[str, Ed25519PrivateKey] = field(default_factory=dict)
+    keys: dict[str, SigningKey] = field(default_factory=dict)
     origin: str = ""
     pushes: list[Pushed] = field(default_factory=list)
 
@@ -64,9 +64,9 @@ class FakeDiscord:
     def application(self, name: str, owner: User) -> Application:
         """Register a bot."""
         user = self.town.user(name, bot=True)
-        key = Ed25519PrivateKey.generate()
+        key = SigningKey.generate()
         token = f"{secrets.token_hex(12)}.test.{secrets.token_hex(16)}"
-        public = key.public_key().public_bytes_raw().hex()
+        public = bytes(key.verify_key).hex()
         made = Application(user.id, user, owner, token, public)
         self.keys[made.id] = key
         self.town.applications[token] = made
@@ -96,7 +96,7 @@ class FakeDiscord:
         """Post a signed body to the app's interactions URL, as Discord does."""
         assert app.endpoint is not None
         stamp = at or str(self.calendar.now_ms() // 1000)
-        signature = self.keys[app.id].sign(stamp.encode() + body).hex()
+        signature = self.keys[app.id].sign(stamp.encode() + body).signature.hex()
         signed = {
             "Content-Type": "application/json",
             "X-Signature-Ed25519": signature,

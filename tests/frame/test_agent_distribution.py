@@ -18,7 +18,7 @@ from tests.frame.tree import ROOT, pyproject
 pytestmark = pytest.mark.xdist_group("agent distribution")  # one server or build for all of them
 
 SERVER_LIBRARIES = {
-    "adapters", "aiohttp", "cryptography", "jsonschema", "prometheus_client", "pydantic", "redis",
+    "adapters", "aiohttp", "nacl", "jsonschema", "prometheus_client", "pydantic", "redis",
 }  # fmt: skip
 # Modules that need an extra or a test runner; all others import on rfc8785 alone.
 WITH_EXTRAS = {
