@@ -180,6 +180,8 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
     whole = blocks_of(record, reveal=reveal)
     blocks = cut(whole, lines=lines, chars=chars)
     complete = _same(blocks, whole)
+    if not reveal:
+        _remember_fit(record, lines, chars, complete)
     icon, word = _state(record)
     tool = shown(_short(request.tool))
     decision = record.decision
@@ -223,8 +225,25 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
 
 def fits(record: Record, *, lines: int, chars: int) -> bool:
     """Whether a card of this size shows all that would run."""
-    whole = blocks_of(record)
-    return _same(cut(whole, lines=lines, chars=chars), whole)
+    known = _fits.get((record.digest, lines, chars))
+    if known is None or record.final:
+        whole = blocks_of(record)
+        known = _same(cut(whole, lines=lines, chars=chars), whole)
+        _remember_fit(record, lines, chars, known)
+    return known
+
+
+# By digest, lines and characters. Every click asks again what drawing the card has shown.
+_fits: dict[tuple[str, int, int], bool] = {}
+_MOST_FITS = 10_000
+
+
+def _remember_fit(record: Record, lines: int, chars: int, fit: bool) -> None:
+    if record.final:
+        return  # what ended may be erased, and then is not what its digest stands for
+    if len(_fits) >= _MOST_FITS:
+        _fits.clear()
+    _fits[record.digest, lines, chars] = fit
 
 
 def full_view(record: Record, *, page_chars: int, reveal: bool = False) -> FullView:

@@ -129,16 +129,15 @@ class SlackAdapter:
     async def _listening(
         self, app: App, settings: SlackSettings, session: aiohttp.ClientSession
     ) -> AsyncIterator[None]:
-        secret = settings.signing_secret.get_secret_value() if settings.signing_secret else None
-        bolt = app.bolt(secret)
         if settings.mode == "http":
-            self._routes += Receiver(bolt, secret or "", SystemClock()).routes()
+            secret = settings.signing_secret.get_secret_value() if settings.signing_secret else ""
+            self._routes += Receiver(app.bolt(secret), secret, SystemClock()).routes()
             try:
                 yield
             finally:
                 await app.drain(_DRAIN_SECONDS)
             return
-        async with self._connected(app, bolt, settings, session):
+        async with self._connected(app, app.bolt(None), settings, session):
             yield
 
     @asynccontextmanager

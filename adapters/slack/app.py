@@ -12,8 +12,10 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from slack_bolt.async_app import AsyncApp
+from slack_bolt import BoltResponse
+from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
 from adapters.slack import interactions, modals
 from adapters.slack.acts import OPENING, Acts
@@ -38,6 +40,7 @@ UNSURE = (
     "Not recorded, as far as we know: something went wrong. If the card still waits, try again."
 )
 PATIENCE_SECONDS = 1.0  # a modal's answer may take this long before it gets "one moment"
+_HEAD_START_SECONDS = 0.01
 _WORK_SECONDS = 20.0
 _ANY = re.compile(".*", re.DOTALL)
 
@@ -67,12 +70,21 @@ class App:
 
     def bolt(self, signing_secret: str | None) -> AsyncApp:
         """Return the app for Bolt's transports."""
+        http = signing_secret is not None
         app = AsyncApp(
             logger=library_logger(),
             authorize=_authorize,
             signing_secret=signing_secret or "",
+            before_authorize=_Clicks(self._on_click),
+            # Each of these looks at every message, and what it looks for comes over HTTP alone.
+            request_verification_enabled=http,
+            ssl_check_enabled=http,
+            url_verification_enabled=http,
+            # We use no functions and no assistants, and listen to nothing that an app itself says.
+            attaching_function_token_enabled=False,
+            attaching_conversation_kwargs_enabled=False,
+            ignoring_self_assistant_message_events_enabled=False,
         )
-        app.action(_ANY)(self._on_action)
         app.view(_ANY)(self._on_submission)
         app.view_closed(_ANY)(self._on_closed)
         app.command(_ANY)(self._on_command)
@@ -101,9 +113,9 @@ class App:
 
     # ---------------------------------------------------------------- listeners
 
-    async def _on_action(self, ack: Any, body: Json) -> None:
-        await ack()
-        self._hand_over(self._act(body))
+    async def _on_click(self, body: Json) -> None:
+        # What was clicked goes first: Slack can wait for its answer, and sends nothing meanwhile.
+        await asyncio.wait({self._hand_over(self._act(body))}, timeout=_HEAD_START_SECONDS)
 
     async def _on_submission(self, ack: Any, body: Json) -> None:
         task = self._hand_over(self._submit(body))
@@ -238,6 +250,26 @@ class App:
         if did.app_id != workspace.app_id:
             raise Malformed("this was meant for another app")
         return workspace
+
+
+class _Clicks(AsyncMiddleware):
+    """Takes clicks before Bolt looks for a listener, which takes it longer than us to read one."""
+
+    def __init__(self, take: Callable[[Json], Awaitable[None]]) -> None:
+        self._take = take
+
+    async def async_process(
+        self,
+        *,
+        req: AsyncBoltRequest,
+        resp: BoltResponse,
+        next: Callable[[], Awaitable[BoltResponse]],
+    ) -> BoltResponse:
+        """Answer a click, and leave everything else to the listeners."""
+        if req.body.get("type") != "block_actions":
+            return await next()
+        await self._take(req.body)
+        return BoltResponse(status=200)
 
 
 async def _authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:

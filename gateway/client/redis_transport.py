@@ -250,15 +250,18 @@ class RedisTransport:
             await self._ask_again()
         async with asyncio.timeout(_WATCHDOG_SECONDS):
             found = await self._read()
-        for entries in found.values():
-            for entry_id, words in entries:
-                number = int(entry_id.partition("-")[2])
-                if self._cursor and number != self._cursor + 1:
-                    self._rewound = True
-                self._cursor = number
-                self._take(dict(zip(words[::2], words[1::2], strict=True)))
-        # Let the woken run before the next read is set up: it halves their delay.
-        await asyncio.sleep(0)
+            for entries in found.values():
+                for entry_id, words in entries:
+                    self._note(int(entry_id.partition("-")[2]))
+                    self._take(dict(zip(words[::2], words[1::2], strict=True)))
+            # Let the woken run before all else: it halves their delay.
+            await asyncio.sleep(0)
+
+    def _note(self, number: int) -> None:
+        """Go on behind an entry. One that follows no other shows that some were trimmed."""
+        if self._cursor and number != self._cursor + 1:
+            self._rewound = True
+        self._cursor = number
 
     async def _read(self) -> JsonObject:
         """Return what comes after the cursor, on a connection of our own: lending one from a pool
