@@ -60,8 +60,9 @@ async def _batch(
     for number, request_id in enumerate(ids):
         card = await _card(scene, slack, channel, request_id)
         if number % 2:
+            direct_click = click(request_id)
             began = monotonic_ns()
-            await scene.gateway.approvals.decide(click(request_id))
+            await scene.gateway.approvals.decide(direct_click)
             direct.append(await elapsed(asking, began))
             continue
         with _noting(heard):

@@ -69,8 +69,9 @@ async def fill(scene: Stage, asking: Child, count: int) -> list[str]:
 
 async def wake(scene: Stage, asking: Child, request_id: str) -> int:
     """Decide a request; return the ns until its waiter went on."""
+    tap = click(request_id)
     began = monotonic_ns()
-    await scene.gateway.approvals.decide(click(request_id))
+    await scene.gateway.approvals.decide(tap)
     return await elapsed(asking, began)
 
 

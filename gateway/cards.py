@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from gateway.blocks import Block, Change, blocks_of, changes, cut, headline, pretty
 from gateway.fatigue import company
+from gateway.fitting import remember_fit, same
 from gateway.masking import holds_secrets, shown, start_of
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
 from gateway.records import Record
@@ -179,9 +180,9 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
     request = record.request
     whole = blocks_of(record, reveal=reveal)
     blocks = cut(whole, lines=lines, chars=chars)
-    complete = _same(blocks, whole)
+    complete = same(blocks, whole)
     if not reveal:
-        _remember_fit(record, lines, chars, complete)
+        remember_fit(record, lines, chars, complete)
     icon, word = _state(record)
     tool = shown(_short(request.tool))
     decision = record.decision
@@ -223,29 +224,6 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
     )
 
 
-def fits(record: Record, *, lines: int, chars: int) -> bool:
-    """Whether a card of this size shows all that would run."""
-    known = _fits.get((record.digest, lines, chars))
-    if known is None or record.final:
-        whole = blocks_of(record)
-        known = _same(cut(whole, lines=lines, chars=chars), whole)
-        _remember_fit(record, lines, chars, known)
-    return known
-
-
-# By digest, lines and characters. Every click asks again what drawing the card has shown.
-_fits: dict[tuple[str, int, int], bool] = {}
-_MOST_FITS = 10_000
-
-
-def _remember_fit(record: Record, lines: int, chars: int, fit: bool) -> None:
-    if record.final:
-        return  # what ended may be erased, and then is not what its digest stands for
-    if len(_fits) >= _MOST_FITS:
-        _fits.clear()
-    _fits[record.digest, lines, chars] = fit
-
-
 def full_view(record: Record, *, page_chars: int, reveal: bool = False) -> FullView:
     """Return everything that would run, in pages of at most so many characters."""
     whole = blocks_of(record, reveal=reveal)
@@ -265,10 +243,6 @@ def full_view(record: Record, *, page_chars: int, reveal: bool = False) -> FullV
         chars=sum(block.chars for block in whole),
         digest=record.digest,
     )
-
-
-def _same(blocks: Sequence[Block], whole: Sequence[Block]) -> bool:
-    return all(part.text == full.text for part, full in zip(blocks, whole, strict=True))
 
 
 def _pieces(text: str, size: int, escape: bool) -> list[str]:

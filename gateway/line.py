@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
 from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as Unanswered
 
+from gateway.replies import Replies
+
 _ANSWER_SECONDS = 5.0
+
+_Seen = Callable[[Any], None] | None
 
 
 class Line:
@@ -41,9 +45,12 @@ class Line:
         """Run a script, and have the server know it from then on."""
         return await self.send("EVAL", text, count, *words)
 
-    async def send(self, *words: str | int) -> Any:
-        """Send a command and return its answer. One that blocks would keep all others waiting."""
-        return (await self._sent(hiredis.pack_command(words), 1))[0]  # type: ignore[arg-type]
+    async def send(self, *words: str | int, seen: _Seen = None) -> Any:
+        """Send a command and return its answer. One that blocks would keep all others waiting.
+
+        `seen` is called with the answer before anybody wakes up, if it is no error.
+        """
+        return (await self._sent(hiredis.pack_command(words), 1, seen))[0]  # type: ignore[arg-type]
 
     async def send_all(self, *commands: Sequence[str | int]) -> list[Any]:
         """Send commands at once and return their answers. They are carried out in this order, and
@@ -57,28 +64,30 @@ class Line:
         async with self._opening:
             session = self._session
         if session is not None:
-            session.reader.cancel()
-            await asyncio.wait({session.reader})
+            await session.close()
 
-    async def _sent(self, packed: bytes, count: int) -> list[Any]:
+    async def _sent(self, packed: bytes, count: int, seen: _Seen = None) -> list[Any]:
         for pause in self._pauses:
             try:
-                return await self._once(packed, count)
+                return await self._once(packed, count, seen)
             except (Disconnected, Unanswered):
                 await asyncio.sleep(pause)
-        return await self._once(packed, count)
+        return await self._once(packed, count, seen)
 
-    async def _once(self, packed: bytes, count: int) -> list[Any]:
+    async def _once(self, packed: bytes, count: int, seen: _Seen) -> list[Any]:
         session = self._session
-        if session is None or not session.connection.is_connected:
+        if session is None or not session.alive:
             session = await self._open()
-        return await session.ask(packed, count)
+        return await session.ask(packed, count, seen)
 
     async def _open(self) -> _Session:
         async with self._opening:
             if self._closed:
                 raise RedisError("the connection was closed")
-            if self._session is None or not self._session.connection.is_connected:
+            if self._session is not None and not self._session.alive:
+                await self._session.close()
+                self._session = None
+            if self._session is None:
                 self._session = _Session(await self._connected())
             return self._session
 
@@ -96,54 +105,50 @@ class _Session:
     """One connection from its beginning to its end, and who waits for answers on it."""
 
     def __init__(self, connection: Any) -> None:
-        self.connection = connection
-        self._answers: deque[asyncio.Future[Any]] = deque()
-        self.reader = asyncio.create_task(self._read(), name="answers")
+        self._connection = connection
+        self._answers: deque[tuple[asyncio.Future[Any], _Seen]] = deque()
+        self._replies = Replies(connection, self._hand_out, self._lost)
 
-    async def ask(self, packed: bytes, count: int) -> list[Any]:
+    @property
+    def alive(self) -> bool:
+        """Whether something can be asked on it."""
+        return self._replies.open
+
+    async def ask(self, packed: bytes, count: int, seen: _Seen) -> list[Any]:
         """Send so many packed commands; return their answers. Raises the first that is an error."""
         create = asyncio.get_running_loop().create_future
         answers: list[asyncio.Future[Any]] = [create() for _ in range(count)]
-        # They are written before anything is awaited, so answers come in the order of this queue.
-        self._answers.extend(answers)
+        self._answers.extend((answer, seen) for answer in answers)
         try:
-            await self.connection.send_packed_command(packed, check_health=False)
+            self._replies.write(packed)
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return [await answer for answer in answers]
         except TimeoutError:
-            await self.connection.disconnect(nowait=True)
+            await self.close()
             raise Unanswered("Redis does not answer") from None
         finally:
             for answer in answers:
                 if not answer.cancel() and not answer.cancelled():
                     answer.exception()  # it was looked at, also where an earlier one was raised
 
-    async def _read(self) -> None:
-        """Hand out answers until the connection is lost; then nobody is left waiting."""
-        why = "the connection was closed"
-        try:
-            while True:
-                self._hand_out(await self._next())
-        except (RedisError, OSError) as error:
-            why = f"the connection was lost: {error}"
-        finally:
-            while self._answers:
-                self._hand_out(Disconnected(why))
-            await self.connection.disconnect(nowait=True)
+    async def close(self) -> None:
+        """Disconnect; nobody is left waiting."""
+        self._replies.abort()
+        await self._connection.disconnect()
 
-    async def _next(self) -> Any:
-        try:
-            return await self.connection.read_response()
-        except ResponseError as error:
-            return error
+    def _lost(self, why: Disconnected) -> None:
+        while self._answers:
+            self._hand_out(why)
 
     def _hand_out(self, found: Any) -> None:
         if not self._answers:
             raise Disconnected("an answer came that nobody had asked for")
-        answer = self._answers.popleft()
+        answer, seen = self._answers.popleft()
         if answer.done():
             return
         if isinstance(found, Exception):
             answer.set_exception(found)
-        else:
-            answer.set_result(found)
+            return
+        if seen is not None:
+            seen(found)
+        answer.set_result(found)

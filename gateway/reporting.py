@@ -37,7 +37,8 @@ class Reporting:
 
         Raises InvalidRequest when it ends before it begins.
         """
-        until = self._writer.now() if until is None else until
+        # What happens in this very millisecond has happened.
+        until = self._writer.now() + 1 if until is None else until
         since = max(1, until - DEFAULT_DAYS * DAY_MS) if since is None else since
         if not 0 < since <= until:
             raise InvalidRequest("the period ends before it begins")

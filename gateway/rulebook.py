@@ -259,10 +259,10 @@ def posted(targets: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(t.partition(":")[0] for t in targets if ":" in t))
 
 
-def named(patterns: Iterable[str], name: str) -> bool:
+@lru_cache(maxsize=4096)
+def named(patterns: tuple[str, ...], name: str) -> bool:
     """Whether a name is among these, in which `*` stands for anything; none means all names."""
-    wanted = tuple(patterns)
-    return not wanted or any(_pattern(pattern).fullmatch(name) for pattern in wanted)
+    return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
 
 
 @lru_cache(maxsize=1024)

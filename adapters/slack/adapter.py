@@ -83,7 +83,9 @@ class SlackAdapter:
         settings = SlackSettings()
         settings.refuse_incomplete()
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        # One session serves all workspaces: none may be known by another's cookies.
+        jar = aiohttp.DummyCookieJar()
+        async with aiohttp.ClientSession(timeout=timeout, cookie_jar=jar) as session:
             self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
             await workspaces.start()
             uploads = Uploads(desk, session)

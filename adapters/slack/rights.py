@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from adapters.slack.blocks import CARD_CHARS, CARD_LINES
 from adapters.slack.directory import Actor, Directory, Stranger
 from adapters.slack.uploads import Uploads
 from adapters.slack.values import Form
 from adapters.slack.workspaces import Workspace
-from gateway.cards import fits
 from gateway.errors import InvalidRequest, Unauthorized
+from gateway.fitting import fits
 from gateway.ports import Desk
 from gateway.records import Identity, Record
 from gateway.worklist import Worklist
@@ -32,21 +30,16 @@ class Rights:
     ) -> tuple[Identity, Record]:
         """Return who this is and the request; raises Stranger, Unknown, NotFound.
 
-        With `read`, also InvalidRequest when all of it cannot be read there; that is found out
-        while Slack is asked who this is. User groups are asked for only where they matter: that is
-        a slow call.
+        With `read`, also InvalidRequest when all of it cannot be read there. User groups are asked
+        for only where they matter: that is a slow call.
         """
-        checking = asyncio.ensure_future(self._directory.member(workspace, actor))
+        if read is None:
+            record, why = await self._desk.get(request_id), ""
+        else:
+            record = await self._desk.seen(request_id, read.revision)
+            why = await self.unreadable(read, actor.team, record)
         try:
-            if read is None:
-                record, why = await self._desk.get(request_id), ""
-            else:
-                record = await self._desk.seen(request_id, read.revision)
-                why = await self.unreadable(read, actor.team, record)
-        finally:
-            await asyncio.wait([checking])
-        try:
-            identity = checking.result()
+            identity = await self._directory.member(workspace, actor)
         except Stranger as stranger:
             await self._desk.refuse(request_id, actor.identity, str(stranger))
             raise

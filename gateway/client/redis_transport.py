@@ -27,8 +27,7 @@ from gateway.wire import JsonObject, plain
 
 log = logging.getLogger("gateway.client")
 
-_BLOCK_MS = 4000
-_WATCHDOG_SECONDS = 6.0
+_BLOCK_MS = 4000  # shorter than a line waits for an answer
 _ANSWER_SECONDS = 5.0
 _HEARTBEAT_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
@@ -90,7 +89,7 @@ class RedisTransport:
             retry=Retry(NoBackoff(), 0),
         )
         self._line = Line(pool)
-        self._reading = pool.make_connection()
+        self._reading = Line(pool)
         self._awaited: dict[str, _Awaited] = {}
         self._unanswered: dict[str, ApprovalRequest] = {}
         self._answers: dict[str, asyncio.Future[State | None]] = {}
@@ -119,7 +118,7 @@ class RedisTransport:
         for answer in self._answers.values():
             answer.cancel()
         await self._line.aclose()
-        await self._reading.disconnect()
+        await self._reading.aclose()
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
         """Write the request to the ingress stream; a gateway picks it up, now or when one runs."""
@@ -248,31 +247,19 @@ class RedisTransport:
         if self._rewound:
             self._rewound = False
             await self._ask_again()
-        async with asyncio.timeout(_WATCHDOG_SECONDS):
-            found = await self._read()
-            for entries in found.values():
-                for entry_id, words in entries:
-                    self._note(int(entry_id.partition("-")[2]))
-                    self._take(dict(zip(words[::2], words[1::2], strict=True)))
-            # Let the woken run before all else: it halves their delay.
-            await asyncio.sleep(0)
-
-    def _note(self, number: int) -> None:
-        """Go on behind an entry. One that follows no other shows that some were trimmed."""
-        if self._cursor and number != self._cursor + 1:
-            self._rewound = True
-        self._cursor = number
-
-    async def _read(self) -> JsonObject:
-        """Return what comes after the cursor, on a connection of our own: lending one from a pool
-        takes longer than waking up."""
-        reading = self._reading
-        await reading.connect()
         place = f"0-{self._cursor}"
-        await reading.send_command(
-            "XREAD", "COUNT", _BATCH, "BLOCK", _BLOCK_MS, "STREAMS", self._replies, place
-        )
-        return dict(await reading.read_response() or {})
+        words = ("COUNT", _BATCH, "BLOCK", _BLOCK_MS, "STREAMS", self._replies, place)
+        await self._reading.send("XREAD", *words, seen=self._hand_out)
+
+    def _hand_out(self, found: Any) -> None:
+        """Hand out a batch, before we go on ourselves: who waits is to be woken first."""
+        for entries in dict(found or {}).values():
+            for entry_id, words in entries:
+                number = int(entry_id.partition("-")[2])
+                if self._cursor and number != self._cursor + 1:
+                    self._rewound = True
+                self._cursor = number
+                self._take(dict(zip(words[::2], words[1::2], strict=True)))
 
     async def _ask_again(self) -> None:
         if self._lost:

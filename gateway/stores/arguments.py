@@ -125,8 +125,12 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
         changed["decision"] = decision
     if after.erased and not before.erased:
         changed["body"] = body_of(after.request)
-    gone = [name for name, text in changed.items() if not text]
-    kept = {name: text for name, text in changed.items() if text and name not in ("rev", "status")}
+    gone, kept = list[str](), list[str]()
+    for name, text in changed.items():
+        if not text:
+            gone.append(name)
+        elif name not in ("rev", "status"):
+            kept += (name, text)
     return Call(
         _keys_of_change(keys, transition, origin),
         [
@@ -157,7 +161,7 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             *before.attached,
             len(gone),
             *gone,
-            *_pairs(kept),
+            *kept,
         ],
     )
 

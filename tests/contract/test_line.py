@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
+import hiredis
 import pytest
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
@@ -114,3 +116,48 @@ async def test_a_cluster_has_no_line() -> None:
     """Its scripts go to the node that holds the keys."""
     async with line_to("redis+cluster://127.0.0.1:7000") as made:
         assert made is None
+
+
+async def test_a_batch_is_seen_before_anybody_wakes(line: Line) -> None:
+    """And a refused command is not seen at all."""
+    order = list[str]()
+    asked = asyncio.create_task(line.send("ECHO", "one", seen=order.append))
+    asked.add_done_callback(lambda _: order.append("woken"))
+    assert await asked == "one"
+    await asyncio.sleep(0)
+    assert order == ["one", "woken"]
+    with pytest.raises(ResponseError):
+        await line.send("NOSUCH", seen=order.append)
+    assert order == ["one", "woken"]
+
+
+@pytest.mark.parametrize("told", [b"?what\r\n", b"+one\r\n+unasked\r\n"])
+async def test_a_server_that_talks_nonsense_is_left(told: bytes) -> None:
+    """What is no reply, or answers nobody, ends the connection; the next call makes a new one."""
+    greetings = 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal greetings
+        commands = hiredis.Reader()
+        while sent := await reader.read(4096):
+            commands.feed(sent)
+            while command := commands.gets():
+                answer = {b"HELLO": b"%1\r\n$5\r\nproto\r\n:3\r\n", b"ECHO": b"+fine\r\n"}
+                greetings += command[0] == b"HELLO"
+                spoilt = command[0] == b"ECHO" and greetings == 1
+                writer.write(told if spoilt else answer.get(command[0], b"+OK\r\n"))
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    client = connect(f"redis://127.0.0.1:{port}/0")
+    line = Line(client.connection_pool)
+    with suppress(RedisError):
+        assert await line.send("ECHO", "x") == "one"
+    while (found := await line.send("ECHO", "x")) != "fine":
+        assert found == "one"
+    assert greetings == 2
+    await line.aclose()
+    await client.aclose()
+    server.close()
+    await server.wait_closed()

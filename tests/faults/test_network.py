@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway import line
 from gateway.client import AsyncClient, http_transport, redis_transport
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
@@ -91,7 +92,7 @@ async def asking(
 ) -> AsyncIterator[Asking]:
     """Yield an agent over each transport, less patient than in earnest."""
     monkeypatch.setattr(redis_transport, "_BLOCK_MS", 200)
-    monkeypatch.setattr(redis_transport, "_WATCHDOG_SECONDS", 0.5)
+    monkeypatch.setattr(line, "_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(http_transport, "_POLL_SECONDS", 0.5)
     monkeypatch.setattr(http_transport, "_SLACK_SECONDS", 0.3)
     way = over_redis if request.param == "redis" else over_http

@@ -1,0 +1,57 @@
+"""Whether everything fits on a card, without drawing it for each click."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gateway import fitting
+from gateway.cards import card_of
+from gateway.fitting import fits
+from gateway.models import digest_of
+from gateway.records import Record
+from gateway.transitions import erased
+from tests.unit.test_transitions import decide, record
+
+LINES, CHARS = 5, 200
+
+
+def asking(command: str) -> Record:
+    """Return a waiting request to run a command."""
+    found = record()
+    request = replace(found.request, arguments={"command": command})
+    digest = digest_of(request)
+    return replace(found, request=replace(request, digest=digest), digest=digest)
+
+
+def test_what_a_card_showed_whole_is_not_drawn_for_the_click(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also what was too long for it."""
+    short, long = asking("ls"), asking("x" * CHARS * 2)
+    for one in (short, long):
+        card_of(one, lines=LINES, chars=CHARS)
+    monkeypatch.delattr(fitting, "blocks_of")
+    assert fits(short, lines=LINES, chars=CHARS)
+    assert not fits(long, lines=LINES, chars=CHARS)
+    with pytest.raises(NameError):
+        fits(short, lines=LINES, chars=CHARS + 1)  # another card
+
+
+def test_an_erased_request_vouches_for_no_other() -> None:
+    """It has the digest of what it asked, and nothing of it any more; the next may ask the same."""
+    long = asking("y" * CHARS * 2)
+    empty = erased(decide(long).after)
+    assert empty.digest == long.digest
+    assert card_of(empty, lines=LINES, chars=CHARS).complete
+    assert fits(empty, lines=LINES, chars=CHARS)
+    assert not fits(long, lines=LINES, chars=CHARS)
+    assert fits(empty, lines=LINES, chars=CHARS)
+
+
+def test_a_revealed_card_vouches_for_none() -> None:
+    """A mask is shorter or longer than what it hides."""
+    one = asking("z" * 10)
+    card_of(one, lines=LINES, chars=CHARS, reveal=True)
+    assert (one.digest, LINES, CHARS) not in fitting._known
