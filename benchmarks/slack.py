@@ -24,7 +24,7 @@ from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
 from tests.slack.office import environment, shown
 
-_CHANNELS = 80
+_CHANNELS = 120
 _CARDS = 2  # to each channel: one is tapped, one decided directly
 
 

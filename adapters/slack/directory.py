@@ -129,31 +129,34 @@ class _Shared:
     """One question at a time. Who asks while it runs gets the next answer, begun after that."""
 
     def __init__(self) -> None:
-        self._running: asyncio.Task[Json] | None = None
-        self._next: asyncio.Task[Json] | None = None
+        self._running: asyncio.Future[Json] | None = None
+        self._next: asyncio.Future[Json] | None = None
 
     @property
     def idle(self) -> bool:
         """Whether nobody waits."""
-        return all(task is None or task.done() for task in (self._running, self._next))
+        return all(one is None or one.done() for one in (self._running, self._next))
 
     def cancel(self) -> None:
         """Stop asking."""
-        for task in (self._running, self._next):
-            if task is not None:
-                task.cancel()
+        for one in (self._running, self._next):
+            if one is not None:
+                one.cancel()
 
     async def next(self, ask: Callable[[], Coroutine[Any, Any, Json]]) -> Json:
         """Return an answer to a question that is asked from now on."""
         if self._running is None or self._running.done():
-            self._running = _task(ask())
-            return await asyncio.shield(self._running)
+            self._running = done = asyncio.get_running_loop().create_future()
+            try:
+                return await ask()
+            finally:
+                done.cancel()  # nobody else wants this answer, only to know that it came
         if self._next is None or self._next.done():
             self._next = _task(self._after(self._running, ask))
         return await asyncio.shield(self._next)
 
     async def _after(
-        self, before: asyncio.Task[Json], ask: Callable[[], Coroutine[Any, Any, Json]]
+        self, before: asyncio.Future[Json], ask: Callable[[], Coroutine[Any, Any, Json]]
     ) -> Json:
         await asyncio.wait([before])
         self._running, self._next = self._next, None
