@@ -9,13 +9,12 @@ from gateway.records import Record
 
 _MOST = 10_000
 
-_known: dict[tuple[str, int, int], bool] = {}
-"""By digest, lines and characters: equal digests are of equal actions."""
+_known: dict[tuple[str, int, str, int, int], bool] = {}
 
 
 def fits(record: Record, *, lines: int, chars: int) -> bool:
     """Whether a card of this size shows all that would run."""
-    known = None if record.final else _known.get((record.digest, lines, chars))
+    known = None if record.final else _known.get(_key(record, lines, chars))
     if known is None:
         whole = blocks_of(record)
         known = same(cut(whole, lines=lines, chars=chars), whole)
@@ -24,13 +23,18 @@ def fits(record: Record, *, lines: int, chars: int) -> bool:
 
 
 def remember_fit(record: Record, lines: int, chars: int, fit: bool) -> None:
-    """Spare the next look the drawing. What ended may be erased, and is then not what its digest
-    stands for."""
+    """Spare the next look the drawing, while the record waits: what ended may be erased."""
     if record.final:
         return
     if len(_known) >= _MOST:
         _known.clear()
-    _known[record.digest, lines, chars] = fit
+    _known[_key(record, lines, chars)] = fit
+
+
+def _key(record: Record, lines: int, chars: int) -> tuple[str, int, str, int, int]:
+    """Return what stands for all that a card shows. The digest alone does not: 1 and 1.0 have the
+    same, and an agent could have the one vouch for the other."""
+    return record.id, record.shown_since, record.digest, lines, chars
 
 
 def same(blocks: Sequence[Block], whole: Sequence[Block]) -> bool:

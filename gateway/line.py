@@ -7,6 +7,7 @@ nothing is lent, and commands that come together travel together.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,12 +28,24 @@ class Line:
     """Sends commands over one connection of `pool`, which has no socket timeout of its own.
 
     What was sent on a connection that is lost is sent again after each of `pauses`, in seconds, so
-    it must be fit to be done twice. Whoever stops waiting for an answer disturbs nobody else.
+    it must be fit to be done twice. Whoever stops waiting for an answer disturbs nobody else. With
+    `tells` the first command after a connection was lost fails, also when nothing was under way
+    then; otherwise the next connection takes its place in silence. No answer may have more than
+    `most_bytes`.
     """
 
-    def __init__(self, pool: Any, pauses: Sequence[float] = ()) -> None:
+    def __init__(
+        self,
+        pool: Any,
+        pauses: Sequence[float] = (),
+        *,
+        tells: bool = False,
+        most_bytes: float = math.inf,
+    ) -> None:
         self._pool = pool
         self._pauses = pauses
+        self._tells = tells
+        self._most_bytes = most_bytes
         self._session: _Session | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -77,24 +90,39 @@ class Line:
     async def _once(self, packed: bytes, count: int, seen: _Seen) -> list[Any]:
         session = self._session
         if session is None or not session.alive:
+            if session is not None and self._tells:
+                await self._leave()
+                raise Disconnected("the connection was lost")
             session = await self._open()
-        return await session.ask(packed, count, seen)
+        try:
+            return await session.ask(packed, count, seen)
+        except (Disconnected, Unanswered):
+            if session is self._session:
+                await self._leave()
+            raise
+
+    async def _leave(self) -> None:
+        """Part with a connection that is lost, and of which somebody has been told so."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def _open(self) -> _Session:
         async with self._opening:
             if self._closed:
                 raise RedisError("the connection was closed")
             if self._session is not None and not self._session.alive:
-                await self._session.close()
-                self._session = None
+                await self._leave()
             if self._session is None:
-                self._session = _Session(await self._connected())
+                self._session = _Session(await self._connected(), self._most_bytes)
             return self._session
 
     async def _connected(self) -> Any:
         connection = self._pool.make_connection()
         try:
             await connection.connect()
+            if await connection.can_read():
+                raise Disconnected("the server hung up, or said something unasked")
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -104,10 +132,10 @@ class Line:
 class _Session:
     """One connection from its beginning to its end, and who waits for answers on it."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, most_bytes: float) -> None:
         self._connection = connection
         self._answers: deque[tuple[asyncio.Future[Any], _Seen]] = deque()
-        self._replies = Replies(connection, self._hand_out, self._lost)
+        self._replies = Replies(connection, self._hand_out, self._lost, most_bytes)
 
     @property
     def alive(self) -> bool:
@@ -124,7 +152,6 @@ class _Session:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return [await answer for answer in answers]
         except TimeoutError:
-            await self.close()
             raise Unanswered("Redis does not answer") from None
         finally:
             for answer in answers:
@@ -136,9 +163,9 @@ class _Session:
         self._replies.abort()
         await self._connection.disconnect()
 
-    def _lost(self, why: Disconnected) -> None:
+    def _lost(self, why: str) -> None:
         while self._answers:
-            self._hand_out(why)
+            self._hand_out(Disconnected(why))
 
     def _hand_out(self, found: Any) -> None:
         if not self._answers:
@@ -149,6 +176,10 @@ class _Session:
         if isinstance(found, Exception):
             answer.set_exception(found)
             return
-        if seen is not None:
-            seen(found)
+        try:
+            if seen is not None:
+                seen(found)
+        except Exception as error:
+            answer.set_exception(Disconnected(f"the answer cannot be used: {error!r}"))
+            raise
         answer.set_result(found)

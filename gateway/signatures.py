@@ -65,7 +65,7 @@ class Verifier:
             if len(signature) != _SIGNATURE_BYTES:
                 raise ValueError("it has another length")
             self._sodium.crypto_sign_open(signature + message, self._key)
-        except (BadSignatureError, ValueError) as error:
+        except (BadSignatureError, TypeError, ValueError) as error:
             raise Unverified("the decision's signature is not the pinned key's") from error
 
 

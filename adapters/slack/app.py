@@ -85,6 +85,7 @@ class App:
             attaching_conversation_kwargs_enabled=False,
             ignoring_self_assistant_message_events_enabled=False,
         )
+        app.action(_ANY)(self._on_closed)  # buttons of a kind that we post none of
         app.view(_ANY)(self._on_submission)
         app.view_closed(_ANY)(self._on_closed)
         app.command(_ANY)(self._on_command)

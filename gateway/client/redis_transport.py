@@ -27,7 +27,7 @@ from gateway.wire import JsonObject, plain
 
 log = logging.getLogger("gateway.client")
 
-_BLOCK_MS = 4000  # shorter than a line waits for an answer
+_BLOCK_MS = 3000  # well below how long a line waits for an answer
 _ANSWER_SECONDS = 5.0
 _HEARTBEAT_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
@@ -89,7 +89,7 @@ class RedisTransport:
             retry=Retry(NoBackoff(), 0),
         )
         self._line = Line(pool)
-        self._reading = Line(pool)
+        self._reading = Line(pool, tells=True)
         self._awaited: dict[str, _Awaited] = {}
         self._unanswered: dict[str, ApprovalRequest] = {}
         self._answers: dict[str, asyncio.Future[State | None]] = {}

@@ -17,7 +17,7 @@ from redis.exceptions import RedisClusterException
 
 from gateway.errors import GatewayError
 from gateway.line import Line
-from gateway.stores.bounded import BoundedParser
+from gateway.stores.bounded import MOST_BYTES, BoundedParser
 
 _COMMAND_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
@@ -94,7 +94,7 @@ async def line_to(url: str) -> AsyncIterator[Line | None]:
         yield None
         return
     client = connect(url, blocking=True)
-    line = Line(client.connection_pool, _PAUSES)
+    line = Line(client.connection_pool, _PAUSES, most_bytes=MOST_BYTES)
     try:
         yield line
     finally:

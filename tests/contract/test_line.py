@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import hiredis
 import pytest
+from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from gateway import line as line_module
@@ -131,33 +133,92 @@ async def test_a_batch_is_seen_before_anybody_wakes(line: Line) -> None:
     assert order == ["one", "woken"]
 
 
-@pytest.mark.parametrize("told", [b"?what\r\n", b"+one\r\n+unasked\r\n"])
-async def test_a_server_that_talks_nonsense_is_left(told: bytes) -> None:
-    """What is no reply, or answers nobody, ends the connection; the next call makes a new one."""
-    greetings = 0
+Said = Callable[[bytes, int], bytes]
+
+
+@asynccontextmanager
+async def saying(said: Said, **options: Any) -> AsyncIterator[Line]:
+    """Yield a line to a server that answers an ECHO with what `said` makes of its word and of the
+    number of the connection."""
+    connections = 0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal greetings
-        commands = hiredis.Reader()
-        while sent := await reader.read(4096):
+        nonlocal connections
+        connections += 1
+        number, commands = connections, hiredis.Reader()
+        while sent := await reader.read(65536):
             commands.feed(sent)
             while command := commands.gets():
-                answer = {b"HELLO": b"%1\r\n$5\r\nproto\r\n:3\r\n", b"ECHO": b"+fine\r\n"}
-                greetings += command[0] == b"HELLO"
-                spoilt = command[0] == b"ECHO" and greetings == 1
-                writer.write(told if spoilt else answer.get(command[0], b"+OK\r\n"))
+                answer = {b"HELLO": b"%1\r\n$5\r\nproto\r\n:3\r\n"}.get(command[0], b"+OK\r\n")
+                writer.write(said(command[1], number) if command[0] == b"ECHO" else answer)
         writer.close()
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    client = connect(f"redis://127.0.0.1:{port}/0")
-    line = Line(client.connection_pool)
-    with suppress(RedisError):
-        assert await line.send("ECHO", "x") == "one"
-    while (found := await line.send("ECHO", "x")) != "fine":
-        assert found == "one"
-    assert greetings == 2
+    client = connect(f"redis://127.0.0.1:{port}/0", blocking=True)
+    line = Line(client.connection_pool, **options)
+    try:
+        yield line
+    finally:
+        await line.aclose()
+        await client.aclose()
+        server.close()
+        await server.wait_closed()
+
+
+def spoilt(nonsense: bytes) -> Said:
+    """Say it on the first connection, and the truth on the next."""
+    return lambda word, number: nonsense if number == 1 else b"+%s\r\n" % word
+
+
+@pytest.mark.parametrize("nonsense", [b"?what\r\n", b"+x\r\n+unasked\r\n", b"$99\r\n" + b"x" * 99])
+async def test_a_server_that_talks_nonsense_is_left(nonsense: bytes) -> None:
+    """What is no reply, answers nobody, or is too large ends the connection; the next call makes a
+    new one."""
+    async with saying(spoilt(nonsense), most_bytes=64) as line:
+        with suppress(Disconnected):
+            assert await line.send("ECHO", "x") == "x"
+        assert await line.send("ECHO", "fine") == "fine"
+
+
+async def test_what_is_pushed_is_nobodys_answer() -> None:
+    """A server may tell of its maintenance at any time, also between two answers."""
+    push = b">2\r\n+MIGRATING\r\n:1\r\n"
+    async with saying(lambda word, _: push + b"+%s\r\n" % word) as line:
+        answers = await asyncio.gather(*(line.send("ECHO", word) for word in "abc"))
+        assert answers == ["a", "b", "c"]
+
+
+async def test_bytes_that_are_no_text_spoil_nothing_else() -> None:
+    """Others write to the server too."""
+    async with saying(lambda word, _: b"+%s\xff\r\n" % word) as line:
+        answers = await asyncio.gather(*(line.send("ECHO", word) for word in "ab"))
+        assert answers == ["a\ufffd", "b\ufffd"]
+
+
+async def test_an_answer_that_cannot_be_used_is_told_at_once() -> None:
+    """Whoever looks at it first may choke on it; who waits for it, and later callers, go on."""
+    numbers = list[int]()
+
+    def read(found: str) -> None:
+        numbers.append(int(found))
+
+    async with saying(lambda word, _: b"+%s\r\n" % word) as line:
+        with pytest.raises(Disconnected, match="no number"):
+            await line.send("ECHO", "no number", seen=read)
+        assert await line.send("ECHO", "7", seen=read) == "7"
+    assert numbers == [7]
+
+
+async def test_a_line_can_tell_that_it_was_cut_while_idle(server_url: str) -> None:
+    """Whoever counts what came needs to know, once, before the next connection is used."""
+    client = connect(server_url, blocking=True)
+    line = Line(client.connection_pool, tells=True)
+    for _ in range(2):
+        assert await line.send("ECHO", "x") == "x"
+        await cut(server_url)
+        with pytest.raises(Disconnected):
+            await line.send("ECHO", "x")
+    assert await line.send("ECHO", "x") == "x"
     await line.aclose()
     await client.aclose()
-    server.close()
-    await server.wait_closed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,9 @@ from gateway import line
 from gateway.client import AsyncClient, http_transport, redis_transport
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
+from gateway.errors import NotFound
 from gateway.models import Status
+from gateway.stores.connect import connect
 from tests.api.replica import AGENT_TOKEN, POLICY, replica
 from tests.faults.invariants import problems
 from tests.faults.proxy import Open, Proxy
@@ -166,3 +168,35 @@ async def test_everything_at_once_over_connections_that_break_in_mid_reply(
             assert proxy.broken > 5
             await site.stopped(gateway)
             assert problems(await site.export(), site.logs(), site.cards()) == []
+
+
+async def test_a_stream_numbered_anew_behind_an_idle_agent_is_read_from_its_start(
+    server_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While nothing is awaited nobody reads: the connection is lost, the server forgets, and the
+    next answer has a number that came before."""
+    monkeypatch.setattr(redis_transport, "_BLOCK_MS", 200)
+    async with over_redis(server_url, namespace) as asking:
+        for _ in range(3):
+            await approved_once(asking)
+        await asyncio.sleep(0.3)  # the last read has ended
+        redis = connect(server_url)
+        (replies,) = [key async for key in redis.scan_iter(match=f"{{{namespace}}}:out:*")]
+        await redis.delete(replies)
+        await redis.aclose()
+        asking.proxy.cut()
+        await asyncio.sleep(0.1)  # it is known by then, and nobody was told
+        async with asyncio.timeout(4):  # whoever goes on at the old number waits for a heartbeat
+            await approved_once(asking)
+
+
+async def approved_once(asking: Asking) -> None:
+    """Ask, have it approved, and go on."""
+    request = asking.client.request("shell", {"command": "ls"})
+    waiting = asyncio.create_task(asking.client.send(request))
+    while True:
+        with suppress(NotFound):
+            await asking.decide(request.id)
+            break
+        await moment()
+    await waiting
