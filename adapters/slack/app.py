@@ -115,8 +115,9 @@ class App:
     # ---------------------------------------------------------------- listeners
 
     async def _on_click(self, body: Json) -> None:
+        self._hand_over(self._act(body))
         # What was clicked goes first: Slack can wait for its answer, and sends nothing meanwhile.
-        await asyncio.wait({self._hand_over(self._act(body))}, timeout=_HEAD_START_SECONDS)
+        await asyncio.sleep(_HEAD_START_SECONDS)
 
     async def _on_submission(self, ack: Any, body: Json) -> None:
         task = self._hand_over(self._submit(body))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -102,8 +101,7 @@ async def answered(call: Callable[[], Awaitable[Any]]) -> Any:
     Raises SlackRefused, TryLater when it certainly had no effect, DeliveryUncertain otherwise.
     """
     try:
-        async with asyncio.timeout(CALL_SECONDS):
-            return await call()
+        return await call()
     except SlackApiError as error:
         raise _meaning(error) from error
     except aiohttp.ClientConnectorError as error:

@@ -68,12 +68,16 @@ async def test_02_nobody_anywhere_is_told_to_the_agent_at_once(slack: Slack, wor
         assert done.decision.reason is Reason.UNDELIVERABLE
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have an adapter that starts from now on wait for half a second, instead of ten."""
+    monkeypatch.setattr("adapters.slack.adapter.CALL_SECONDS", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", [Fault.DROPPED, Fault.LOST])
-async def test_03_a_post_without_an_answer_is_not_sent_again(
-    office: Office, fault: Fault, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_03_a_post_without_an_answer_is_not_sent_again(office: Office, fault: Fault) -> None:
     """One card, marked uncertain; its first click adopts it, and from then on it is true."""
-    monkeypatch.setattr("adapters.slack.calls.CALL_SECONDS", 0.5)
     office.slack.faults.plan("chat.postMessage", fault)
     record, message = await office.asked()
     await office.until_event("delivery_uncertain")
