@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from gateway.delivery import GRANT
 from gateway.grants.grant import ANY_TOOL, End, Grant, Shape
-from gateway.line import Line
 from gateway.masking import masked
 from gateway.stores.codec import dumps
 from gateway.stores.scripts import Script
@@ -26,7 +25,7 @@ class RedisGrants:
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys = store.redis, store.keys
-        self._line = store.line
+        self._store = store
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
         self._say = Script("grant_say", store.at)
@@ -128,17 +127,8 @@ class RedisGrants:
         everywhere = keys.grants_on(agent, ANY_TOOL)
         # The generation first: what is newer than it decides nothing, what is older never comes.
         listed = (("HVALS", key) for key in (*indexes, everywhere))
-        generation, *found = await self._together([("HGET", keys.meta, "generation"), *listed])
+        generation, *found = await self._store.together(("HGET", keys.meta, "generation"), *listed)
         return int(generation or 0), [_grant(body) for bodies in found for body in bodies]
-
-    async def _together(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
-        if isinstance(self._line, Line):
-            return await self._line.send_all(*commands)
-        pipeline = self._redis.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        answers: list[Any] = await pipeline.execute()
-        return answers
 
     async def count(self) -> tuple[int, int]:
         """Return the generation, and how many grants there are in it."""

@@ -49,6 +49,16 @@ class RedisStore:
         self._apply, self._note = Script("apply", at), Script("note", at)
         self._register = Script("register", at)
 
+    async def together(self, *commands: Sequence[str]) -> list[Any]:
+        """Send commands at once; return their answers. What others send may come between them."""
+        if isinstance(self.line, Line):
+            return await self.line.send_all(*commands)
+        pipeline = self.redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        answers: list[Any] = await pipeline.execute()
+        return answers
+
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""
         fields = await self.redis.hgetall(self.keys.record(request_id))
