@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from gateway.app import running
 from gateway.discovery import read_private
 from gateway.newcomers import OWNER, OWNER_FILE, first_login
@@ -58,3 +60,26 @@ async def test_replicas_that_start_at_once_make_one_owner(
         owners = await first.backend.credentials.listed(APPROVER)
     assert any("inbox/login" in line[0] for line in lines)
     assert [row.name for row in owners] == [OWNER]
+
+
+async def test_who_came_back_is_told_apart_over_the_older_protocol_too(
+    tmp_path: Path, server_url: str, namespace: str
+) -> None:
+    """It tells a hash in another shape: a session from before a departure stays over."""
+    url = SecretStr(f"{server_url}?protocol=2")
+    settings = Settings(
+        data_dir=tmp_path / "data", port=0, adapters=(), namespace=namespace, REDIS_URL=url
+    )
+    async with running(settings) as gateway:
+        logins, credentials = gateway.backend.logins, gateway.backend.credentials
+        await credentials.add_approver("ann")
+        before = await logins.redeem(await logins.invite("ann"))
+        assert await logins.who(before) is not None
+        await credentials.revoke_approver("ann")
+        assert await logins.who(before) is None
+        await credentials.add_approver("ann")
+        after = await logins.redeem(await logins.invite("ann"))
+        assert await logins.who(before) is None
+        found = await logins.who(after)
+        assert found is not None
+        assert found.id == "ann"
