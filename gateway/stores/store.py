@@ -56,8 +56,7 @@ class RedisStore:
         pipeline = self.redis.pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
-        answers: list[Any] = await pipeline.execute()
-        return answers
+        return list(await pipeline.execute())
 
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""
@@ -246,8 +245,7 @@ class RedisStore:
 
     async def pending_of(self, agent: str) -> list[str]:
         """Return the ids of an agent's pending requests, oldest first."""
-        ids: list[str] = await self.redis.zrange(self.keys.pending_of(agent), 0, -1)
-        return ids
+        return list(await self.redis.zrange(self.keys.pending_of(agent), 0, -1))
 
     async def voted(self) -> list[str]:
         """Return the ids of the waiting requests that somebody has approved already."""
@@ -372,8 +370,7 @@ class RedisStore:
 
     async def agents(self) -> list[str]:
         """Return the agents whose ingress streams are read."""
-        names: list[str] = await self.redis.zrange(self.keys.agents, 0, -1)
-        return names
+        return list(await self.redis.zrange(self.keys.agents, 0, -1))
 
     async def register_agent(self, agent: str) -> int:
         """Have this agent's ingress stream read, on whichever replica; return the server's time."""

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,13 +180,17 @@ async def test_a_stream_numbered_anew_behind_an_idle_agent_is_read_from_its_star
     async with over_redis(server_url, namespace) as asking:
         for _ in range(3):
             await approved_once(asking)
-        await asyncio.sleep(0.3)  # the last read has ended
+        transport: Any = asking.client._transport
+        reading = transport._reading._session
+        while reading._answers:  # until the last read has ended
+            await moment()
         redis = connect(server_url)
         (replies,) = [key async for key in redis.scan_iter(match=f"{{{namespace}}}:out:*")]
         await redis.delete(replies)
         await redis.aclose()
         asking.proxy.cut()
-        await asyncio.sleep(0.1)  # it is known by then, and nobody was told
+        while reading.alive:  # until it is known, while there is nobody to be told
+            await moment()
         async with asyncio.timeout(4):  # whoever goes on at the old number waits for a heartbeat
             await approved_once(asking)
 
