@@ -102,7 +102,7 @@ class Line:
             raise
 
     async def _leave(self) -> None:
-        """Part with a connection that is lost, and of which somebody has been told so."""
+        """Part with a connection that is lost; the next command opens another."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()

@@ -67,7 +67,10 @@ class Patience:
 
 
 def client_of(token: str | None, api_url: str, session: aiohttp.ClientSession) -> AsyncWebClient:
-    """Return a client that sends each call once: the SDK's own retries would post cards twice."""
+    """Return a client that sends each call once: the SDK's own retries would post cards twice.
+
+    How long a call may take is the session's to say: nothing else ends one.
+    """
     return AsyncWebClient(
         token=token,
         base_url=api_url,
