@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from gateway.errors import Unauthorized
 from gateway.grants.grant import PASSES, Backer, Effect, Grant
@@ -15,8 +16,7 @@ ADMIN = "admin:"
 """By what an admin's own grant is admitted. No person's name, and no identity, is written so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Approver:
+class Approver(NamedTuple):
     """Someone who may decide a request. `via` is the entry of the `route` that admits them."""
 
     name: str
@@ -82,12 +82,14 @@ def standing(policy: PolicyDocument, route: Route, record: Record) -> Record:
     vote twice. A quorum that was raised meanwhile holds for what waits, too; one that was lowered
     does not.
     """
-    known = {person.name for person in policy.people} if record.votes else set()
-    votes = tuple(
-        vote
-        for vote in record.votes
-        if vote.person in known and admitted(route, (vote.via or vote.person,))
-    )
+    votes = record.votes
+    if votes:
+        known = {person.name for person in policy.people}
+        votes = tuple(
+            vote
+            for vote in votes
+            if vote.person in known and admitted(route, (vote.via or vote.person,))
+        )
     quorum = max(record.quorum, route.quorum)
     if (votes, quorum) == (record.votes, record.quorum):
         return record
@@ -103,7 +105,10 @@ def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
 
 def admitted(route: Route, names: tuple[str, ...]) -> str | None:
     """Return the entry of a route's approvers that admits someone of these names, or None."""
-    return next((name for name in names if name in route.approvers), None)
+    for name in names:
+        if name in route.approvers:
+            return name
+    return None
 
 
 def stands(policy: PolicyDocument, grant: Grant) -> bool:

@@ -118,8 +118,7 @@ class Clicks:
     ) -> tuple[PolicyDocument, Effect | None, Grant | None]:
         """Return what a click does to a record, None when it did so before, under which policy,
         and the grant to remember it by. Raises as `decide` does."""
-        who = await self._approver(record, click)
-        policy = await self._writer.policy()
+        policy, who = await self._approver(record, click)
         nonce = nonce_of(click, who.name)
         if nonce in record.nonces:
             # Only what decided is remembered; a vote sent again waits for others as before.
@@ -142,13 +141,15 @@ class Clicks:
         grant = self._remembering.planned(after, click, who, nonce) if after.final else None
         return policy, effect, grant
 
-    async def _approver(self, record: Record, click: Click) -> Approver:
-        """Return who clicked, if they may decide; a refusal is checked afresh."""
+    async def _approver(self, record: Record, click: Click) -> tuple[PolicyDocument, Approver]:
+        """Return who clicked, if they may decide, and under which policy; a refusal is checked
+        afresh."""
+        policy = await self._writer.policy()
         try:
-            return approver(await self._writer.policy(), record, click.identity)
+            return policy, approver(policy, record, click.identity)
         except Unauthorized:
-            self._writer.forget_policy()
-        return approver(await self._writer.policy(), record, click.identity)
+            policy = await self._writer.fresh_policy()
+        return policy, approver(policy, record, click.identity)
 
     async def note(self, refusal: GatewayError, click: Click) -> None:
         """Audit that someone clicked who may not."""
@@ -178,4 +179,4 @@ class Clicks:
             wants = "would change" if verdict.effect == MODIFY else "refuses"
             why = f": {verdict.message}" if verdict.message else ""
             raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
-        return replace(effect, after=after)
+        return effect._replace(after=after)

@@ -52,7 +52,8 @@ class Line:
 
     async def evalsha(self, sha: str, count: int, *words: str | int) -> Any:
         """Run a script that the server knows."""
-        return await self.send("EVALSHA", sha, count, *words)
+        packed = hiredis.pack_command(("EVALSHA", sha, count, *words))  # type: ignore[arg-type]
+        return (await self._sent(packed, 1))[0]
 
     async def eval(self, text: str, count: int, *words: str | int) -> Any:
         """Run a script, and have the server know it from then on."""
@@ -144,9 +145,11 @@ class _Session:
 
     async def ask(self, packed: bytes, count: int, seen: _Seen) -> list[Any]:
         """Send so many packed commands; return their answers. Raises the first that is an error."""
-        create = asyncio.get_running_loop().create_future
-        answers: list[asyncio.Future[Any]] = [create() for _ in range(count)]
-        self._answers.extend((answer, seen) for answer in answers)
+        create, answers = asyncio.get_running_loop().create_future, list[asyncio.Future[Any]]()
+        for _ in range(count):
+            answer = create()
+            answers.append(answer)
+            self._answers.append((answer, seen))
         try:
             self._replies.write(packed)
             async with asyncio.timeout(_ANSWER_SECONDS):

@@ -11,6 +11,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from gateway.canonical import canonical
@@ -271,11 +272,16 @@ class Decision(Wire):
     abort: str | None = None
     signature: str | None = None
 
-    def signed_bytes(self) -> bytes:
-        """Return the canonical bytes that the signature covers: everything but itself."""
-        values = plain(self)
+    @cached_property
+    def unsigned(self) -> JsonObject:
+        """What the signature covers, as JSON values: everything but itself. To be left as it is."""
+        values: JsonObject = plain(self)
         values.pop("signature", None)
-        return canonical(values)
+        return values
+
+    def signed_bytes(self) -> bytes:
+        """Return the canonical bytes that the signature covers."""
+        return canonical(self.unsigned)
 
     def sentence(self) -> str:
         """Say in one sentence what happened, true to who decided."""
@@ -323,7 +329,7 @@ def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> 
     """
     return action_digest(
         agent=request.agent,
-        kind=request.kind.value,
+        kind=str(request.kind),
         tool=request.tool,
         arguments=request.arguments if arguments is None else arguments,
         payload=request.payload,

@@ -196,7 +196,10 @@ class PolicyDocument(Rulebook):
     def person_of(self, identity: Identity) -> Person | None:
         """Return the person whom this verified identity belongs to."""
         wanted = identity.written
-        return next((person for person in self.people if wanted in person.identities), None)
+        for person in self.people:
+            if wanted in person.identities:
+                return person
+        return None
 
     def name_of(self, identity: Identity) -> str:
         """Return the name of the person behind an identity; without one the identity itself."""
@@ -226,7 +229,10 @@ class PolicyDocument(Rulebook):
 
     def budget_for(self, agent: str) -> Budget:
         """Return the first budget that names an agent, or the default one."""
-        return next((one for one in self.budgets if named(one.agents, agent)), _USUAL)
+        for budget in self.budgets:
+            if named(budget.agents, agent):
+                return budget
+        return _USUAL
 
     def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
         """Return the highest risk that a rule sets, medium where none fits; a claim may raise

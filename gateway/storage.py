@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from gateway.records import Event, Page, Query, Record, Session
 from gateway.rulebook import Budget, PolicyDocument
@@ -52,8 +52,7 @@ class Origin:
     entry: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
+class Transition(NamedTuple):
     """One change of a record, applied only if all its guards hold at that instant.
 
     `after` replaces `before` if its revision is still current. `clock` is `before` (refused as late
@@ -67,7 +66,7 @@ class Transition:
     before: Record
     after: Record
     event: str
-    data: JsonObject = field(default_factory=dict)
+    data: JsonObject | None = None
     clock: str = ""
     generation: int | None = None
     stoppable: bool = False

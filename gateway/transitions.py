@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.canonical import canonical, sha256_hex
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
@@ -48,8 +48,7 @@ _NONCE_LENGTH = 32
 _NOTHING_MORE = (None,) * 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(NamedTuple):
     """How a request ends, apart from what the record itself knows."""
 
     status: Status
@@ -104,7 +103,9 @@ def ended(
 def summary(decision: JsonObject, note: str) -> JsonObject:
     """Return what the event of an ending says: the decision without arguments, answers or
     result. Secrets in what people or agents wrote are masked."""
-    values = {name: value for name, value in decision.items() if name not in _TOLD_ELSEWHERE}
+    values = decision.copy()
+    for name in _TOLD_ELSEWHERE:
+        values.pop(name, None)
     if note:
         values["note"] = masked(note)
     if "message" in values:
@@ -151,8 +152,7 @@ def erased(record: Record) -> Record:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class Effect(NamedTuple):
     """What a click does: the record after it, the event that tells, and any secret answers."""
 
     after: Record
@@ -160,8 +160,7 @@ class Effect:
     secrets: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class By:
+class By(NamedTuple):
     """Who clicked: their name, the entry of the route that admits them, and what names this click
     of theirs on the record."""
 
@@ -189,9 +188,10 @@ def clicked(
 ) -> Effect:
     """Return what an authorized click does to a pending record.
 
-    `wished` says what an approval of the record, as the click leaves it, is to be remembered as; it
-    may refuse. Raises Conflict when it saw an older revision or repeats a vote, InvalidRequest when
-    the action is not allowed or its content does not fit the request.
+    `wished` says what an approval of the record, as the click leaves it, is to be remembered as,
+    when the click asks for that; it may refuse. Raises Conflict when it saw an older revision or
+    repeats a vote, InvalidRequest when the action is not allowed or its content does not fit the
+    request.
     """
     _check_action(record, click)
     if record.canary:
@@ -203,7 +203,7 @@ def clicked(
     if click.action in (Action.RESPOND, Action.ANSWER):
         _refuse_quorum(record)
         return _end(record, click, by, now=now, sign=sign)
-    wish = wished(record)
+    wish = None if click.remember is None else wished(record)
     alone = record.quorum <= 1 and (wish is None or wish.needs <= 1)
     if alone and not record.votes:
         return _end(record, click, by, now=now, sign=sign)
@@ -343,7 +343,7 @@ def _closed(
         nonces=_nonces(record, by),
         **noted,
     )
-    return Effect(after=after, event=after.status.value, secrets=secrets)
+    return Effect(after=after, event=str(after.status), secrets=secrets)
 
 
 def _answers(

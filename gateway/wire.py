@@ -18,6 +18,7 @@ from gateway.errors import InvalidRequest
 
 JsonObject = dict[str, Any]
 
+_NONE = dataclasses.MISSING
 _SCALARS = frozenset({str, int, float, bool, types.NoneType})
 
 
@@ -49,11 +50,12 @@ def _writer(kind: Any) -> Callable[[Any], Any]:
 
 
 def _plain_members(readers: _Readers, value: Wire) -> JsonObject:
-    names, defaults, read = readers
-    members: JsonObject = {}
+    (ready, read_ready), (names, defaults, read) = readers
+    members: JsonObject = dict(zip(ready, read_ready(value), strict=True))
     for name, default, member in zip(names, defaults, read(value), strict=True):
-        if member is not default and member != default:
-            members[name] = member if type(member) in _SCALARS else plain(member)
+        if member is not default and (default is _NONE or member != default):
+            kind: Any = type(member)
+            members[name] = member if kind in _SCALARS else _writer(kind)(member)
     return members
 
 
@@ -64,7 +66,8 @@ def revised(value: _T, **members: Any) -> _T:
     """Return a copy of a frozen dataclass without slots, with these members instead.
 
     It does what `dataclasses.replace` does where nothing is checked at birth, in a fifth of the
-    time: every click makes two such copies.
+    time: every click makes two such copies. What is cached on the value goes along, so it must not
+    come of the members that change.
     """
     twin = object.__new__(type(value))
     twin.__dict__.update(value.__dict__, **members)
@@ -78,12 +81,13 @@ def build(cls: type[_T], values: JsonObject) -> _T:
     """
     try:
         kind: Any = cls
-        fitters = _fitters(kind)
-        known = {}
-        for name, value in values.items():
-            if name in fitters:
-                fit = fitters[name]
-                known[name] = value if fit is None else fit(value)
+        names, fitters = _fitters(kind)
+        known = values.copy()
+        for name in values.keys() - names:
+            del known[name]
+        for name, fit in fitters:
+            if name in known:
+                known[name] = fit(known[name])
         return cls(**known)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise InvalidRequest(f"not a valid {cls.__name__}: {error}") from error
@@ -93,10 +97,13 @@ _Fitter = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=64)
-def _fitters(cls: Any) -> dict[str, _Fitter | None]:
-    """Return the members of a class, each with what makes it of a JSON value."""
+def _fitters(cls: Any) -> tuple[frozenset[str], list[tuple[str, _Fitter]]]:
+    """Return the names of a class's members, and those that are not taken as they are, each with
+    what makes it of a JSON value."""
     hints = get_type_hints(cls)
-    return {member.name: _fitter(hints[member.name]) for member in dataclasses.fields(cls)}
+    names = frozenset(member.name for member in dataclasses.fields(cls))
+    made = ((name, _fitter(hints[name])) for name in names)
+    return names, [(name, fit) for name, fit in made if fit is not None]
 
 
 def _fitter(hint: Any) -> _Fitter | None:
@@ -124,22 +131,26 @@ def _optional(fit: _Fitter | None) -> _Fitter | None:
     return (lambda value: None if value is None else fit(value)) if fit else None
 
 
-_Readers = tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]
+_Read = Callable[[Any], tuple[Any, ...]]
+_Readers = tuple[tuple[tuple[str, ...], _Read], tuple[tuple[str, ...], tuple[Any, ...], _Read]]
 
 
 def _readers(cls: Any) -> _Readers:
-    """Return the names of a class's members, their defaults, and what reads them all at once."""
-    members = dataclasses.fields(cls)
-    names = tuple(member.name for member in members)
-    return names, tuple(map(_default, members)), _reader(names)
+    """Return what reads the members of a class, each with their names: first of those that are
+    always there and JSON values already; then of the others, with their defaults."""
+    hints, members = get_type_hints(cls), dataclasses.fields(cls)
+    ready = [one for one in members if hints[one.name] in _SCALARS and _default(one) is _NONE]
+    others = [one for one in members if one not in ready]
+    names, rest = tuple(one.name for one in ready), tuple(one.name for one in others)
+    return (names, _reader(names)), (rest, tuple(map(_default, others)), _reader(rest))
 
 
-def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+def _reader(names: tuple[str, ...]) -> _Read:
     if len(names) > 1:
         return attrgetter(*names)  # gives a tuple from two names on
-    return lambda value: tuple(getattr(value, name) for name in names)
+    return (lambda value: (getattr(value, names[0]),)) if names else lambda value: ()
 
 
 def _default(member: dataclasses.Field[Any]) -> Any:
     make = member.default_factory
-    return member.default if make is dataclasses.MISSING else make()
+    return member.default if make is _NONE else make()

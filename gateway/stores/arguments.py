@@ -6,7 +6,7 @@ The scripts say at their top what each place holds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.fatigue import likeness
 from gateway.models import DeciderKind, RiskLevel, Status
@@ -19,6 +19,8 @@ from gateway.wire import JsonObject
 
 LEASE_MS = 30_000
 HTTP_LEASE_MS = 90_000
+
+_NOT_ANSWERED = ("",) * 4
 
 # What a record is born with; the script itself sets its status, its times and whose it is.
 _AT_BIRTH = (
@@ -35,8 +37,7 @@ _AT_BIRTH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call of a script."""
 
     keys: list[str]
@@ -119,7 +120,6 @@ def changes(keys: Keys, transitions: Sequence[Transition], origin: Origin | None
 
 def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
     before, after = transition.before, transition.after
-    agent, process = after.holder, (origin and origin.process) or ""
     changed, (decision, told) = changed_fields(before, after), ending_of(after)
     if before.final and after.decision != before.decision:
         changed["decision"] = decision
@@ -134,21 +134,18 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
     return Call(
         _keys_of_change(keys, transition, origin),
         [
-            after.id,
-            agent,
+            after.request.id,
+            after.holder,
             before.revision,
             before.created,
-            after.status.value,
+            after.status,
             transition.clock,
             "" if transition.generation is None else transition.generation,
             "1" if transition.stoppable else "",
             after.nonces[-1] if after.nonces != before.nonces else "",
             transition.event,
-            told if after.final and not before.final else dumps(transition.data),
-            origin.verb if origin else "",
-            origin.nonce if origin else "",
-            (origin and origin.entry) or "",
-            process,
+            told if after.final and not before.final else dumps(transition.data or {}),
+            *_answered(origin),
             after.digest,
             decision,
             "" if transition.secrets is None else dumps(transition.secrets),
@@ -182,35 +179,42 @@ def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[str]:
         keys.replies(record.holder, origin.process or ""),
         keys.grant(_grant_of(record)),
         keys.load(record.holder),
-        keys.dirty(""),
-        keys.record(""),
-        keys.behind(""),
+        *keys.prefixes,
         *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
     ]
 
 
 def _keys_of_change(keys: Keys, transition: Transition, origin: Origin | None) -> list[str]:
-    after, agent = transition.after, transition.after.holder
-    return [
-        keys.record(after.id),
+    after, agent, unused = transition.after, transition.after.holder, keys.meta
+    request_id, grant = after.request.id, _new_grant(transition)
+    names = [
+        keys.record(request_id),
         keys.pending,
         keys.pending_of(agent),
         keys.deadlines,
         keys.done,
         keys.events,
         keys.meta,
-        keys.ingress(agent),
-        keys.replies(agent, (origin and origin.process) or ""),
-        keys.secret(after.id),
-        keys.grant(_new_grant(transition)),
+        keys.ingress(agent) if origin else unused,
+        keys.replies(agent, origin.process or "") if origin else unused,
+        keys.secret(request_id) if after.request.questions else unused,
+        keys.grant(grant) if grant else unused,
         keys.load(agent),
         keys.breakers,
-        keys.dirty(""),
-        keys.record(""),
-        keys.behind(""),
-        *_keys_of_waiters(keys, transition.before),
-        *(keys.dirty(name) for name in after.queues),
+        *keys.prefixes,
     ]
+    for process in transition.before.attached:
+        names += (keys.waiting(agent, process), keys.replies(agent, process))
+    for queue in after.queues:
+        names.append(keys.dirty(queue))
+    return names
+
+
+def _answered(origin: Origin | None) -> tuple[str, str, str, str]:
+    """Return verb, nonce, stream entry and process of the message that a transition answers."""
+    if origin is None:
+        return _NOT_ANSWERED
+    return origin.verb, origin.nonce, origin.entry or "", origin.process or ""
 
 
 def _likeness_at_birth(record: Record) -> str:
@@ -238,12 +242,6 @@ def _grant_of(record: Record) -> str:
 
 def _new_grant(transition: Transition) -> str:
     return "" if transition.before.final else _grant_of(transition.after)
-
-
-def _keys_of_waiters(keys: Keys, record: Record) -> list[str]:
-    agent = record.holder
-    pairs = ((keys.waiting(agent, one), keys.replies(agent, one)) for one in record.attached)
-    return [key for pair in pairs for key in pair]
 
 
 def _pairs(fields: dict[str, str]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any, TypeVar
 
 from pydantic_core import to_json
@@ -54,6 +55,15 @@ def _later(revision: int) -> str:
     return "" if revision == 1 else str(revision)
 
 
+def _gone(waiting: bool) -> str:
+    return "" if waiting else "1"
+
+
+def _posed(values: tuple[bool, str]) -> str:
+    canary, agent = values
+    return agent if canary else ""
+
+
 def _asked(digests: tuple[str, str]) -> str:
     now, asked = digests
     return "" if now == asked else asked
@@ -74,32 +84,41 @@ def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum]) -> str:
 
 
 # The fields that may change over a record's life, apart from its decision and from who waits behind
-# whom, which is the scripts' own: how each is read off a record, and written. What is written as ""
-# is absent from the hash.
-_FIELDS: tuple[tuple[str, Callable[[Record], Any], Callable[[Any], str]], ...] = (
-    ("rev", attrgetter("revision"), str),
-    ("since", attrgetter("shown_since"), _later),
-    ("status", attrgetter("status"), str),
-    ("digest", attrgetter("digest"), str),
-    ("asked", attrgetter("digest", "request.digest"), _asked),
-    ("about", attrgetter("route", "quorum", "risk", "owner", "scope_quorum"), _about),
-    ("process", attrgetter("process"), _text),
-    ("attached", attrgetter("attached"), " ".join),
-    ("consumer", attrgetter("consumers"), " ".join),
-    ("gone", lambda record: not record.waiting, _flag),
-    ("edited", attrgetter("edited"), _json_or_absent),
-    ("votes", attrgetter("votes"), _json_or_absent),
-    ("note", attrgetter("note"), str),
-    ("report", attrgetter("report"), _json_or_absent),
-    ("nonces", attrgetter("nonces"), " ".join),
-    ("erased", attrgetter("erased"), _flag),
-    ("queues", attrgetter("queues"), " ".join),
-    ("tier", attrgetter("tier"), _count),
-    ("tier_at", attrgetter("tier_at"), _count),
-    ("reminders", attrgetter("reminders"), _count),
-    ("claim", attrgetter("claim"), _json_or_absent),
-    ("canary", lambda record: record.request.agent if record.canary else "", str),
+# whom, which is the scripts' own: the members of the record that each comes from, and how it is
+# written. What is written as "" is absent from the hash.
+_WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
+    ("rev", ("revision",), str),
+    ("since", ("shown_since",), _later),
+    ("status", ("status",), str),
+    ("digest", ("digest",), str),
+    ("asked", ("digest", "request.digest"), _asked),
+    ("about", ("route", "quorum", "risk", "owner", "scope_quorum"), _about),
+    ("process", ("process",), _text),
+    ("attached", ("attached",), " ".join),
+    ("consumer", ("consumers",), " ".join),
+    ("gone", ("waiting",), _gone),
+    ("edited", ("edited",), _json_or_absent),
+    ("votes", ("votes",), _json_or_absent),
+    ("note", ("note",), str),
+    ("report", ("report",), _json_or_absent),
+    ("nonces", ("nonces",), " ".join),
+    ("erased", ("erased",), _flag),
+    ("queues", ("queues",), " ".join),
+    ("tier", ("tier",), _count),
+    ("tier_at", ("tier_at",), _count),
+    ("reminders", ("reminders",), _count),
+    ("claim", ("claim",), _json_or_absent),
+    ("canary", ("canary", "request.agent"), _posed),
 )
+
+_Field = tuple[str, Callable[[Record], Any], Callable[[Any], str]]
+_FIELDS: tuple[_Field, ...] = tuple(
+    (name, attrgetter(*sources), write) for name, sources, write in _WRITTEN
+)
+_FROM: dict[str, list[_Field]] = {}  # the fields that come from each member
+for _field, (_name, _sources, _write) in zip(_FIELDS, _WRITTEN, strict=True):
+    for _source in _sources:
+        _FROM.setdefault(_source.partition(".")[0], []).append(_field)
 
 
 def fields_of(record: Record) -> dict[str, str]:
@@ -110,11 +129,14 @@ def fields_of(record: Record) -> dict[str, str]:
 
 def changed_fields(before: Record, after: Record) -> dict[str, str]:
     """Return those in which two records differ, as `after` has them: "" for one to delete."""
-    changed = {}
-    for name, read, write in _FIELDS:
-        value = read(after)
-        if value != read(before):
-            changed[name] = write(value)
+    was, now = vars(before), vars(after)
+    changed: dict[str, str] = {}
+    # Most members are the very same objects: these are passed over without a line of Python each.
+    for member in compress(now, map(is_not, now.values(), map(was.__getitem__, now))):
+        for name, read, write in _FROM.get(member, ()):
+            found = read(after)
+            if found != read(before):
+                changed[name] = write(found)
     return changed
 
 
@@ -122,7 +144,9 @@ def ending_of(record: Record) -> tuple[str, str]:
     """Return a record's decision, and what the event of its ending says, both as JSON or ""."""
     if record.decision is None:
         return "", ""
-    values = plain(record.decision)
+    values = record.decision.unsigned
+    if record.decision.signature is not None:
+        values = {**values, "signature": record.decision.signature}
     return dumps(values), dumps(summary(values, record.note))
 
 

@@ -54,6 +54,8 @@ class Keys:
         """Bearer credentials by key id (hash)."""
         self.departed = self.of("departed")
         """How often a person was taken out of the policy, by name (hash)."""
+        self.prefixes = (self.dirty(""), self.record(""), self.behind(""))
+        """What the names of outboxes, of records, and of who waits behind what begin with."""
 
     def of(self, *parts: str) -> str:
         """Return a key of this namespace."""

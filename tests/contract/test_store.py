@@ -148,7 +148,7 @@ async def test_a_retried_change_is_told_that_it_won(store: RedisStore) -> None:
     """The same nonce again is a replay, not a conflict."""
     stored = await create(store, pending())
     change = denied(stored)
-    change = replace(change, after=replace(change.after, nonces=("n1",)))
+    change = change._replace(after=replace(change.after, nonces=("n1",)))
     assert await store.change(change) == Outcome.OK
     assert await store.change(change) == Outcome.REPLAY
 
@@ -207,8 +207,8 @@ async def test_a_canary_is_nobodys_and_no_transition_approves_it(store: RedisSto
     assert (await store.page(Query(agent=AGENT))).items == ()
     assert [one.id for one in (await store.page(Query())).items] == [stored.id]
     forged = replace(denied(stored).after, status=Status.APPROVED)
-    assert await store.change(replace(denied(stored), after=forged)) == Outcome.GONE
-    assert await store.change_all([replace(denied(stored), after=forged)]) == (
+    assert await store.change(denied(stored)._replace(after=forged)) == Outcome.GONE
+    assert await store.change_all([denied(stored)._replace(after=forged)]) == (
         Outcome.GONE,
         stored.id,
     )
@@ -219,12 +219,12 @@ async def test_a_canary_is_nobodys_and_no_transition_approves_it(store: RedisSto
 async def test_decisions_end_at_the_deadline_and_expiry_begins_there(store: RedisStore) -> None:
     """The server's clock refuses late decisions and early expiries."""
     stored = await create(store, pending())
-    assert await store.change(replace(denied(stored), clock="after")) == Outcome.EARLY
+    assert await store.change(denied(stored)._replace(clock="after")) == Outcome.EARLY
     short = await create(store, pending(), timeout_ms=1)
     while not (await store.due(idle_ms=10**9, limit=10)).expired:
         pass
     assert await store.change(denied(short)) == Outcome.LATE
-    assert await store.change(replace(denied(short), clock="after")) == Outcome.OK
+    assert await store.change(denied(short)._replace(clock="after")) == Outcome.OK
     assert (await store.due(idle_ms=10**9, limit=10)).expired == ()
 
 
@@ -252,7 +252,7 @@ async def test_the_kill_switch_stops_what_would_open_or_approve(store: RedisStor
         pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
     )
     assert outcome == Outcome.STOPPED
-    assert await store.change(replace(denied(stored), stoppable=True)) == Outcome.STOPPED
+    assert await store.change(denied(stored)._replace(stoppable=True)) == Outcome.STOPPED
     assert await store.change(denied(stored)) == Outcome.OK
     await store.set_stopped(False, by="test")
     await create(store, pending())
@@ -266,8 +266,8 @@ async def test_what_was_decided_under_an_older_policy_is_refused(store: RedisSto
         pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
     )
     assert outcome == Outcome.AGAIN
-    assert await store.change(replace(denied(stored), generation=0)) == Outcome.AGAIN
-    assert await store.change(replace(denied(stored), generation=1)) == Outcome.OK
+    assert await store.change(denied(stored)._replace(generation=0)) == Outcome.AGAIN
+    assert await store.change(denied(stored)._replace(generation=1)) == Outcome.OK
     with pytest.raises(Conflict):
         await store.apply(PolicyDocument(), by="test")
     assert (await store.policy()).routes == (Route(),)
