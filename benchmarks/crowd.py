@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.children import Child
@@ -12,45 +12,74 @@ from benchmarks.stage import ARGUMENT, Stage, stage
 from benchmarks.table import Row, p50
 from benchmarks.wake import agent, fill, floor_wake, wake
 
-_LEVELS = (1, 100, 1000, 10_000)
+_US = 1000
+_FEW = 100
+_LEVELS = (1, 1000, 10_000)
 _WAKES = 100
 _IDLE_SECONDS = 12
 _SETTLE_SECONDS = 1.0
 
 
 async def crowd() -> list[Row]:
-    """Fill one agent process with waiters, level by level."""
-    async with stage() as scene, agent(scene) as asking:
+    """Fill one agent process with waiters, level by level; beside it another keeps a few.
+
+    Each has a gateway and a server of its own, and they take turns: a machine that changes its
+    speed meanwhile changes it for both.
+    """
+    async with (
+        stage() as scene,
+        agent(scene) as asking,
+        stage() as aside,
+        agent(aside) as calm,
+    ):
         await asking.call("listen")
         sender = raw(scene.redis_url)
+        await fill(aside, calm, _FEW)
+        few, many = _Crowd(aside, calm, _FEW), _Crowd(scene, asking, 0)
         wakes: dict[str, float] = {}
         weights = {}
         for level in _LEVELS:
+            many = replace(many, waiters=level)
             await fill(scene, asking, level)
             weights[level] = await _weigh(sender, asking)
-            wakes |= await _wakes(scene, asking, sender, level)
+            wakes |= await _wakes(few, many, sender)
         idle = await _idle(sender)
         await sender.aclose()
-        await asking.call("leave")
+        for process in (asking, calm):
+            await process.call("leave")
     return [_wake_row(wakes), *_weight_rows(weights), idle]
 
 
-async def _wakes(scene: Stage, asking: Child, sender: Any, level: int) -> dict[str, float]:
-    """Return the p50 of waking one of `level` waiters, and of the floor in between, in µs."""
-    waiting = await _pending(scene)
-    product, floor = [], []
+@dataclass(frozen=True, slots=True)
+class _Crowd:
+    """An agent process in which so many coroutines wait, and its gateway."""
+
+    scene: Stage
+    asking: Child
+    waiters: int
+
+    async def woken(self) -> int:
+        """Wake any of them and have another one wait instead; return the ns that waking took."""
+        store = self.scene.gateway.backend.store
+        anyone = await store.redis.zrandmember(store.keys.pending)
+        took = await wake(self.scene, self.asking, anyone)
+        await fill(self.scene, self.asking, self.waiters)
+        return took
+
+
+async def _wakes(few: _Crowd, many: _Crowd, sender: Any) -> dict[str, float]:
+    """Return the p50 of waking one of many, one of few, and of the floor, in turns, in µs."""
+    crowded, calm, floor = [], [], []
     for _ in range(_WAKES):
-        chosen = waiting.pop(random.randrange(len(waiting)))
-        product.append(await wake(scene, asking, chosen))
-        floor.append(await floor_wake(sender, asking))
-        waiting += await fill(scene, asking, level)
-    return {f"p50_us_{level}": p50(product) / 1000, f"floor_p50_us_{level}": p50(floor) / 1000}
-
-
-async def _pending(scene: Stage) -> list[str]:
-    store = scene.gateway.backend.store
-    ids: list[str] = await store.redis.zrange(store.keys.pending, 0, -1)
-    return ids
+        crowded.append(await many.woken())
+        calm.append(await few.woken())
+        floor.append(await floor_wake(sender, many.asking))
+    level = many.waiters
+    return {
+        f"p50_us_{level}": p50(crowded) / _US,
+        f"p50_us_{few.waiters}_beside_{level}": p50(calm) / _US,
+        f"floor_p50_us_{level}": p50(floor) / _US,
+    }
 
 
 async def _weigh(sender: Any, asking: Child) -> tuple[int, int]:
@@ -81,7 +110,7 @@ async def commands(sender: Any) -> int:
 def _wake_row(wakes: dict[str, float]) -> Row:
     return Row(
         name="wake_10000_over_100",
-        value=wakes["p50_us_10000"] / wakes["p50_us_100"],
+        value=wakes["p50_us_10000"] / wakes["p50_us_100_beside_10000"],
         unit="ratio",
         target="<= 1.3",
         samples={"count": _WAKES, **wakes},

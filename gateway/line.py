@@ -135,7 +135,9 @@ class _Session:
 
     def __init__(self, connection: Any, most_bytes: float) -> None:
         self._connection = connection
-        self._answers: deque[tuple[asyncio.Future[Any], _Seen]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._answers: deque[tuple[asyncio.Future[Any], _Seen, float]] = deque()
+        self._watch: asyncio.TimerHandle | None = None
         self._replies = Replies(connection, self._hand_out, self._lost, most_bytes)
 
     @property
@@ -145,17 +147,16 @@ class _Session:
 
     async def ask(self, packed: bytes, count: int, seen: _Seen) -> list[Any]:
         """Send so many packed commands; return their answers. Raises the first that is an error."""
-        create, answers = asyncio.get_running_loop().create_future, list[asyncio.Future[Any]]()
+        answers, now = list[asyncio.Future[Any]](), self._loop.time()
         for _ in range(count):
-            answer = create()
+            answer = self._loop.create_future()
             answers.append(answer)
-            self._answers.append((answer, seen))
+            self._answers.append((answer, seen, now))
         try:
             self._replies.write(packed)
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                return [await answer for answer in answers]
-        except TimeoutError:
-            raise Unanswered("Redis does not answer") from None
+            if self._watch is None:
+                self._watch = self._loop.call_at(now + _ANSWER_SECONDS, self._look)
+            return [await answer for answer in answers]
         finally:
             for answer in answers:
                 if not answer.cancel() and not answer.cancelled():
@@ -166,14 +167,32 @@ class _Session:
         self._replies.abort()
         await self._connection.disconnect()
 
+    def _look(self) -> None:
+        """Give the connection up when its oldest question has waited too long. One timer for all:
+        each command would make one, and hardly any is ever needed."""
+        self._watch = None
+        if not self._answers:
+            return
+        due = self._answers[0][2] + _ANSWER_SECONDS
+        if self._loop.time() < due:
+            self._watch = self._loop.call_at(due, self._look)
+            return
+        self._fail(Unanswered, "Redis does not answer")
+        self._replies.abort()
+
     def _lost(self, why: str) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._fail(Disconnected, why)
+
+    def _fail(self, kind: type[RedisError], why: str) -> None:
         while self._answers:
-            self._hand_out(Disconnected(why))
+            self._hand_out(kind(why))
 
     def _hand_out(self, found: Any) -> None:
         if not self._answers:
             raise Disconnected("an answer came that nobody had asked for")
-        answer, seen = self._answers.popleft()
+        answer, seen, _ = self._answers.popleft()
         if answer.done():
             return
         if isinstance(found, Exception):

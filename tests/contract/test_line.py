@@ -11,6 +11,7 @@ import hiredis
 import pytest
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as Unanswered
 
 from gateway import line as line_module
 from gateway.line import Line
@@ -208,6 +209,32 @@ async def test_an_answer_that_cannot_be_used_is_told_at_once() -> None:
             await line.send("ECHO", "no number", seen=read)
         assert await line.send("ECHO", "7", seen=read) == "7"
     assert numbers == [7]
+
+
+def _silent(word: bytes, number: int) -> bytes:
+    """Answer the first connection only what is not `quiet`."""
+    return b"" if (number, word) == (1, b"quiet") else b"+%s\r\n" % word
+
+
+async def test_a_server_that_falls_silent_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After it had answered others, and also when whoever asked first has left."""
+    monkeypatch.setattr(line_module, "_ANSWER_SECONDS", 0.05)
+    async with saying(_silent) as line:
+        assert await line.send("ECHO", "talks") == "talks"
+        with pytest.raises(Unanswered):
+            await line.send("ECHO", "quiet")
+        assert await line.send("ECHO", "quiet") == "quiet"
+    async with saying(_silent) as line:
+        assert await line.send("ECHO", "talks") == "talks"
+        gone = asyncio.create_task(line.send("ECHO", "quiet"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        with pytest.raises(Unanswered):
+            await line.send("ECHO", "quiet")
+        with suppress(asyncio.CancelledError):
+            await gone
 
 
 async def test_a_line_can_tell_that_it_was_cut_while_idle(server_url: str) -> None:
