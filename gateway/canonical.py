@@ -81,13 +81,14 @@ def _is_simple(value: Any) -> bool:
     kind = type(value)
     if kind in _SCALARS:
         return True
+    items = value
     if kind is dict:
         if not (_TEXT.issuperset(map(type, value)) and "".join(value).isascii()):
             return False
-        value = value.values()
+        items = value.values()
     elif kind is not list and kind is not tuple:
         return kind is int and -MAX_INTEGER <= value <= MAX_INTEGER
-    return _SCALARS.issuperset(map(type, value)) or all(map(_is_simple, value))
+    return _SCALARS.issuperset(map(type, items)) or all(map(_is_simple, items))
 
 
 def _check_depth(raw: bytes) -> None:

@@ -147,7 +147,8 @@ class _Session:
 
     async def ask(self, packed: bytes, count: int, seen: _Seen) -> list[Any]:
         """Send so many packed commands; return their answers. Raises the first that is an error."""
-        answers, now = list[asyncio.Future[Any]](), self._loop.time()
+        answers: list[asyncio.Future[Any]] = []
+        now = self._loop.time()
         for _ in range(count):
             answer = self._loop.create_future()
             answers.append(answer)

@@ -11,7 +11,6 @@ import os
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
 from gateway.canonical import canonical
@@ -272,16 +271,11 @@ class Decision(Wire):
     abort: str | None = None
     signature: str | None = None
 
-    @cached_property
-    def unsigned(self) -> JsonObject:
-        """What the signature covers, as JSON values: everything but itself. To be left as it is."""
-        values: JsonObject = plain(self)
-        values.pop("signature", None)
-        return values
-
     def signed_bytes(self) -> bytes:
-        """Return the canonical bytes that the signature covers."""
-        return canonical(self.unsigned)
+        """Return the canonical bytes that the signature covers: everything but itself."""
+        values = plain(self)
+        values.pop("signature", None)
+        return canonical(values)
 
     def sentence(self) -> str:
         """Say in one sentence what happened, true to who decided."""

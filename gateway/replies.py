@@ -50,8 +50,11 @@ class Replies(asyncio.Protocol):
         self._why = "the connection was closed"
         self._streams = self._transport.get_protocol()
         self._transport.set_protocol(self)
-        self.open = not self._transport.is_closing()
+
+    @property
+    def open(self) -> bool:
         """Whether the connection stands, as far as is known."""
+        return not self._transport.is_closing()
 
     def write(self, packed: bytes) -> None:
         """Send packed commands; raises ConnectionError when the connection is lost."""
@@ -61,7 +64,6 @@ class Replies(asyncio.Protocol):
 
     def abort(self) -> None:
         """Disconnect at once, whatever was not sent yet; `lost` is called in a moment."""
-        self.open = False
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -85,11 +87,9 @@ class Replies(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Close our side too."""
-        self.open = False
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         """Say so, to redis-py as well, which may wait for it to close."""
-        self.open = False
         self._streams.connection_lost(error)
         self._lost(f"the connection was lost: {error}" if error else self._why)

@@ -1,6 +1,7 @@
 """How wire types become JSON values and back: plain dataclasses, no third-party model library.
 
-`plain` leaves out absent and default members; `build` skips members that this version does not
+`plain` leaves out absent and default members, and keeps the order in which a class declares the
+others: some of what it makes is compared as text. `build` skips members that this version does not
 know.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable
+from dataclasses import MISSING
 from enum import StrEnum
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -18,7 +20,6 @@ from gateway.errors import InvalidRequest
 
 JsonObject = dict[str, Any]
 
-_NONE = dataclasses.MISSING
 _SCALARS = frozenset({str, int, float, bool, types.NoneType})
 
 
@@ -50,10 +51,10 @@ def _writer(kind: Any) -> Callable[[Any], Any]:
 
 
 def _plain_members(readers: _Readers, value: Wire) -> JsonObject:
-    (ready, read_ready), (names, defaults, read) = readers
-    members: JsonObject = dict(zip(ready, read_ready(value), strict=True))
+    names, defaults, read = readers
+    members: JsonObject = {}
     for name, default, member in zip(names, defaults, read(value), strict=True):
-        if member is not default and (default is _NONE or member != default):
+        if member is not default and (default is MISSING or member != default):
             kind: Any = type(member)
             members[name] = member if kind in _SCALARS else _writer(kind)(member)
     return members
@@ -66,8 +67,7 @@ def revised(value: _T, **members: Any) -> _T:
     """Return a copy of a frozen dataclass without slots, with these members instead.
 
     It does what `dataclasses.replace` does where nothing is checked at birth, in a fifth of the
-    time: every click makes two such copies. What is cached on the value goes along, so it must not
-    come of the members that change.
+    time: every click makes two such copies.
     """
     twin = object.__new__(type(value))
     twin.__dict__.update(value.__dict__, **members)
@@ -81,13 +81,12 @@ def build(cls: type[_T], values: JsonObject) -> _T:
     """
     try:
         kind: Any = cls
-        names, fitters = _fitters(kind)
-        known = values.copy()
-        for name in values.keys() - names:
-            del known[name]
-        for name, fit in fitters:
-            if name in known:
-                known[name] = fit(known[name])
+        fitters = _fitters(kind)
+        known = {}
+        for name, value in values.items():
+            if name in fitters:
+                fit = fitters[name]
+                known[name] = value if fit is None else fit(value)
         return cls(**known)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise InvalidRequest(f"not a valid {cls.__name__}: {error}") from error
@@ -97,13 +96,10 @@ _Fitter = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=64)
-def _fitters(cls: Any) -> tuple[frozenset[str], list[tuple[str, _Fitter]]]:
-    """Return the names of a class's members, and those that are not taken as they are, each with
-    what makes it of a JSON value."""
+def _fitters(cls: Any) -> dict[str, _Fitter | None]:
+    """Return the members of a class, each with what makes it of a JSON value."""
     hints = get_type_hints(cls)
-    names = frozenset(member.name for member in dataclasses.fields(cls))
-    made = ((name, _fitter(hints[name])) for name in names)
-    return names, [(name, fit) for name, fit in made if fit is not None]
+    return {member.name: _fitter(hints[member.name]) for member in dataclasses.fields(cls)}
 
 
 def _fitter(hint: Any) -> _Fitter | None:
@@ -131,26 +127,22 @@ def _optional(fit: _Fitter | None) -> _Fitter | None:
     return (lambda value: None if value is None else fit(value)) if fit else None
 
 
-_Read = Callable[[Any], tuple[Any, ...]]
-_Readers = tuple[tuple[tuple[str, ...], _Read], tuple[tuple[str, ...], tuple[Any, ...], _Read]]
+_Readers = tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]
 
 
 def _readers(cls: Any) -> _Readers:
-    """Return what reads the members of a class, each with their names: first of those that are
-    always there and JSON values already; then of the others, with their defaults."""
-    hints, members = get_type_hints(cls), dataclasses.fields(cls)
-    ready = [one for one in members if hints[one.name] in _SCALARS and _default(one) is _NONE]
-    others = [one for one in members if one not in ready]
-    names, rest = tuple(one.name for one in ready), tuple(one.name for one in others)
-    return (names, _reader(names)), (rest, tuple(map(_default, others)), _reader(rest))
+    """Return the names of a class's members, their defaults, and what reads them all at once."""
+    members = dataclasses.fields(cls)
+    names = tuple(member.name for member in members)
+    return names, tuple(map(_default, members)), _reader(names)
 
 
-def _reader(names: tuple[str, ...]) -> _Read:
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)  # gives a tuple from two names on
-    return (lambda value: (getattr(value, names[0]),)) if names else lambda value: ()
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _default(member: dataclasses.Field[Any]) -> Any:
     make = member.default_factory
-    return member.default if make is _NONE else make()
+    return member.default if make is MISSING else make()

@@ -125,7 +125,8 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
         changed["decision"] = decision
     if after.erased and not before.erased:
         changed["body"] = body_of(after.request)
-    gone, kept = list[str](), list[str]()
+    gone: list[str] = []
+    kept: list[str] = []
     for name, text in changed.items():
         if not text:
             gone.append(name)
@@ -185,8 +186,9 @@ def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[str]:
 
 
 def _keys_of_change(keys: Keys, transition: Transition, origin: Origin | None) -> list[str]:
-    after, agent, unused = transition.after, transition.after.holder, keys.meta
+    after, agent, unused = transition.after, transition.after.holder, keys.unused
     request_id, grant = after.request.id, _new_grant(transition)
+    secret = after.request.questions or transition.secrets is not None
     names = [
         keys.record(request_id),
         keys.pending,
@@ -197,7 +199,7 @@ def _keys_of_change(keys: Keys, transition: Transition, origin: Origin | None) -
         keys.meta,
         keys.ingress(agent) if origin else unused,
         keys.replies(agent, origin.process or "") if origin else unused,
-        keys.secret(request_id) if after.request.questions else unused,
+        keys.secret(request_id) if secret else unused,
         keys.grant(grant) if grant else unused,
         keys.load(agent),
         keys.breakers,

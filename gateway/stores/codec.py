@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import compress
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from pydantic_core import to_json
@@ -115,10 +114,18 @@ _Field = tuple[str, Callable[[Record], Any], Callable[[Any], str]]
 _FIELDS: tuple[_Field, ...] = tuple(
     (name, attrgetter(*sources), write) for name, sources, write in _WRITTEN
 )
-_FROM: dict[str, list[_Field]] = {}  # the fields that come from each member
-for _field, (_name, _sources, _write) in zip(_FIELDS, _WRITTEN, strict=True):
-    for _source in _sources:
-        _FROM.setdefault(_source.partition(".")[0], []).append(_field)
+
+
+def _by_member() -> dict[str, list[_Field]]:
+    """Return the fields that come from each member of a record."""
+    found: dict[str, list[_Field]] = {}
+    for field, (_, sources, _) in zip(_FIELDS, _WRITTEN, strict=True):
+        for source in sources:
+            found.setdefault(source.partition(".")[0], []).append(field)
+    return found
+
+
+_FROM = _by_member()
 
 
 def fields_of(record: Record) -> dict[str, str]:
@@ -129,10 +136,11 @@ def fields_of(record: Record) -> dict[str, str]:
 
 def changed_fields(before: Record, after: Record) -> dict[str, str]:
     """Return those in which two records differ, as `after` has them: "" for one to delete."""
-    was, now = vars(before), vars(after)
+    was: dict[str, Any] = vars(before)
     changed: dict[str, str] = {}
-    # Most members are the very same objects: these are passed over without a line of Python each.
-    for member in compress(now, map(is_not, now.values(), map(was.__getitem__, now))):
+    for member, value in vars(after).items():
+        if value is was[member]:
+            continue  # most are the very same
         for name, read, write in _FROM.get(member, ()):
             found = read(after)
             if found != read(before):
@@ -144,9 +152,7 @@ def ending_of(record: Record) -> tuple[str, str]:
     """Return a record's decision, and what the event of its ending says, both as JSON or ""."""
     if record.decision is None:
         return "", ""
-    values = record.decision.unsigned
-    if record.decision.signature is not None:
-        values = {**values, "signature": record.decision.signature}
+    values = plain(record.decision)
     return dumps(values), dumps(summary(values, record.note))
 
 

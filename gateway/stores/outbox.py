@@ -109,6 +109,8 @@ class RedisNotes:
 
 
 def _text(copy: Copy) -> str:
+    """Return the JSON by which replicas, also of other versions, know whether a copy is still as it
+    was: the order of its members is part of it."""
     return dumps(plain(copy))
 
 

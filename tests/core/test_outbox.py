@@ -245,6 +245,21 @@ async def test_a_late_edit_of_another_replica_is_corrected(office: Office) -> No
     assert office.adapter.shown("rec:a").word == "Approved"
 
 
+async def test_copies_of_an_older_version_can_be_changed(office: Office) -> None:
+    """Replicas compare what is written, letter by letter: an upgrade must not write it otherwise,
+    or cards of before could never be corrected."""
+    record, store = await office.world.submit(), office.world.store
+    written = (
+        '{"target":"rec:old","nonce":"n1","state":"posted","at":7,'
+        '"ref":{"adapter":"rec","channel":"old","message":"m1"},"revision":1,"tries":2}'
+    )
+    await store.redis.hset(store.keys.copies(record.id), "rec:old", written)
+    known = (await office.outbox.copies(record.id))["rec:old"]
+    assert await office.outbox.keep(record.id, replace(known, revision=2), before=known)
+    await office.outbox.forget(record.id, replace(known, revision=2))
+    assert await office.outbox.copies(record.id) == {}
+
+
 async def test_a_lease_that_ran_out_is_taken_by_another(office: Office) -> None:
     """A replica that died holding a request does not keep it."""
     record = await office.world.submit()
