@@ -79,8 +79,8 @@ class DataFolder:
         if lock is None:
             raise EngineBusy(
                 f"another gateway (process {read_text(path) or 'unknown'}) runs on {self.path}: "
-                "stop it, or choose another data folder, or set REDIS_URL for both so that they "
-                "share one Redis"
+                "stop it, or choose another data folder with GATEWAY_DATA_DIR, or set REDIS_URL "
+                "for both so that they share one Redis"
             )
         try:
             note_pid(lock, os.getpid())

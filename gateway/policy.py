@@ -19,6 +19,7 @@ log = logging.getLogger("gateway.policy")
 
 ALLOW, DENY, ASK = "allow", "deny", "ask"
 MODIFY, RESPOND = "modify", "respond"
+NO_OPINION, FAILED = "no opinion", "failed"  # what `gateway explain` says besides
 LATER = "later"  # a slow decider is asked once the request is stored
 DECIDER_SECONDS = 5.0  # one that takes longer has failed
 
@@ -81,7 +82,7 @@ class Chain:
                 continue
             if verdict is None:
                 continue
-            if verdict.effect in (DENY, MODIFY) or (verdict.effect != ASK and not people):
+            if _decides(verdict.effect, people):
                 return verdict
             people = True
         return None
@@ -108,13 +109,29 @@ class Chain:
             verdict = await _answer(decider, record, route)
         except Exception as error:
             # That it fails is what the operator wants to know.
-            effect, message = "failed", str(error) or type(error).__name__
+            effect, message = FAILED, str(error) or type(error).__name__
         else:
-            effect = verdict.effect if verdict else "no opinion"
+            effect = verdict.effect if verdict else NO_OPINION
             message = verdict.message if verdict else ""
         return Opinion(
             decider=decider.name, priority=decider.priority, effect=effect, message=message
         )
+
+
+def settled(opinions: Iterable[Opinion]) -> Opinion | None:
+    """Return the opinion that would decide, None when people would, as `Chain.decide` has it."""
+    people = False
+    for one in opinions:
+        if one.effect == NO_OPINION:
+            continue
+        if one.effect != FAILED and _decides(one.effect, people):
+            return one
+        people = True
+    return None
+
+
+def _decides(effect: str, people: bool) -> bool:
+    return effect in (DENY, MODIFY) or (effect != ASK and not people)
 
 
 async def _answer(decider: Decider, record: Record, route: Route) -> Verdict | None:

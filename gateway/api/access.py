@@ -94,7 +94,7 @@ class Access:
 
     def _refuse(self, request: web.Request) -> NoReturn:
         self.limit.failed(request.remote or "")
-        raise Unauthenticated("the token is unknown or revoked")
+        raise Unauthenticated("the token is unknown or revoked: an operator can give a new one")
 
 
 def bearer_token(request: web.Request) -> str:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from gateway import __version__
-from gateway.cli import operator, people, policy, remembered, serve, trail
+from gateway.cli import explaining, operator, people, policy, remembered, serve, trail
 from gateway.embedded import EngineError
 from gateway.errors import GatewayError, NotFound, Unreachable
 from gateway.ports import HasCommands
@@ -250,10 +250,16 @@ def _operating(verbs: Verbs) -> None:
         verbs, "stop-all", operator.stop_all, "kill switch: deny everything until resume"
     )
     resume = _command(verbs, "resume", operator.resume, "lift the kill switch")
-    explain = _command(verbs, "explain", operator.explain, "show what each decider says to a call")
+    explain = _command(
+        verbs, "explain", explaining.explain, "say what would become of a call, and why"
+    )
     explain.add_argument("agent")
     explain.add_argument("tool")
+    explain.add_argument("words", nargs="*", metavar="-- COMMAND", help="as `gateway ask` takes it")
     explain.add_argument("--arguments", default="{}", metavar="JSON", help="the call's arguments")
+    explain.add_argument("--kind", default="tool", choices=explaining.KINDS)
+    explain.add_argument("--session", default="default", help="the session it would belong to")
+    explain.add_argument("--cwd", help="where it would run (default: here)")
     report = _command(verbs, "report", trail.report, "how people decide, and how agents ask")
     report.add_argument("--days", type=int, default=30, help="how far back")
     audit = verbs.add_parser("audit", help="what happened, sealed and in order")

@@ -6,17 +6,15 @@ import argparse
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from gateway.approvals import Approvals
 from gateway.backend import Backend, assembled, opened, url_of
-from gateway.canonical import parse
 from gateway.departures import dismiss
 from gateway.doctor import FAIL, examine, gateway_url
-from gateway.errors import InvalidRequest, NotFound
+from gateway.errors import NotFound
 from gateway.hooks.host import HookHost, hosted
-from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.settings import Settings
 from gateway.stores.credentials import AGENT, APPROVER, Listed, NewCredential
 from gateway.stores.feed import RedisFeed
@@ -37,7 +35,8 @@ async def agent_add(options: argparse.Namespace) -> int:
     _show_once(new, options.json)
     if not options.json:
         print(f"Start the agent with GATEWAY_AGENT={new.name} and GATEWAY_TOKEN set to the token,")
-        print("and GATEWAY_URL to where it reaches the gateway.")
+        print("and GATEWAY_URL to where it reaches the gateway;")
+        print(f"from this machine that is {gateway_url(Settings())}.")
     return 0
 
 
@@ -73,6 +72,9 @@ async def approver_add(options: argparse.Namespace) -> int:
     async with backend() as found:
         new = await found.credentials.add_approver(options.name, admin=options.admin)
         _show_once(new, options.json)
+    if not options.json:
+        print(f"For the inbox: gateway login {new.name} prints a link that works once.")
+        print("For the command line and the terminal: set GATEWAY_APPROVER_TOKEN to the token.")
     return 0
 
 
@@ -129,46 +131,6 @@ async def resume(options: argparse.Namespace) -> int:
     async with backend() as found:
         await found.store.set_stopped(False, by=options.by)
     print("requests are asked again")
-    return 0
-
-
-async def explain(options: argparse.Namespace) -> int:
-    """Show what each decider says, the operator's hooks too."""
-    arguments = parse(options.arguments.encode())
-    if not isinstance(arguments, dict):
-        raise InvalidRequest("--arguments takes a JSON object")
-    draft = ApprovalRequest(
-        id=new_id(), agent=options.agent, tool=options.tool, arguments=arguments, digest="0" * 64
-    )
-    request = replace(draft, digest=digest_of(draft))
-    hooks = hosted(Settings().hooks_file)
-    async with backend() as found, hooks.running():
-        store = found.store
-        opinions = await approvals_of(found, hooks).explain(request)
-        stopped = await store.stopped()
-        policy = await store.policy()
-    route = policy.route_for(request.agent, request.tool)
-    risk = policy.risk_of(request, arguments)
-    answer = {
-        "digest": request.digest,
-        "stopped": stopped,
-        "risk": {"level": risk.level.value, "reasons": list(risk.reasons)},
-        "route": route.name,
-        "targets": list(route.targets),
-        "approvers": list(route.approvers),
-        "quorum": route.quorum,
-        "deciders": [asdict(opinion) for opinion in opinions],
-    }
-    if options.json:
-        print(json.dumps(answer))
-        return 0
-    print(f"route {route.name}: {route.quorum} of {', '.join(route.approvers) or 'nobody'}")
-    print(f"shown in {', '.join(route.targets)}")
-    print(f"risk {risk.level}{''.join(f': {reason}' for reason in risk.reasons)}")
-    print(f"kill switch: {'on, everything is denied' if stopped else 'off'}")
-    for opinion in opinions:
-        print(f"{opinion.priority:5} {opinion.decider:16} {opinion.effect} {opinion.message}")
-    print("no opinion from all of them means: ask people")
     return 0
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -58,10 +59,10 @@ async def report(options: argparse.Namespace) -> int:
 
 
 async def export_all(options: argparse.Namespace) -> int:
-    """Write the whole audit as JSON lines."""
+    """Write the whole audit as JSON lines. A file is replaced only once all of it is written."""
     count = 0
-    with _opened(options.file) as file:
-        async with backend() as found:
+    async with backend() as found:
+        with _written(options.file) as file:
             async for line in export(found.store):
                 file.write(line + "\n")
                 count += 1
@@ -71,8 +72,20 @@ async def export_all(options: argparse.Namespace) -> int:
     return 0
 
 
-def _opened(name: str) -> AbstractContextManager[TextIO]:
-    return nullcontext(sys.stdout) if name == "-" else Path(name).open("w", encoding="utf-8")
+@contextmanager
+def _written(name: str) -> Iterator[TextIO]:
+    path = Path(name)
+    if name == "-" or (path.exists() and not path.is_file()):
+        with nullcontext(sys.stdout) if name == "-" else path.open("w", encoding="utf-8") as stream:
+            yield stream
+        return
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 async def verify_file(options: argparse.Namespace) -> int:
@@ -80,9 +93,13 @@ async def verify_file(options: argparse.Namespace) -> int:
     found = _verified(Path(options.file))
     for problem in found.problems:
         print(problem)
+    if not found.events:
+        print(f"{options.file} holds no event: nothing was checked")
+        return 1
+    problems = len(found.problems)
     print(
         f"{found.events} events, {found.seals} seals, {found.unsealed} not sealed yet: "
-        f"{'nothing is wrong' if found.ok else f'{len(found.problems)} problems'}"
+        f"{'nothing is wrong' if found.ok else f'problems: {problems}'}"
     )
     return 0 if found.ok else 1
 
@@ -96,5 +113,6 @@ async def erase(options: argparse.Namespace) -> int:
     """Remove what a final request asked and was answered."""
     async with backend() as found:
         await approvals_of(found).erase(options.id, by=options.by)
-    print(f"{options.id} keeps its digest, its decision and its times; the rest is gone")
+    print(f"{options.id} keeps its digest, its decision and its times; what was asked and answered")
+    print("is gone. The events about it stay, and with them the reason that somebody gave.")
     return 0

@@ -83,6 +83,7 @@ class _Asking:
         self._options = options
         self._process = _new_id()
         self._until: float | None = None
+        self._silent = False  # the gateway, and we have said so
         self._request: dict[str, Any] | None = None
 
     def run(self) -> int:
@@ -106,7 +107,8 @@ class _Asking:
         """Ask or wait with the kept credential, or with one that was checked."""
         found = config.load(self._options.agent, check=check)
         if not found.url or not found.token:
-            raise InvalidRequest("gateway ask speaks HTTP: set GATEWAY_URL and GATEWAY_TOKEN")
+            missing = "GATEWAY_TOKEN" if found.url else "GATEWAY_URL and GATEWAY_TOKEN"
+            raise InvalidRequest(f"this command speaks HTTP: set {missing}")
         with Connection(found.url, found.token) as gateway:
             self._gateway, self._found = gateway, found
             return self._wait() if self._verb == "wait" else self._ask()
@@ -185,15 +187,21 @@ class _Asking:
         path = f"/v1/requests/{request_id}?process={self._process}"
         try:
             try:
-                poll = f"{path}&wait={seconds:.3f}"
-                return self._gateway.call("GET", poll, timeout=patience), 0.0
+                poll, pause = f"{path}&wait={seconds:.3f}", 0.0
+                state = self._gateway.call("GET", poll, timeout=patience)
             except Busy as error:
                 # No more calls may hang for this agent: look now and then instead.
                 pause = max(_PAUSE_SECONDS, error.retry_after)
-                return self._gateway.call("GET", path, timeout=patience), pause
+                state = self._gateway.call("GET", path, timeout=patience)
         except Unreachable as error:
-            _say(str(error))
+            if not self._silent:
+                _say(f"{error}; trying again until the time is over")
+            self._silent = True
             return None, _PAUSE_SECONDS
+        if self._silent:
+            _say("the gateway answers again")
+            self._silent = False
+        return state, pause
 
     def _finish(self, verdict: Verdict, until: float, unedited: Any) -> int:
         if verdict.status == "approved" and time.monotonic() > until:

@@ -21,7 +21,8 @@ _STALE = (
     "or was killed. Start `gateway up` again, or set GATEWAY_URL and GATEWAY_TOKEN"
 )
 _NOT_FOUND = (
-    "no gateway is configured or found; start one with `gateway up`, or set GATEWAY_URL and "
+    "no gateway is configured, and none has announced itself in {folder}: start `gateway up`; one "
+    "that has a GATEWAY_DATA_DIR of its own is found with the same; elsewhere set GATEWAY_URL and "
     "GATEWAY_TOKEN (or GATEWAY_REDIS_URL)"
 )
 
@@ -75,7 +76,7 @@ def _found(name: str, check: bool) -> AgentConfig:
     folder = state_folder()
     announced = read_private(os.path.join(folder, FILE_NAME))
     if announced is None or not {"url", "enroll"} <= announced.keys():
-        raise Unreachable(_NOT_FOUND)
+        raise Unreachable(_NOT_FOUND.format(folder=folder))
     kept = os.path.join(folder, "agents", f"{name}.json")
     known = _usable(kept, announced["url"], check)
     if known is None:

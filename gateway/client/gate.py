@@ -85,6 +85,8 @@ class Gate:
                 files=[os.fspath(arguments[name]) for name in self.files],
             )
         except InvalidRequest as error:
+            if _is_json(shown):
+                raise InvalidRequest(f"{self.tool}: {error}") from error
             raise InvalidRequest(
                 f"{self.tool}: its arguments cannot be shown to a person as JSON ({error}); "
                 "gate a function that takes plain values, or say with `serialize` what to show"
@@ -118,6 +120,14 @@ class Gate:
 
     def _shown(self, arguments: JsonObject) -> JsonObject:
         return arguments if self.serialize is None else self.serialize(dict(arguments))
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        canonical(value)
+    except InvalidRequest:
+        return False
+    return True
 
 
 def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:

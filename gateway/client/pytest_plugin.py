@@ -43,7 +43,12 @@ class ScriptedApprovals:
 
     def decide(self, request: ApprovalRequest) -> bool | Reply:
         """Answer one request from the script."""
-        return self._script.popleft() if self._script else False
+        if self._script:
+            return self._script.popleft()
+        from gateway.client.local import Reply  # noqa: PLC0415 (pytest loads us in every run)
+        from gateway.models import Action  # noqa: PLC0415 (as above)
+
+        return Reply(action=Action.DENY, message="this test scripted no answer for it")
 
     def _add(self, action: str, **details: Any) -> None:
         from gateway.client.local import Reply  # noqa: PLC0415 (pytest loads us in every run)

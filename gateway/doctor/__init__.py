@@ -25,7 +25,7 @@ __all__ = ["FAIL", "OK", "WARN", "Check", "examine", "gateway_url"]
 
 _ERRORS: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
 _NO_CHAT = "name it in GATEWAY_ADAPTERS, or run this where the chat's tokens are"
-_NO_REDIS = "is it running, and is REDIS_URL right? What lies in Redis was not checked"
+_NO_REDIS = "is it running? is a REDIS_URL right? What lies in Redis was not checked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ async def _approvers(backend: Backend) -> Finding:
     if empty or not policy.routes:
         says = f"nobody may approve on: {', '.join(empty) or 'default'}"
         return failed(says, "gateway approver add NAME")
-    return fine(f"{len(policy.people)} people")
+    return fine("1 person" if len(policy.people) == 1 else f"{len(policy.people)} people")
 
 
 async def _tokens(backend: Backend) -> Finding:

@@ -97,7 +97,7 @@ async def _discovery(settings: Settings) -> Finding:
         return fine("production announces itself in no file")
     if not files[0].exists():
         says = f"no gateway has announced itself in {folder}"
-        return doubtful(says, "agents of this user need GATEWAY_URL and GATEWAY_TOKEN")
+        return doubtful(says, "start `gateway up`, or give agents GATEWAY_URL and GATEWAY_TOKEN")
     return fine(f"{files[0]} is this user's alone")
 
 

@@ -166,6 +166,19 @@ def test_approvers_explain_and_audit(up: Shell, tmp_path: Path) -> None:
     up.run("audit", "verify", str(path), code=1 if sealed else 0)
 
 
+def test_an_export_that_fails_leaves_the_one_before(up: Shell, tmp_path: Path) -> None:
+    """Without a gateway nothing can be exported; and nothing at all is not \"nothing wrong\"."""
+    path, empty = tmp_path / "audit.jsonl", tmp_path / "empty.jsonl"
+    up.run("audit", "export", str(path))
+    before = path.read_text()
+    nowhere = {"GATEWAY_DATA_DIR": str(tmp_path / "none")}
+    assert "gateway up" in up.run("audit", "export", str(path), code=5, env=nowhere)
+    assert path.read_text() == before
+    assert list(tmp_path.glob("*.part")) == []
+    empty.touch()
+    assert "no event" in up.run("audit", "verify", str(empty), code=1)
+
+
 def test_login_prints_the_address_of_the_gateway_that_runs(up: Shell) -> None:
     """GATEWAY_PORT is 0 here: only the running gateway knows where it listens."""
     up.run("approver", "add", "dana")

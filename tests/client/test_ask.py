@@ -156,8 +156,11 @@ def test_it_looks_now_and_then_where_no_more_calls_may_hang(run: Any) -> None:
     assert ["wait=" in path for path in paths] == [False, True, False, True, False]
 
 
-def test_it_waits_on_when_the_gateway_goes_away(run: Any) -> None:
-    """Connections that end in the middle of the wait cost time, not the answer."""
+def test_it_waits_on_when_the_gateway_goes_away(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Connections that end in the middle of the wait cost time, not the answer; that is said
+    once, and when it is over."""
     state: list[bytes] = []
 
     def submitted(call: bytes) -> bytes:
@@ -166,6 +169,8 @@ def test_it_waits_on_when_the_gateway_goes_away(run: Any) -> None:
 
     code, paths = run(submitted, Cut(), Cut(), lambda call: state[0])
     assert (code, len(paths)) == (0, 4)
+    said = capsys.readouterr().err
+    assert said.count("does not answer") == said.count("answers again") == 1
 
 
 def test_an_answer_after_its_own_deadline_is_refused(

@@ -269,6 +269,21 @@ def test_what_is_shown_must_be_json(approvals: ScriptedApprovals) -> None:
     assert approvals.requests == []
 
 
+def test_what_is_wrong_with_a_request_is_said_as_it_is(approvals: ScriptedApprovals) -> None:
+    """Advice about the arguments would mislead where they are in order."""
+    late = requires_approval(timeout=-1)(lambda: None)
+    with pytest.raises(InvalidRequest, match="timeout must lie between") as refused:
+        late()
+    assert "serialize" not in str(refused.value)
+    assert approvals.requests == []
+
+
+def test_a_call_that_no_test_has_scripted_says_so(approvals: ScriptedApprovals) -> None:
+    """Denied, and not as if somebody had meant it."""
+    with pytest.raises(Denied, match="this test scripted no answer"):
+        requires_approval(tool="x")(lambda: None)()
+
+
 def test_a_result_instead_of_running_is_reported_as_not_run(approvals: ScriptedApprovals) -> None:
     """So that the record does not say `approved, never heard of again`."""
     approvals.respond(7)

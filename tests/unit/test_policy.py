@@ -1,11 +1,12 @@
 """The chain of deciders."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 
 from gateway.models import DecidedBy, DeciderKind
-from gateway.policy import ALLOW, DENY, LATER, Chain, ModeDecider
+from gateway.policy import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, settled
 from gateway.ports import Verdict
 from gateway.records import Record
 from gateway.rulebook import Mode, Route
@@ -48,6 +49,19 @@ async def test_a_slow_decider_is_asked_once_the_request_is_stored() -> None:
     denied = await Chain([slow, Fixed("high", 9, DENY)]).decide(record(), Route(), stored=False)
     assert denied is not None
     assert (denied.effect, slow.asked) == (DENY, 1)
+
+
+@pytest.mark.parametrize(
+    "effects", list(product((None, ALLOW, DENY, ASK, "broken"), repeat=3)), ids=str
+)
+async def test_what_explain_names_is_what_decides(effects: tuple[str | None, ...]) -> None:
+    """Whatever the deciders say, in whatever order."""
+    deciders = [Fixed(f"d{number}", 9 - number, one) for number, one in enumerate(effects)]
+    chain = Chain(deciders)
+    verdict = await chain.decide(record(), Route())
+    told = settled(await chain.explain(record(), Route()))
+    found = verdict and (verdict.effect, verdict.by.name)
+    assert found == (told and (told.effect, told.decider))
 
 
 async def test_the_highest_priority_answers_first_and_ends_it() -> None:

@@ -1,0 +1,38 @@
+"""What `gateway explain` says is what happens."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.shell import Shell
+from tests.cli.test_cli import first_pending
+
+CALL = ("shell", "--", "echo", "hi")
+
+
+def result(up: Shell, *words: str) -> str:
+    """Return what explain says would become of a call of the local agent."""
+    found: str = json.loads(up.run("explain", "--json", "local", *words))["result"]
+    return found
+
+
+def test_a_remembered_command_is_explained_as_it_is_decided(up: Shell) -> None:
+    """The same command, folder and session count, as they do when it is asked."""
+    asking = up.popen("ask", *CALL)
+    up.run("approve", first_pending(up)["request"]["id"], "--remember")
+    asking.communicate(timeout=30)
+    assert asking.returncode == 0
+    assert result(up, *CALL) == "allow by remembered allow"
+    up.run("ask", *CALL)
+    for other in (("--session", "s2", *CALL), ("--cwd", "/", *CALL), ("shell", "--", "echo")):
+        assert result(up, *other) == "people are asked"
+    up.run("stop-all")
+    assert result(up, *CALL) == "denied: the kill switch is on"
+
+
+def test_it_says_what_it_took_for_granted(up: Shell) -> None:
+    """An agent that does not exist is no error; what is no JSON is named."""
+    told = up.run("explain", "nobody", "shell", "--cwd", "/srv")
+    assert "there is no agent nobody" in told
+    assert "kind tool, session default, in /srv" in told
+    assert "--arguments:" in up.run("explain", "local", "shell", "--arguments", "rm", code=2)
