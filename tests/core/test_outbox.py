@@ -246,17 +246,15 @@ async def test_a_late_edit_of_another_replica_is_corrected(office: Office) -> No
 
 
 async def test_copies_of_an_older_version_can_be_changed(office: Office) -> None:
-    """Replicas compare what is written, letter by letter: an upgrade must not write it otherwise,
-    or cards of before could never be corrected."""
+    """Replicas compare what is written letter by letter, so an upgrade must write it as before."""
     record, store = await office.world.submit(), office.world.store
-    written = (
-        '{"target":"rec:old","nonce":"n1","state":"posted","at":7,'
-        '"ref":{"adapter":"rec","channel":"old","message":"m1"},"revision":1,"tries":2}'
-    )
+    ref = '"ref":{"adapter":"rec","channel":"old","message":"m1"}'
+    written = f'{{"target":"rec:old","nonce":"n1","state":"posted","at":7,{ref},"tries":2}}'
     await store.redis.hset(store.keys.copies(record.id), "rec:old", written)
     known = (await office.outbox.copies(record.id))["rec:old"]
-    assert await office.outbox.keep(record.id, replace(known, revision=2), before=known)
-    await office.outbox.forget(record.id, replace(known, revision=2))
+    newer = replace(known, revision=2)
+    assert await office.outbox.keep(record.id, newer, before=known)
+    await office.outbox.forget(record.id, newer)
     assert await office.outbox.copies(record.id) == {}
 
 
