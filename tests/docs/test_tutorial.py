@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,21 +12,6 @@ import pytest
 from tests.docs.test_examples import TUTORIAL, blocks
 
 pytestmark = pytest.mark.xdist_group("tutorial")  # one server or build for all of them
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Run `gateway up` in a scratch folder; yield the environment of both terminals."""
-    state = tmp_path_factory.mktemp("tutorial") / "state"
-    env = {**os.environ, "GATEWAY_DATA_DIR": str(state), "GATEWAY_PORT": "0"}
-    command = [sys.executable, "-m", "gateway.cli", "up"]
-    gateway = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
-    assert gateway.stderr is not None
-    while "/inbox/login#code=" not in (line := gateway.stderr.readline()):
-        assert line
-    yield env
-    gateway.terminate()
-    gateway.communicate(timeout=20)
 
 
 @pytest.mark.parametrize(
