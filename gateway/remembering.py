@@ -12,7 +12,7 @@ from gateway.granted import PAGE, Granted, grant_id_of
 from gateway.grants.blast import Blast
 from gateway.grants.grant import ANY_TOOL, PASSES, Backer, Cover, Effect, Grant, Match, Shape
 from gateway.grants.matching import covers
-from gateway.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered
+from gateway.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered, offers
 from gateway.judging import judged
 from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.policy import Chain
@@ -277,6 +277,13 @@ def _expiry(lifetime: str, now: int) -> int | None:
 
 def _chosen(record: Record, offer_id: str, effect: Effect) -> Offer:
     made = offered(record, offer_id, effect) if offer_id else narrowest(record, effect)
-    if made is None:
-        raise InvalidRequest("this cannot be remembered so")
-    return made
+    if made is not None:
+        return made
+    if not offers(record, effect):
+        raise InvalidRequest(
+            "this cannot be remembered: high risk, questions and text that hides something are "
+            "asked about each time"
+        )
+    raise InvalidRequest(
+        f"this cannot be remembered so: what may be is listed by `gateway grant offers {record.id}`"
+    )

@@ -264,7 +264,8 @@ def _check_action(record: Record, click: Click) -> None:
         raise Conflict("the request has changed since you saw it; look at it again")
     # Saying no is always possible, whatever the agent would like.
     if click.action is not Action.DENY and click.action not in record.request.allowed:
-        raise InvalidRequest(f"this request does not allow {click.action}")
+        takes = " or ".join(dict.fromkeys((*record.request.allowed, Action.DENY)))
+        raise InvalidRequest(f"this request does not allow {click.action}; it takes {takes}")
     if (click.action is Action.ANSWER) != bool(record.request.questions) and (
         click.action not in (Action.DENY, Action.ABORT)
     ):

@@ -142,7 +142,7 @@ def _serving(verbs: Verbs) -> None:
 
 def _answering(verbs: Verbs) -> None:
     pending = _command(verbs, "pending", people.pending, "list what waits for an answer")
-    history = _command(verbs, "history", people.history, "list what was answered")
+    history = _command(verbs, "history", people.history, "list what ended, answered or not")
     show = _command(verbs, "show", people.show, "show one request whole")
     approve = _command(verbs, "approve", people.approve, "approve requests as yourself")
     deny = _command(verbs, "deny", people.deny, "deny requests as yourself")
@@ -178,10 +178,16 @@ def _remembering(parser: argparse.ArgumentParser) -> None:
         metavar="OFFER",
         help="remember it: as one of `gateway grant offers ID`, or the narrowest",
     )
-    parser.add_argument("--for", dest="lifetime", default="1h", help="1h, 1d, 1w or revoked")
-    parser.add_argument("--uses", type=int, metavar="N", help="at most so many times")
     parser.add_argument(
-        "--everywhere", action="store_true", help="in all sessions of the agent, not only this one"
+        "--for", dest="lifetime", help="with --remember: 1h (the default), 1d, 1w or revoked"
+    )
+    parser.add_argument(
+        "--uses", type=int, metavar="N", help="with --remember: at most so many times"
+    )
+    parser.add_argument(
+        "--everywhere",
+        action="store_true",
+        help="with --remember: in all sessions of the agent, not only this one",
     )
 
 
@@ -271,7 +277,7 @@ def _operating(verbs: Verbs) -> None:
     verifying = _command(kinds, "verify", trail.verify_file, "check an export, without a gateway")
     verifying.add_argument("file", help="the export")
     erasing = _command(kinds, "erase", trail.erase, "remove what a final request asked")
-    erasing.add_argument("id", help="the request's id")
+    erasing.add_argument("id", help="the request's whole id, as `gateway history` prints it")
     erasing.add_argument("--by", default="operator", help="who does it, for the audit")
     doctor = _command(verbs, "doctor", operator.doctor, "check everything, and say what to do")
     doctor.add_argument("--live", action="store_true", help="have chat adapters post and take back")

@@ -6,7 +6,8 @@ import argparse
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -15,8 +16,8 @@ from urllib.parse import quote
 
 from gateway.client.http import Http
 from gateway.discovery import FILE_NAME, read_private, secret, state_folder
-from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
-from gateway.models import Action, new_id
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.models import Action, Status, new_id
 from gateway.newcomers import OWNER_FILE
 from gateway.visible import ascii_escaped, visible
 
@@ -27,12 +28,12 @@ _LINE_CHARS = 200  # of what would run, in one line
 
 async def pending(options: argparse.Namespace) -> int:
     """List what waits."""
-    return await asyncio.to_thread(_list, "status=pending", options)
+    return await asyncio.to_thread(_list, "status=pending", options, "nothing waits")
 
 
 async def history(options: argparse.Namespace) -> int:
     """List what was answered."""
-    return await asyncio.to_thread(_list, "final=true", options)
+    return await asyncio.to_thread(_list, "final=true", options, "nothing has ended yet")
 
 
 async def show(options: argparse.Namespace) -> int:
@@ -48,11 +49,10 @@ async def show(options: argparse.Namespace) -> int:
 
 async def approve(options: argparse.Namespace) -> int:
     """Approve one request, or several: all of them or none."""
-    body: dict[str, Any] = {"action": Action.APPROVE.value}
+    body = {"action": Action.APPROVE.value, **_remember(options)}
     if len(options.ids) > 1:
         return await asyncio.to_thread(_decide_all, options, body)
-    body |= {"confirmed": options.yes, **_remember(options)}
-    return await asyncio.to_thread(_decide, options.ids[0], body)
+    return await asyncio.to_thread(_decide, options.ids[0], {**body, "confirmed": options.yes})
 
 
 async def deny(options: argparse.Namespace) -> int:
@@ -61,10 +61,11 @@ async def deny(options: argparse.Namespace) -> int:
         "action": Action.DENY.value,
         "message": options.reason,
         "feedback": options.feedback,
+        **_remember(options),
     }
     if len(options.ids) > 1:
         return await asyncio.to_thread(_decide_all, options, body)
-    return await asyncio.to_thread(_decide, options.ids[0], {**body, **_remember(options)})
+    return await asyncio.to_thread(_decide, options.ids[0], body)
 
 
 async def sessions(options: argparse.Namespace) -> int:
@@ -80,9 +81,8 @@ def _sessions(options: argparse.Namespace) -> int:
     with connection() as http:
         rows = http.call("GET", f"/v1/sessions{query}")["items"]
         if name is None:
-            for row in rows:
-                print(json.dumps(row) if options.json else f"{row['agent']:24} {row['name']}")
-            return 0
+            line = "{agent:24} {name}".format_map
+            return listed(rows, options, line, "no session is open")
         if name not in [row["name"] for row in rows]:
             raise NotFound(f"{agent} has no open session {name}: see `gateway sessions`")
         ended = http.call("POST", f"/v1/sessions/{quote(name, safe='')}/end{query}", {})
@@ -98,10 +98,13 @@ async def agents_paused(options: argparse.Namespace) -> int:
         rows = (await asyncio.to_thread(http.call, "GET", "/v1/agents/paused"))["items"]
     if options.json:
         print(json.dumps(rows))
-    for one in () if options.json else rows:
-        until = datetime.fromtimestamp(one["until"] / 1000, UTC).isoformat(timespec="seconds")
-        print(f"{one['agent']}  until {until}, or `gateway agent lift {one['agent']}`")
-    return 0
+        return 0
+    return listed(rows, options, _pause, "no agent is paused")
+
+
+def _pause(one: dict[str, Any]) -> str:
+    until = datetime.fromtimestamp(one["until"] / 1000, UTC).isoformat(timespec="seconds")
+    return f"{one['agent']}  until {until}, or `gateway agent lift {one['agent']}`"
 
 
 async def agent_lift(options: argparse.Namespace) -> int:
@@ -118,12 +121,19 @@ async def agent_lift(options: argparse.Namespace) -> int:
 
 def _remember(options: argparse.Namespace) -> dict[str, Any]:
     """Return the member that asks to remember the decision; nothing when it is not to be."""
-    if options.remember is None:
-        return {}
-    wish = {"offer": options.remember, "lifetime": options.lifetime}
-    if options.uses is not None:
-        wish["max_uses"] = options.uses
-    return {"remember": {**wish, "everywhere": options.everywhere}}
+    said = {
+        "lifetime": options.lifetime,
+        "max_uses": options.uses,
+        "everywhere": options.everywhere or None,
+    }
+    how = {name: value for name, value in said.items() if value is not None}
+    if options.remember is not None:
+        return {"remember": {"offer": options.remember, **how}}
+    if how:
+        raise InvalidRequest(
+            "--for, --uses and --everywhere say how an answer is remembered: add --remember"
+        )
+    return {}
 
 
 def connection() -> Http:
@@ -133,7 +143,10 @@ def connection() -> Http:
     owner = folder / OWNER_FILE
     token = secret("GATEWAY_APPROVER_TOKEN") or (read_private(owner) or {}).get("token")
     if not url:
-        raise NotFound("no gateway is running here; start one, or set GATEWAY_URL")
+        raise Unreachable(
+            f"no gateway of yours runs on {folder}: start `gateway up`, or name the folder of the "
+            "one that runs in GATEWAY_DATA_DIR, or its address in GATEWAY_URL"
+        )
     if not token:
         raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
     return Http(url, token)
@@ -144,6 +157,22 @@ def readable(value: Any, options: argparse.Namespace) -> str:
     if options.json:
         return json.dumps(value)
     return ascii_escaped(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def listed(
+    rows: Iterable[dict[str, Any]],
+    options: argparse.Namespace,
+    line: Callable[[dict[str, Any]], str],
+    nothing: str,
+) -> int:
+    """Print each row; when there is none, tell a person so beside the output."""
+    empty = True
+    for row in rows:
+        empty = False
+        print(json.dumps(row) if options.json else line(row))
+    if empty and not options.json:
+        print(nothing, file=sys.stderr)
+    return 0
 
 
 def find_request(http: Http, wanted: str) -> dict[str, Any]:
@@ -157,14 +186,15 @@ def find_request(http: Http, wanted: str) -> dict[str, Any]:
             raise Conflict(f"{len(matches)} requests begin with {wanted}; write more of the id")
         if matches:
             return matches[0]
-    raise NotFound(f"no request that waits, and none of the last {_PAGE} others, begins so")
+    raise NotFound(
+        f"no request begins with {wanted}: none that waits (`gateway pending`), and none of the "
+        f"last {_PAGE} others (`gateway history`); an older one is found by its whole id"
+    )
 
 
-def _list(which: str, options: argparse.Namespace) -> int:
+def _list(which: str, options: argparse.Namespace, nothing: str) -> int:
     with connection() as http:
-        for record in _all(http, which):
-            print(json.dumps(record) if options.json else _line(record))
-    return 0
+        return listed(_all(http, which), options, _line, nothing)
 
 
 def _all(http: Http, which: str) -> Iterator[dict[str, Any]]:
@@ -182,11 +212,11 @@ def _line(record: dict[str, Any]) -> str:
     request = record["request"]
     return (
         f"{_name(record)}  {record['status']:9}  {request['agent']:16} "
-        f"{visible(request['tool']).text:20} {_runs(record)[0]}"
+        f"{visible(request['tool']).text:20} {runs(record)[0]}"
     )
 
 
-def _runs(record: dict[str, Any]) -> tuple[str, bool]:
+def runs(record: dict[str, Any]) -> tuple[str, bool]:
     """Return all that would run, as far as it fits a line, and whether all of it does.
 
     The gateway has masked its secrets: nothing is cut that was not masked whole.
@@ -205,12 +235,12 @@ def _runs(record: dict[str, Any]) -> tuple[str, bool]:
         for label, part in parts.items()
         if part is not None
     )
-    runs = ""
+    seen = ""
     for part, _ in visible(text).segments:
-        runs += part
-        if len(runs) > _LINE_CHARS:
-            return f"{runs[:_LINE_CHARS]}…", False
-    return runs, True
+        seen += part
+        if len(seen) > _LINE_CHARS:
+            return f"{seen[:_LINE_CHARS]}…", False
+    return seen, True
 
 
 def _name(record: dict[str, Any]) -> str:
@@ -235,6 +265,7 @@ def _meant(http: Http, wanted: str, action: Action) -> tuple[dict[str, Any], int
     name, revision = _split(wanted)
     record = find_request(http, name)
     if action is Action.APPROVE:
+        _check_approvable(record)
         now = f"it is now\n  {_line(record)}\nto approve that: gateway approve {_name(record)}"
         if len(name) < _ID_LENGTH:
             raise InvalidRequest(
@@ -245,9 +276,24 @@ def _meant(http: Http, wanted: str, action: Action) -> tuple[dict[str, Any], int
     return record, record["revision"] if revision is None else revision
 
 
+def _check_approvable(record: dict[str, Any]) -> None:
+    """Raise InvalidRequest when a request waits for another answer than approve."""
+    request = record["request"]
+    allowed = request.get("allowed", [Action.APPROVE])  # left out where it may be approved
+    fits = Action.APPROVE in allowed and not request.get("questions")
+    if record["status"] == Status.PENDING and not fits:
+        others = [one for one in allowed if one != Action.APPROVE]
+        takes = " or ".join(dict.fromkeys((*others, Action.DENY.value)))
+        raise InvalidRequest(
+            f"this cannot be approved, it takes {takes}: the command line fills in no form and "
+            "edits nothing; use the inbox (`gateway login NAME`), `gateway adapter terminal` or "
+            "HTTP"
+        )
+
+
 def _check_fits(record: dict[str, Any]) -> None:
     """Raise InvalidRequest when its line is not all that there is to read of a request."""
-    if not _runs(record)[1]:
+    if not runs(record)[1]:
         shown = f"`gateway show {record['request']['id']}`"
         raise InvalidRequest(f"this does not fit its line: read {shown}, then add --yes")
 

@@ -8,9 +8,10 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from gateway.cli.people import connection, find_request, readable
+from gateway.cli.people import connection, find_request, listed, readable, runs
 from gateway.client.http import Http
 from gateway.errors import Conflict, InvalidRequest, NotFound
+from gateway.grants.grant import Shape
 from gateway.visible import visible
 
 _ID_LENGTH = 32
@@ -23,18 +24,25 @@ async def offers(options: argparse.Namespace) -> int:
 
 async def listing(options: argparse.Namespace) -> int:
     """List grants."""
+    return await asyncio.to_thread(_listing, options)
+
+
+def _listing(options: argparse.Namespace) -> int:
     with connection() as http:
-        grants = await asyncio.to_thread(_all, http)
-    for grant in grants:
-        if options.agent in (None, grant["agent"]):
-            print(json.dumps(grant) if options.json else _line(grant))
-    return 0
+        found = [one for one in _all(http) if options.agent in (None, one["agent"])]
+        return listed(found, options, lambda grant: _line(http, grant), "nothing is remembered")
 
 
 async def show(options: argparse.Namespace) -> int:
     """Show one grant."""
+    return await asyncio.to_thread(_show, options)
+
+
+def _show(options: argparse.Namespace) -> int:
     with connection() as http:
-        grant = await asyncio.to_thread(_one, http, options.id)
+        grant = _one(http, options.id)
+        if not options.json:
+            print(_line(http, grant))
     print(readable(grant, options))
     return 0
 
@@ -55,7 +63,7 @@ def _let_through(options: argparse.Namespace) -> int:
         body["max_uses"] = options.next
     path = f"/v1/sessions/{quote(options.session, safe='')}/pass?agent={quote(options.agent)}"
     with connection() as http:
-        print(_line(http.call("POST", path, body)))
+        print(_line(http, http.call("POST", path, body)))
     return 0
 
 
@@ -80,7 +88,7 @@ def _revoke(options: argparse.Namespace) -> int:
         if options.id is not None:
             grant = _one(http, options.id)
             http.call("POST", f"/v1/grants/{grant['id']}/revoke", {})
-            print(f"{grant['id'][:8]} is revoked")
+            print(f"{grant['id']} is revoked")
             return 0
         whose = {"agent": options.agent, "session": options.session}
         named = {name: value for name, value in whose.items() if value is not None}
@@ -110,15 +118,31 @@ def _one(http: Http, wanted: str) -> dict[str, Any]:
     if len(matches) > 1:
         raise Conflict(f"{len(matches)} grants begin with {wanted}; write more of the id")
     if not matches:
-        raise NotFound(f"no grant begins with {wanted}")
+        raise NotFound(
+            f"nothing that is remembered begins with {wanted}: see `gateway grant list`; what has "
+            "ended is found by its whole id"
+        )
     return matches[0]
 
 
-def _line(grant: dict[str, Any]) -> str:
+def _line(http: Http, grant: dict[str, Any]) -> str:
     most = f" of {grant['max_uses']}" if "max_uses" in grant else ""
     uses = f"{grant.get('used', 0)}{most}"
     where = grant.get("session", "everywhere")
     return (
-        f"{grant['id'][:8]}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
-        f"used {uses}  by {grant['made_by']}  {visible(grant.get('words', '')).text}"
+        f"{grant['id']}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
+        f"{visible(grant['match']['tool']).text:20} used {uses}  by {grant['made_by']}  "
+        f"{visible(grant.get('words', '')).text}{_exactly(http, grant)}"
     )
+
+
+def _exactly(http: Http, grant: dict[str, Any]) -> str:
+    """Return what an exact grant covers: it holds a digest of it, its request the rest."""
+    asked = grant.get("from_request")
+    if grant["match"]["shape"] != Shape.EXACT or asked is None or grant.get("erased"):
+        return ""
+    try:
+        seen, whole = runs(http.call("GET", f"/v1/requests/{asked}"))
+    except NotFound:
+        return f": request {asked}, which is no longer kept"
+    return f": {seen}" if whole else f": {seen} (`gateway show {asked}`)"

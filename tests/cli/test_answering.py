@@ -48,9 +48,9 @@ def ask(agent: Http, request_id: str, tool: str = "shell", **arguments: Any) -> 
 
 def submit(agent: Http, request_id: str, **details: Any) -> str:
     """Ask with any members of a request; return its id."""
+    allowed = details.pop("allowed", ["approve", "edit", "deny"])
     action = {"agent": "sly", "kind": "tool", "context": {"cwd": "/srv"}, **details}
-    request = {**action, "id": request_id, "digest": action_digest(**action)}
-    request["allowed"] = ["approve", "edit", "deny"]
+    request = {**action, "id": request_id, "digest": action_digest(**action), "allowed": allowed}
     agent.call("POST", "/v1/requests", {"request": request, "detached": True})
     return request_id
 
@@ -94,11 +94,25 @@ def test_a_beginning_is_looked_for_among_all_that_wait(
     up: Shell, agent: Http, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many pages there are: what is older is found, and a doubt is a doubt."""
+    assert "begins with aa: none that waits" in up.run("show", "aa", code=2)
     monkeypatch.setattr(people, "_PAGE", 1)
     older, newer = (ask(agent, f"{first}{'0' * 30}", n=first) for first in ("aa", "ab"))
     assert older in up.run("show", "aa")
     assert "2 requests begin with a" in up.run("deny", "a", code=2)
     assert newer in up.run("deny", "ab")
+
+
+def test_a_question_is_not_approved(up: Shell, agent: Http) -> None:
+    """The command line has no forms, and says where they are; saying no is always possible."""
+    question = {"id": "q", "text": "Which one?"}
+    details = {"kind": "question", "tool": "ask", "arguments": {}, "questions": [question]}
+    asked = submit(agent, new_id(), allowed=["answer", "deny"], **details)
+    told = up.run("approve", asked, code=2)
+    assert "it takes answer or deny" in told
+    for where in ("inbox", "gateway adapter terminal", "HTTP"):
+        assert where in told
+    assert asked in up.run("pending")
+    assert "denied" in up.run("deny", asked)
 
 
 def test_a_line_shows_all_that_would_run(up: Shell, agent: Http) -> None:

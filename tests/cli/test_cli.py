@@ -45,7 +45,10 @@ def test_a_session_is_ended_by_name(up: Shell) -> None:
     assert "no open session" in up.run("sessions", "--end", "repo", "--agent", agent, code=2)
     said = up.run("sessions", "--end", "repo/main", "--agent", agent)
     assert "cancelled with it: 1" in said
-    assert up.run("pending") + up.run("sessions", "--agent", agent) == ""
+    assert up.run("pending") == "nothing waits\n"
+    assert up.run("sessions", "--agent", agent) == "no session is open\n"
+    assert up.run("agent", "paused") == "no agent is paused\n"
+    assert up.run("pending", "--json") + up.run("sessions", "--agent", agent, "--json") == ""
     assert "no agent nobody" in up.run("agent", "lift", "nobody", code=2)
 
 
@@ -109,6 +112,10 @@ def test_usage_and_unreachable(shell: Shell) -> None:
     shell.run("ask", "shell", "--arguments", "{", code=5)
     assert "gateway up" in shell.run("ask", "shell", "--", "true", code=5)
     assert "gateway up" in shell.run("agent", "list", code=5)
+    for command in (("pending",), ("show", "abc"), ("sessions",), ("grant", "list")):
+        said = shell.run(*command, code=5)
+        assert shell.env["GATEWAY_DATA_DIR"] in said
+        assert "gateway up" in said
     for words in ((), ("ask",), ("agent",), ("audit",)):
         assert "usage" in shell.run(*words, "--help")
 
@@ -128,7 +135,7 @@ def test_agents_are_made_rotated_and_revoked(up: Shell) -> None:
     waiting = len(up.run("pending").splitlines())
     gone = json.loads(up.run("agent", "revoke", "ci", "--json"))
     assert gone == {"name": "ci", "revoked": True, "cancelled": waiting}
-    assert not up.run("pending")
+    assert not up.run("pending", "--json")
     until_refused(up, env)
     up.run("agent", "add", "Not:Good", code=2)
     assert "no person of the policy; it knows owner" in up.run(
@@ -316,10 +323,41 @@ def test_a_decision_is_remembered_listed_and_taken_back(up: Shell) -> None:
     up.run("ask", "shell", "--", "git", "log", "--stat")
     listed = up.run("grant", "list")
     assert "used 1 of 2" in listed
+    assert "shell" in listed
     grant = listed[:8]
     assert json.loads(up.run("grant", "show", grant, "--json"))["used"] == 1
-    assert up.run("grant", "list", "--agent", "nobody") == ""
+    assert up.run("grant", "list", "--agent", "nobody") == "nothing is remembered\n"
     up.run("grant", "revoke", code=2)
     up.run("grant", "revoke", grant)
-    up.run("grant", "show", grant, code=2)
+    assert "by its whole id" in up.run("grant", "show", grant, code=2)
+    whole = listed.split()[0]
+    assert "ended already: revoked, by owner" in up.run("grant", "revoke", whole, code=2)
     assert "0 revoked" in up.run("grant", "revoke", "--all")
+
+
+def test_how_to_remember_without_remembering_is_refused(up: Shell) -> None:
+    """An answer that drops half of what was said decides nothing; neither does a wrong offer."""
+    asked = up.run("ask", "shell", "--no-wait", "--", "ls", code=6)
+    request_id = json.loads(asked.splitlines()[0])["id"]
+    for how in (["--for", "1d"], ["--uses", "3"], ["--everywhere"]):
+        for words in (["approve", request_id], ["deny", request_id, request_id]):
+            assert "add --remember" in up.run(*words, *how, code=2)
+    wrong = up.run("approve", request_id, "--remember", "foo", code=2)
+    assert f"gateway grant offers {request_id}" in wrong
+    assert "nothing is remembered" in up.run("grant", "list")
+    assert request_id in up.run("pending")
+
+
+def test_grants_for_exactly_one_thing_are_told_apart(up: Shell) -> None:
+    """A grant holds a digest of what it covers; its line says what that was, secrets masked."""
+    secret = "hunter2-hunter2"
+    for command in (["ls", "a"], ["login", f"password={secret}"]):
+        asked = up.run("ask", "shell", "--no-wait", "--", *command, code=6)
+        up.run("approve", json.loads(asked.splitlines()[0])["id"], "--remember", "--yes")
+    later, earlier = up.run("grant", "list").splitlines()
+    assert '{"command": "ls a"}' in earlier
+    assert "login password=" in later
+    assert "secret of 15 characters" in later
+    shown = up.run("grant", "show", earlier.split()[0])
+    assert shown.startswith(f"{earlier}\n{{")
+    assert secret not in later + shown
