@@ -1,0 +1,28 @@
+"""docs/terminal.md names every key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from adapters.terminal import answering, questions
+
+PAGE = (Path(__file__).parents[2] / "docs" / "terminal.md").read_text(encoding="utf-8")
+NAMES = {"left": "←", "right": "→", "question_mark": "?", "ctrl+s": "Ctrl+S", "escape": "Esc"}
+
+
+def test_every_key_stands_in_the_table() -> None:
+    """Of the queue, of forms, and of what is shown whole."""
+    rows = re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE)
+    named = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
+    own = [
+        one
+        for module in (answering, questions)
+        for one in vars(module).values()
+        if isinstance(one, type) and one.__module__ == module.__name__
+    ]
+    keys = {
+        key for one in own for keys, *_ in vars(one).get("BINDINGS", ()) for key in keys.split(",")
+    }
+    assert NAMES.keys() <= keys
+    assert {NAMES.get(key, key) for key in keys} <= named
