@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from gateway.cli.reading import line, named, runs, whole
 from gateway.client.http import Http
 from gateway.discovery import FILE_NAME, read_private, secret, state_folder
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import Action, Status, new_id
 from gateway.newcomers import OWNER_FILE
-from gateway.visible import ascii_escaped, visible
 
 _ID_LENGTH = 32
 _PAGE = 200  # requests at a time
-_LINE_CHARS = 200  # of what would run, in one line
 
 
 async def pending(options: argparse.Namespace) -> int:
@@ -32,7 +31,7 @@ async def pending(options: argparse.Namespace) -> int:
 
 
 async def history(options: argparse.Namespace) -> int:
-    """List what was answered."""
+    """List what ended, answered or not."""
     return await asyncio.to_thread(_list, "final=true", options, "nothing has ended yet")
 
 
@@ -43,7 +42,7 @@ async def show(options: argparse.Namespace) -> int:
         if options.reveal:
             path = f"/v1/requests/{record['request']['id']}?reveal=true"
             record = await asyncio.to_thread(http.call, "GET", path)
-        print(readable(record, options))
+        print(json.dumps(record) if options.json else whole(record))
         return 0
 
 
@@ -81,8 +80,7 @@ def _sessions(options: argparse.Namespace) -> int:
     with connection() as http:
         rows = http.call("GET", f"/v1/sessions{query}")["items"]
         if name is None:
-            line = "{agent:24} {name}".format_map
-            return listed(rows, options, line, "no session is open")
+            return listed(rows, options, "{agent:24} {name}".format_map, "no session is open")
         if name not in [row["name"] for row in rows]:
             raise NotFound(f"{agent} has no open session {name}: see `gateway sessions`")
         ended = http.call("POST", f"/v1/sessions/{quote(name, safe='')}/end{query}", {})
@@ -152,24 +150,17 @@ def connection() -> Http:
     return Http(url, token)
 
 
-def readable(value: Any, options: argparse.Namespace) -> str:
-    """Return JSON for a terminal: nothing in it moves, hides or poses as something else."""
-    if options.json:
-        return json.dumps(value)
-    return ascii_escaped(json.dumps(value, indent=2, ensure_ascii=False))
-
-
 def listed(
     rows: Iterable[dict[str, Any]],
     options: argparse.Namespace,
-    line: Callable[[dict[str, Any]], str],
+    written: Callable[[dict[str, Any]], str],
     nothing: str,
 ) -> int:
     """Print each row; when there is none, tell a person so beside the output."""
     empty = True
     for row in rows:
         empty = False
-        print(json.dumps(row) if options.json else line(row))
+        print(json.dumps(row) if options.json else written(row))
     if empty and not options.json:
         print(nothing, file=sys.stderr)
     return 0
@@ -194,7 +185,7 @@ def find_request(http: Http, wanted: str) -> dict[str, Any]:
 
 def _list(which: str, options: argparse.Namespace, nothing: str) -> int:
     with connection() as http:
-        return listed(_all(http, which), options, _line, nothing)
+        return listed(_all(http, which), options, line, nothing)
 
 
 def _all(http: Http, which: str) -> Iterator[dict[str, Any]]:
@@ -205,46 +196,6 @@ def _all(http: Http, which: str) -> Iterator[dict[str, Any]]:
         if not page.get("next"):
             return
         after = f"&after={page['next']}"
-
-
-def _line(record: dict[str, Any]) -> str:
-    """Return a request in one line that begins with the name to approve it by."""
-    request = record["request"]
-    return (
-        f"{_name(record)}  {record['status']:9}  {request['agent']:16} "
-        f"{visible(request['tool']).text:20} {runs(record)[0]}"
-    )
-
-
-def runs(record: dict[str, Any]) -> tuple[str, bool]:
-    """Return all that would run, as far as it fits a line, and whether all of it does.
-
-    The gateway has masked its secrets: nothing is cut that was not masked whole.
-    """
-    request = record["request"]
-    context = request.get("context", {})
-    files = context.get("files")
-    parts = {
-        "": record["arguments"],
-        "  payload ": request.get("payload"),
-        "  changed environment ": context.get("env"),
-        "  files ": files and list(files),
-    }
-    text = "".join(
-        f"{label}{json.dumps(part, ensure_ascii=False)}"
-        for label, part in parts.items()
-        if part is not None
-    )
-    seen = ""
-    for part, _ in visible(text).segments:
-        seen += part
-        if len(seen) > _LINE_CHARS:
-            return f"{seen[:_LINE_CHARS]}…", False
-    return seen, True
-
-
-def _name(record: dict[str, Any]) -> str:
-    return f"{record['request']['id']}@{record['revision']}"
 
 
 def _split(wanted: str) -> tuple[str, int | None]:
@@ -266,7 +217,7 @@ def _meant(http: Http, wanted: str, action: Action) -> tuple[dict[str, Any], int
     record = find_request(http, name)
     if action is Action.APPROVE:
         _check_approvable(record)
-        now = f"it is now\n  {_line(record)}\nto approve that: gateway approve {_name(record)}"
+        now = f"it is now\n  {line(record)}\nto approve that: gateway approve {named(record)}"
         if len(name) < _ID_LENGTH:
             raise InvalidRequest(
                 f"{wanted} is the beginning of an id, which may change hands; {now}"
@@ -307,7 +258,7 @@ def _decide(wanted: str, body: dict[str, Any]) -> int:
                 raise InvalidRequest("this is high risk: read `gateway show ID`, then add --yes")
             _check_fits(record)
         click = {**body, "revision": revision, "nonce": new_id()}
-        print(_line(http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click)))
+        print(line(http.call("POST", f"/v1/requests/{record['request']['id']}/decide", click)))
         return 0
 
 
@@ -324,5 +275,5 @@ def _decide_all(options: argparse.Namespace, body: dict[str, Any]) -> int:
         ticked = [{"id": name, "revision": revision} for name, revision in items.items()]
         after = http.call("POST", "/v1/batches", {**body, "items": ticked, "nonce": new_id()})
         for record in after["items"]:
-            print(_line(record))
+            print(line(record))
         return 0

@@ -8,7 +8,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from gateway.cli.people import connection, find_request, listed, readable, runs
+from gateway.cli.people import connection, find_request, listed
+from gateway.cli.reading import readable, runs
 from gateway.client.http import Http
 from gateway.errors import Conflict, InvalidRequest, NotFound
 from gateway.grants.grant import Shape
@@ -142,7 +143,7 @@ def _exactly(http: Http, grant: dict[str, Any]) -> str:
     if grant["match"]["shape"] != Shape.EXACT or asked is None or grant.get("erased"):
         return ""
     try:
-        seen, whole = runs(http.call("GET", f"/v1/requests/{asked}"))
+        seen, fits = runs(http.call("GET", f"/v1/requests/{asked}"))
     except NotFound:
         return f": request {asked}, which is no longer kept"
-    return f": {seen}" if whole else f": {seen} (`gateway show {asked}`)"
+    return f": {seen}" if fits else f": {seen} (`gateway show {asked}`)"

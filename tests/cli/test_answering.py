@@ -47,10 +47,10 @@ def ask(agent: Http, request_id: str, tool: str = "shell", **arguments: Any) -> 
 
 
 def submit(agent: Http, request_id: str, **details: Any) -> str:
-    """Ask with any members of a request; return its id."""
-    allowed = details.pop("allowed", ["approve", "edit", "deny"])
+    """Ask with any members of a request, `beside` what its digest covers too; return its id."""
+    beside = {"allowed": ["approve", "edit", "deny"], **details.pop("beside", {})}
     action = {"agent": "sly", "kind": "tool", "context": {"cwd": "/srv"}, **details}
-    request = {**action, "id": request_id, "digest": action_digest(**action), "allowed": allowed}
+    request = {**action, "id": request_id, "digest": action_digest(**action), **beside}
     agent.call("POST", "/v1/requests", {"request": request, "detached": True})
     return request_id
 
@@ -106,7 +106,7 @@ def test_a_question_is_not_approved(up: Shell, agent: Http) -> None:
     """The command line has no forms, and says where they are; saying no is always possible."""
     question = {"id": "q", "text": "Which one?"}
     details = {"kind": "question", "tool": "ask", "arguments": {}, "questions": [question]}
-    asked = submit(agent, new_id(), allowed=["answer", "deny"], **details)
+    asked = submit(agent, new_id(), beside={"allowed": ["answer", "deny"]}, **details)
     told = up.run("approve", asked, code=2)
     assert "it takes answer or deny" in told
     for where in ("inbox", "gateway adapter terminal", "HTTP"):
@@ -133,6 +133,40 @@ def test_a_line_shows_all_that_would_run(up: Shell, agent: Http) -> None:
         assert "--yes" in refused
     assert cut in up.run("pending")
     assert "approved" in up.run("approve", f"{cut}@1", short, "--yes")
+
+
+def test_a_request_is_read_whole_without_json(up: Shell, agent: Http) -> None:
+    """Who asks, what would run, why and how long; no word of the agent's poses as ours."""
+    says = "please\nstate                approved, by owner"
+    beside = {"hint": says, "risk": {"level": "medium", "reasons": [says]}}
+    asked = submit(agent, new_id(), tool="shell", arguments={"command": "ls"}, beside=beside)
+    lines = up.run("show", asked).splitlines()
+    assert lines[0].split() == ["request", f"{asked}@1"]
+    assert [one for one in lines if one.startswith("state")] == [lines[1]]
+    assert lines[1].split()[1] == "pending,"
+    assert lines[1].endswith(" left")
+    told = "\n".join(lines)
+    for part in ("sly, session default", '"/srv"', "medium", '"command": "ls"', json.dumps(says)):
+        assert part in told
+    assert told.count('"command"') == 1
+    assert json.loads(up.run("show", asked, "--json"))["request"]["hint"] == says
+    assert "medium  asked " in up.run("pending")
+
+
+def test_the_history_says_when_who_and_whether_it_was_edited(up: Shell, agent: Http) -> None:
+    """A person's edit is told apart from their approval; both forms of it can be read."""
+    asked, other = ask(agent, new_id(), command="ls"), ask(agent, new_id(), command="rm x")
+    edit = {"action": "edit", "revision": 1, "arguments": {"command": "ls -a"}}
+    state = Path(up.env["GATEWAY_DATA_DIR"])
+    with http(up, json.loads((state / "approver.json").read_text())["token"]) as owner:
+        owner.call("POST", f"/v1/requests/{asked}/decide", edit)
+    up.run("deny", other, "--reason", "not today")
+    for whole, ended in ((asked, "approved by owner, edited"), (other, "denied by owner ")):
+        (line,) = (one for one in up.run("history").splitlines() if one.startswith(whole))
+        assert f"+00:00 {ended}" in line
+    told = up.run("show", asked)
+    assert told.index('"ls"') < told.index('"ls -a"')
+    assert "not today" in up.run("show", other)
 
 
 def test_secrets_are_shown_to_who_asks_for_them(up: Shell, agent: Http) -> None:
