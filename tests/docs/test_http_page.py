@@ -16,6 +16,7 @@ import pytest
 from gateway import names
 from gateway.canonical import canonical, parse
 from gateway.models import new_id
+from gateway.signatures import Verifier
 from gateway.validation import parse_request
 from tests.docs.test_tutorial import gateway
 
@@ -63,11 +64,11 @@ def test_the_commands_ask_as_the_page_says(environment: dict[str, str]) -> None:
     asking = section("Ask from any language")
     start, *commands = blocks("sh", asking)
     announced = Path(environment["GATEWAY_DATA_DIR"]) / "gateway.json"
-    url = json.loads(announced.read_text(encoding="utf-8"))["url"]
+    found = json.loads(announced.read_text(encoding="utf-8"))
     token = json.loads(gateway(environment, "agent", "add", "ci", "--json"))["token"]
     for place, ours in PLACES.items():
         assert place in start
-        start = start.replace(place, ours.format(url=url, token=token))
+        start = start.replace(place, ours.format(url=found["url"], token=token))
     script = f"set -eu\n{start}" + "".join(f"{one}printf '\\036'\n" for one in commands)
     reader = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
     while not (waiting := gateway(environment, "pending", "--json")):
@@ -78,6 +79,9 @@ def test_the_commands_ask_as_the_page_says(environment: dict[str, str]) -> None:
     answers = [json.loads(one) for one in said.split(BETWEEN)[:-1]]
     promised = [json.loads(one) for one in blocks("json", asking)]
     assert [shown(*pair) for pair in zip(answers, promised, strict=True)] == promised
+    signed = next(one["decision"] for one in answers if "decision" in one)
+    signature = signed.pop("signature")
+    Verifier(found["public_key"]).verify(canonical(signed), signature)
 
 
 @pytest.mark.parametrize(
