@@ -286,6 +286,8 @@ def test_high_risk_is_approved_only_with_a_confirmation(up: Shell, tmp_path: Pat
     asking = up.popen("ask", "shell", "--", "rm", "-rf", "build")
     request_id = first_pending(up)["request"]["id"]
     assert "--yes" in up.run("approve", request_id, code=2)
+    refused = up.run("approve", request_id, "--yes", "--remember", code=2)
+    assert "asked about each time" in refused
     assert asking.poll() is None
     up.run("approve", request_id, "--yes")
     asking.communicate(timeout=30)
