@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from gateway.doctor import FAIL, examine, gateway_url
 from gateway.errors import NotFound
 from gateway.hooks.host import HookHost, hosted
 from gateway.settings import Settings
-from gateway.stores.credentials import AGENT, APPROVER, Listed, NewCredential
+from gateway.stores.credentials import AGENT, APPROVER, NewCredential
 from gateway.stores.feed import RedisFeed
 
 
@@ -63,7 +64,11 @@ async def agent_revoke(options: argparse.Namespace) -> int:
 async def agent_list(options: argparse.Namespace) -> int:
     """List agents."""
     async with backend() as found:
-        _show(await found.credentials.listed(AGENT), options.json)
+        rows = await found.credentials.listed(AGENT)
+    if not rows:
+        print("no agent has a credential: gateway agent add NAME", file=sys.stderr)
+    for row in rows:
+        print(json.dumps(asdict(row)) if options.json else f"{row.name:24} {row.owner or ''}")
     return 0
 
 
@@ -182,8 +187,3 @@ def _approver(row: dict[str, Any]) -> str:
 def _gone(options: argparse.Namespace, sentence: str, **more: int) -> None:
     gone = {"name": options.name, "revoked": True, **more}
     print(json.dumps(gone) if options.json else sentence)
-
-
-def _show(rows: list[Listed], as_json: bool) -> None:
-    for row in rows:
-        print(json.dumps(asdict(row)) if as_json else f"{row.name:24} {row.owner or ''}")

@@ -30,7 +30,8 @@ from gateway.names import REQUEST_ID
 EXIT_CODES = {"approved": 0, "denied": 1, "expired": 3, "cancelled": 4}
 PENDING_EXIT = 6
 _CODES = """Exit codes: 0 approved, 1 denied, 2 usage, 3 expired, 4 cancelled, 5 unreachable,
-6 no answer yet (from `ask --no-wait` and `wait`), 7 too much of this agent waits already."""
+6 no answer yet (from `ask --no-wait` and `wait`), 7 too much of this agent waits already.
+`wait` gives 1 also for an approval that another process was given: it may have run."""
 _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0
 _GRACE_SECONDS = 1.0
@@ -126,7 +127,8 @@ class _Asking:
             print(json.dumps({"id": request_id, "digest": request["digest"]}))
             return PENDING_EXIT
         if not ended(state):
-            _say(f"waiting for approval of {options.tool} ({request_id[:8]})")
+            where = f"in the inbox, or with gateway approve {request_id[:8]}"
+            _say(f"waiting for approval of {options.tool}: answer {where}")
             state = self._final(request_id, until)
         verdict = Verdict(state, request_id, self._found.public_key)
         verdict.check(request)
