@@ -11,8 +11,6 @@ import math
 import re
 from typing import Any, NoReturn
 
-import rfc8785
-
 from gateway.errors import InvalidRequest
 
 MAX_BYTES = 1_048_576
@@ -65,8 +63,12 @@ def canonical(value: Any) -> bytes:
     """
     try:
         # The encoder in C writes the same bytes where RFC 8785 asks for nothing of its own.
-        return _sorted_json(value).encode() if _is_simple(value) else rfc8785.dumps(value)
-    except (rfc8785.CanonicalizationError, RecursionError, ValueError) as error:
+        if _is_simple(value):
+            return _sorted_json(value).encode()
+        import rfc8785  # noqa: PLC0415 (few agents ever need it)
+
+        return rfc8785.dumps(value)
+    except (RecursionError, ValueError) as error:  # the library's own are ValueErrors
         raise InvalidRequest(f"the value has no canonical JSON form: {error}") from error
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gateway.client.connection import Connection
 from gateway.discovery import FILE_NAME, read_private, secret, state_folder, write_private
 from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.names import AGENT_NAME
@@ -100,6 +99,8 @@ def _usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
     if known is None or known.get("url") != url or "token" not in known:
         return None
     if check:
+        from gateway.client.connection import Connection  # noqa: PLC0415 (Redis needs none of it)
+
         try:
             with Connection(url, known["token"]) as gateway:
                 gateway.call("GET", "/v1/requests?limit=1")
@@ -109,6 +110,8 @@ def _usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
 
 
 def _enrolled(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]:
+    from gateway.client.connection import Connection  # noqa: PLC0415 (as above)
+
     try:
         with Connection(announced["url"], announced["enroll"]) as gateway:
             enrolled = gateway.call("POST", "/v1/enroll", {"agent": name})
