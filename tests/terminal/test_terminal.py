@@ -87,16 +87,18 @@ async def test_escape_takes_nothing(world: World) -> None:
 
 async def test_arrows_walk_the_queue_oldest_first(world: World) -> None:
     """The position is shown, and the walk goes round."""
-    for name in ("first", "second"):
-        await world.submit(arguments={"command": name})
+    asked = [await world.submit(arguments={"command": name}) for name in ("here", "there")]
+    # Two of the same millisecond stand by their ids.
+    order = sorted(asked, key=lambda one: (one.created, one.id))
+    first, second = (one.arguments["command"] for one in order)
     async with seated(world) as seat:
-        await seat.sees("1 of 2", "first")
+        await seat.sees("1 of 2", f" {first} ")
         await seat.press("right")
-        await seat.sees("2 of 2", "second")
+        await seat.sees("2 of 2", f" {second} ")
         await seat.press("right")
-        await seat.sees("1 of 2", "first")
+        await seat.sees("1 of 2", f" {first} ")
         await seat.press("left")
-        await seat.sees("2 of 2", "second")
+        await seat.sees("2 of 2", f" {second} ")
 
 
 async def test_high_risk_takes_a_typed_yes(world: World) -> None:
