@@ -21,7 +21,6 @@ MAX_INTEGER = 2**53 - 1
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _NUL = re.compile(rb"\\u0000|\x00")
-_TEXT = frozenset({str})
 _SCALARS = frozenset({str, bool, type(None)})
 _sorted_json = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, check_circular=False
@@ -83,14 +82,16 @@ def _is_simple(value: Any) -> bool:
     kind = type(value)
     if kind in _SCALARS:
         return True
-    items = value
     if kind is dict:
-        if not (_TEXT.issuperset(map(type, value)) and "".join(value).isascii()):
-            return False
-        items = value.values()
-    elif kind is not list and kind is not tuple:
-        return kind is int and -MAX_INTEGER <= value <= MAX_INTEGER
-    return _SCALARS.issuperset(map(type, items)) or all(map(_is_simple, items))
+        for key, item in value.items():
+            if type(key) is not str or not key.isascii():
+                return False
+            if type(item) not in _SCALARS and not _is_simple(item):
+                return False
+        return True
+    if kind is list or kind is tuple:
+        return all(map(_is_simple, value))
+    return kind is int and -MAX_INTEGER <= value <= MAX_INTEGER
 
 
 def _check_depth(raw: bytes) -> None:

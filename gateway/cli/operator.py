@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import Any
 
 from gateway.approvals import Approvals
 from gateway.backend import Backend, assembled, opened, url_of
+from gateway.cli.people import listed
 from gateway.departures import dismiss
 from gateway.doctor import FAIL, examine, gateway_url
 from gateway.errors import NotFound
@@ -65,11 +65,8 @@ async def agent_list(options: argparse.Namespace) -> int:
     """List agents."""
     async with backend() as found:
         rows = await found.credentials.listed(AGENT)
-    if not rows:
-        print("no agent has a credential: gateway agent add NAME", file=sys.stderr)
-    for row in rows:
-        print(json.dumps(asdict(row)) if options.json else f"{row.name:24} {row.owner or ''}")
-    return 0
+    nothing = "no agent has a credential: gateway agent add NAME"
+    return listed(map(asdict, rows), options, _agent, nothing)
 
 
 async def approver_add(options: argparse.Namespace) -> int:
@@ -173,6 +170,10 @@ def _show_once(new: NewCredential, as_json: bool) -> None:
     if new.silent:
         print(f"when it is back: gateway agent rotate {new.name}")
     print("These are not shown again.")
+
+
+def _agent(row: dict[str, Any]) -> str:
+    return f"{row['name']:24} {row['owner'] or ''}"
 
 
 def _approver(row: dict[str, Any]) -> str:

@@ -233,12 +233,10 @@ def _check_approvable(record: dict[str, Any]) -> None:
     allowed = request.get("allowed", [Action.APPROVE])  # left out where it may be approved
     fits = Action.APPROVE in allowed and not request.get("questions")
     if record["status"] == Status.PENDING and not fits:
-        others = [one for one in allowed if one != Action.APPROVE]
-        takes = " or ".join(dict.fromkeys((*others, Action.DENY.value)))
         raise InvalidRequest(
-            f"this cannot be approved, it takes {takes}: the command line fills in no form and "
-            "edits nothing; use the inbox (`gateway login NAME`), `gateway adapter terminal` or "
-            "HTTP"
+            "this wants another answer than approve, and the command line fills in no form and "
+            "edits nothing: deny it here, or use the inbox (`gateway login NAME`), `gateway "
+            "adapter terminal` or HTTP"
         )
 
 

@@ -186,21 +186,19 @@ def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[str]:
 
 
 def _keys_of_change(keys: Keys, transition: Transition, origin: Origin | None) -> list[str]:
-    after, agent, unused = transition.after, transition.after.holder, keys.unused
-    request_id, grant = after.request.id, _new_grant(transition)
-    secret = after.request.questions or transition.secrets is not None
+    after, agent = transition.after, transition.after.holder
     names = [
-        keys.record(request_id),
+        keys.record(after.request.id),
         keys.pending,
         keys.pending_of(agent),
         keys.deadlines,
         keys.done,
         keys.events,
         keys.meta,
-        keys.ingress(agent) if origin else unused,
-        keys.replies(agent, origin.process or "") if origin else unused,
-        keys.secret(request_id) if secret else unused,
-        keys.grant(grant) if grant else unused,
+        keys.ingress(agent),
+        keys.replies(agent, (origin and origin.process) or ""),
+        keys.secret(after.request.id),
+        keys.grant(_new_grant(transition)),
         keys.load(agent),
         keys.breakers,
         *keys.prefixes,

@@ -54,8 +54,6 @@ class Keys:
         """Bearer credentials by key id (hash)."""
         self.departed = self.of("departed")
         """How often a person was taken out of the policy, by name (hash)."""
-        self.unused = self.of("unused")
-        """Stands where a script needs no key: nothing is ever there."""
         self.prefixes = (self.dirty(""), self.record(""), self.behind(""))
         """What the names of outboxes, of records, and of who waits behind what begin with."""
 

@@ -108,7 +108,7 @@ def test_a_question_is_not_approved(up: Shell, agent: Http) -> None:
     details = {"kind": "question", "tool": "ask", "arguments": {}, "questions": [question]}
     asked = submit(agent, new_id(), beside={"allowed": ["answer", "deny"]}, **details)
     told = up.run("approve", asked, code=2)
-    assert "it takes answer or deny" in told
+    assert "another answer than approve" in told
     for where in ("inbox", "gateway adapter terminal", "HTTP"):
         assert where in told
     assert asked in up.run("pending")

@@ -5,8 +5,7 @@
 --      7 meta, 8 ingress, 9 reply stream of the message answered, 10 secret answers, 11 the grant that
 --      decided, 12 the agent's load, 13 breakers, then without their last part the keys of
 --      14 outboxes, 15 records and 16 who waits behind whom, then for each attached process its waiting
---      set and its reply stream, then dirty cards. Any key stands where one is of no use: 8, 9 without
---      a message, 10 without questions, 11 without a grant
+--      set and its reply stream, then dirty cards
 -- ARGV for each transition: the numbers of its keys and of its arguments, then
 --      1 id, 2 agent, 3 revision before, 4 when it was created, 5 status after, 6 clock guard (before,
 --      after or ''), 7 policy generation or '', 8 '1' when the kill switch refuses it, 9 nonce or '',
