@@ -39,6 +39,7 @@ from gateway.datafolder import (
     socket_url,
     try_lock,
 )
+from gateway.headroom import keep_headroom
 
 __all__ = [
     "Engine",
@@ -152,13 +153,17 @@ async def running_engine(data_dir: Path, *, binary: Path | None = None) -> Async
     with folder.gateway_lock():
         server = _Server(folder, executable)
         process = await server.start()
-        supervisor = asyncio.create_task(server.keep_running())
+        tasks = {
+            asyncio.create_task(server.keep_running()),
+            asyncio.create_task(keep_headroom(folder.path)),
+        }
         try:
             yield Engine(server.url, server.socket, process.pid, folder.path)
         finally:
-            supervisor.cancel()
+            for task in tasks:
+                task.cancel()
             try:
-                await asyncio.wait({supervisor})
+                await asyncio.wait(tasks)
             finally:
                 await server.stop()
                 folder.remove_socket(server.socket)

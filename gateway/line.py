@@ -147,16 +147,16 @@ class _Session:
 
     async def ask(self, packed: bytes, count: int, seen: _Seen) -> list[Any]:
         """Send so many packed commands; return their answers. Raises the first that is an error."""
+        self._replies.write(packed)  # first of all: no answer can be read before we wait for it
         answers: list[asyncio.Future[Any]] = []
         now = self._loop.time()
         for _ in range(count):
             answer = self._loop.create_future()
             answers.append(answer)
             self._answers.append((answer, seen, now))
+        if self._watch is None:
+            self._watch = self._loop.call_at(now + _ANSWER_SECONDS, self._look)
         try:
-            self._replies.write(packed)
-            if self._watch is None:
-                self._watch = self._loop.call_at(now + _ANSWER_SECONDS, self._look)
             return [await answer for answer in answers]
         finally:
             for answer in answers:

@@ -29,15 +29,15 @@ class Script:
         prelude = (_FOLDER / "prelude.lua").read_text(encoding="utf-8")
         self._text = prelude + (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
         self._sha = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
-        self._name = name
+        self._before, self._after = f"{name}:before", f"{name}:after"
         self._at = at
 
     async def run(self, redis: Any, keys: Sequence[str], arguments: Sequence[str | int]) -> Any:
         """Run it; keys must all be of one namespace."""
-        self._at(f"{self._name}:before")
+        self._at(self._before)
         try:
             answer = await redis.evalsha(self._sha, len(keys), *keys, *arguments)
         except NoScriptError:
             answer = await redis.eval(self._text, len(keys), *keys, *arguments)
-        self._at(f"{self._name}:after")
+        self._at(self._after)
         return answer
