@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -246,7 +247,7 @@ class DecidedBy(Wire):
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots, for `revised`
+@dataclass(frozen=True, kw_only=True)  # without slots, for what `signed` keeps
 class Decision(Wire):
     """The one terminal answer to a request.
 
@@ -276,6 +277,22 @@ class Decision(Wire):
         values = plain(self)
         values.pop("signature", None)
         return canonical(values)
+
+    def signed(self, sign: Callable[[bytes], str]) -> Decision:
+        """Return this decision, not signed yet, with the signature that `sign` makes of its bytes.
+
+        Its JSON is kept beside the members, to be written down at once; no copy takes it along.
+        """
+        values = plain(self)
+        values["signature"] = sign(canonical(values))
+        twin = object.__new__(Decision)
+        twin.__dict__.update(self.__dict__, signature=values["signature"], _values=values)
+        return twin
+
+    def values(self) -> JsonObject:
+        """Return the decision as JSON values, which are not to be changed."""
+        kept: JsonObject | None = self.__dict__.get("_values")
+        return plain(self) if kept is None else kept
 
     def sentence(self) -> str:
         """Say in one sentence what happened, true to who decided."""

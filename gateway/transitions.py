@@ -27,7 +27,7 @@ from gateway.models import (
 )
 from gateway.records import Click, Record, Remember, Vote
 from gateway.schemas import check_schema
-from gateway.wire import JsonObject, plain, revised
+from gateway.wire import JsonObject, plain
 
 Sign = Callable[[Decision], Decision]
 
@@ -90,8 +90,7 @@ def ended(
     )
     approved = ending.status is Status.APPROVED
     consumers = (record.process,) if approved and record.process else ()
-    return revised(
-        record,
+    return record.revised(
         status=ending.status,
         revision=revision,
         decision=sign(decision),

@@ -13,7 +13,7 @@ from gateway.rulebook import REQUESTER, PolicyDocument, Route, posted
 from gateway.signatures import Signer
 from gateway.storage import Origin, Outcome, Store, Transition
 from gateway.transitions import Effect, Ending, ended
-from gateway.wire import JsonObject, plain, revised
+from gateway.wire import JsonObject, plain
 
 # A cancel that overtakes its submit leaves a record with this digest, which no action can have.
 TOMBSTONE_DIGEST = "0" * 64
@@ -89,7 +89,7 @@ class Writer:
         """Return the decision with the gateway's signature, when it has a key."""
         if self._signer is None:
             return decision
-        return revised(decision, signature=self._signer.sign(decision.signed_bytes()))
+        return decision.signed(self._signer.sign)
 
     def ended(self, record: Record, ending: Ending, *, revision: int) -> Record:
         """Return the record with a terminal decision, signed."""

@@ -20,8 +20,6 @@ from gateway.wire import JsonObject
 LEASE_MS = 30_000
 HTTP_LEASE_MS = 90_000
 
-_NOT_ANSWERED = ("",) * 4
-
 # What a record is born with; the script itself sets its status, its times and whose it is.
 _AT_BIRTH = (
     "rev",
@@ -120,6 +118,7 @@ def changes(keys: Keys, transitions: Sequence[Transition], origin: Origin | None
 
 def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
     before, after = transition.before, transition.after
+    ends = after.final and not before.final
     changed, (decision, told) = changed_fields(before, after), ending_of(after)
     if before.final and after.decision != before.decision:
         changed["decision"] = decision
@@ -132,8 +131,11 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             gone.append(name)
         elif name not in ("rev", "status"):
             kept += (name, text)
+    names = _keys_of_change(keys, transition)
+    by_name = _by_name(keys, names, transition, origin)
+    names += map(keys.dirty, after.queues)
     return Call(
-        _keys_of_change(keys, transition, origin),
+        names,
         [
             after.request.id,
             after.holder,
@@ -145,23 +147,51 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             "1" if transition.stoppable else "",
             after.nonces[-1] if after.nonces != before.nonces else "",
             transition.event,
-            told if after.final and not before.final else dumps(transition.data or {}),
-            *_answered(origin),
+            told if ends else dumps(transition.data or {}),
             after.digest,
             decision,
-            "" if transition.secrets is None else dumps(transition.secrets),
-            "1" if after.request.questions else "",
             after.consumers[-1] if after.consumers else "",
-            "1" if len(after.consumers) > 1 else "",
-            _new_grant(transition),
-            *_patience(transition.budget),
             len(before.attached),
             *before.attached,
+            len(by_name),
+            *by_name,
             len(gone),
             *gone,
             *kept,
         ],
     )
+
+
+def _by_name(
+    keys: Keys, names: list[str], transition: Transition, origin: Origin | None
+) -> list[str | int]:
+    """Return what a transition brings by name, most need nothing; its keys are added to `names`."""
+    after, budget = transition.after, transition.budget
+    own: dict[str, str] = {}
+    values: list[str | int] = []
+    if origin is not None and origin.entry:
+        own["ingress_key"] = keys.ingress(after.holder)
+        own["replies_key"] = keys.replies(after.holder, origin.process or "")
+        values += ("verb", origin.verb, "nonce", origin.nonce)
+        values += ("entry", origin.entry, "process", origin.process or "")
+    if transition.secrets is not None or after.request.questions:
+        own["secret_key"] = keys.secret(after.request.id)
+        kept = transition.secrets is None
+        values += ("keep", "1") if kept else ("secrets", dumps(transition.secrets))
+    if len(after.consumers) > 1:
+        values += ("warn", "1")
+    if not transition.before.final and (grant := _grant_of(after)):
+        own["grant_key"] = keys.grant(grant)
+        values += ("grant", grant)
+    if budget is not None and budget.denials:
+        own["breakers_key"] = keys.breakers
+        values += ("denials", budget.denials, "pause", int(budget.pause * 1000))
+    if own:
+        values += ("keys", len(own))
+        for place, name in enumerate(own, start=len(names) + 1):
+            values += (name, place)
+        names += own.values()
+    return values
 
 
 def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[str]:
@@ -185,7 +215,7 @@ def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[str]:
     ]
 
 
-def _keys_of_change(keys: Keys, transition: Transition, origin: Origin | None) -> list[str]:
+def _keys_of_change(keys: Keys, transition: Transition) -> list[str]:
     after, agent = transition.after, transition.after.holder
     names = [
         keys.record(after.request.id),
@@ -195,26 +225,12 @@ def _keys_of_change(keys: Keys, transition: Transition, origin: Origin | None) -
         keys.done,
         keys.events,
         keys.meta,
-        keys.ingress(agent),
-        keys.replies(agent, (origin and origin.process) or ""),
-        keys.secret(after.request.id),
-        keys.grant(_new_grant(transition)),
         keys.load(agent),
-        keys.breakers,
         *keys.prefixes,
     ]
     for process in transition.before.attached:
         names += (keys.waiting(agent, process), keys.replies(agent, process))
-    for queue in after.queues:
-        names.append(keys.dirty(queue))
     return names
-
-
-def _answered(origin: Origin | None) -> tuple[str, str, str, str]:
-    """Return verb, nonce, stream entry and process of the message that a transition answers."""
-    if origin is None:
-        return _NOT_ANSWERED
-    return origin.verb, origin.nonce, origin.entry or "", origin.process or ""
 
 
 def _likeness_at_birth(record: Record) -> str:
@@ -225,23 +241,11 @@ def _likeness_at_birth(record: Record) -> str:
     return "" if cardless or alone else likeness(record)
 
 
-def _patience(budget: Budget | None) -> tuple[str | int, int]:
-    """Return how many denials in a row are too many, '' when they are not counted; and the ms that
-    an agent then pauses."""
-    if budget is None or budget.denials == 0:
-        return "", 0
-    return budget.denials, int(budget.pause * 1000)
-
-
 def _grant_of(record: Record) -> str:
     """Return the id of the grant that a record's decision cites, or ''."""
     decision = record.decision
     by_grant = decision is not None and decision.decided_by.kind is DeciderKind.GRANT
     return decision.decided_by.name if decision is not None and by_grant else ""
-
-
-def _new_grant(transition: Transition) -> str:
-    return "" if transition.before.final else _grant_of(transition.after)
 
 
 def _pairs(fields: dict[str, str]) -> list[str]:

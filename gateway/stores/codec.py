@@ -152,7 +152,7 @@ def ending_of(record: Record) -> tuple[str, str]:
     """Return a record's decision, and what the event of its ending says, both as JSON or ""."""
     if record.decision is None:
         return "", ""
-    values = plain(record.decision)
+    values = record.decision.values()
     return dumps(values), dumps(summary(values, record.note))
 
 

@@ -69,7 +69,7 @@ redis.call('HSET', KEYS[14], 'handed', digits(handed))
 
 local created, due, told = digits(now), digits(deadline), ARGV[13]
 redis.call('HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
-  'created', created, 'deadline', due, 'body', unpack(ARGV, 25))
+  'created', created, 'deadline', due, 'size', digits(#ARGV[25]), 'body', unpack(ARGV, 25))
 if behind ~= '' then
   redis.call('HSET', KEYS[1], 'behind', behind)
   local rest = string.sub(told, 2)
