@@ -123,7 +123,7 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
     if before.final and after.decision != before.decision:
         changed["decision"] = decision
     if after.erased and not before.erased:
-        changed["body"] = body_of(after.request)
+        changed |= {"body": body_of(after.request), "size": ""}
     gone: list[str] = []
     kept: list[str] = []
     for name, text in changed.items():

@@ -216,6 +216,7 @@ async def test_erasure_removes_the_payload_and_is_itself_an_event(world: World) 
     raw = await world.store.redis.hgetall(world.store.keys.record(record.id))
     for gone in ("DE02", "DE99", "for Jo", '"k"', "odd"):
         assert gone not in json.dumps(raw)
+    assert "size" not in raw, "not even how long it was"
     found = await world.approvals.get(record.id)
     assert (found.erased, found.request.digest) == (True, record.request.digest)
     assert found.decision is not None
