@@ -190,6 +190,34 @@ async def test_an_edit_leaves_the_others_to_be_asked(office: Office) -> None:
     assert (await now(office, second)).status is Status.PENDING
 
 
+@pytest.mark.parametrize("place", [0, 1])
+async def test_what_was_edited_takes_nobodys_place_when_it_ends(office: Office, place: int) -> None:
+    """Whether it led the others or followed: who leads them since then goes on doing so."""
+    await govern(office.world, quorum=2)
+    pair = [await office.world.submit() for _ in range(2)]
+    edit = click(pair[place], Action.EDIT, arguments={"command": "pwd"})
+    edited = await office.desk.decide(edit)
+    await settled(office)
+    leader, edited = [await now(office, one) for one in (pair[1 - place], edited)]
+    assert (leader.behind, edited.behind) == ("", "")
+    await office.desk.decide(click(edited, Action.DENY, identity=identity("bob")))
+    await settled(office)
+    assert (await office.world.submit()).behind == leader.id
+
+
+async def test_one_that_is_not_alike_after_all_gives_its_place_up(office: Office) -> None:
+    """As two would whose likeness has the same digits: it is asked for itself, and ends so."""
+    redis, keys = office.world.store.redis, office.world.store.keys
+    other, first = await distinct(office, 2)
+    like = await redis.hget(keys.record(first.id), "like")
+    await redis.hset(keys.record(other.id), "like", like)
+    await redis.hset(keys.load(AGENT), f"={like}", other.id)
+    second, third = [await office.world.submit(arguments=first.arguments) for _ in range(2)]
+    assert (second.behind, third.behind) == ("", second.id)
+    await office.desk.decide(click(other))
+    assert (await office.world.submit(arguments=first.arguments)).behind == second.id
+
+
 async def test_remembering_settles_all_without_another_card(office: Office) -> None:
     """A grant made with the approval decides those behind it; none of them is shown meanwhile."""
     first, *others = [await office.world.submit() for _ in range(3)]

@@ -57,10 +57,11 @@ end
 
 -- Takes what ends, or is not any more what it was, away from those it waits behind, and from the lead.
 local function left(KEYS, ARGV, found, ends)
-  local id, load, behind, queues = ARGV[1], KEYS[8], found[7], found[9]
+  local id, load, behind, queues, like = ARGV[1], KEYS[8], found[7], found[9], found[11]
+  local crowd = behind and string.sub(behind, 1, 1) == '~'
   if behind then
     redis.call('ZREM', KEYS[11] .. behind, id)
-    if string.sub(behind, 1, 1) == '~' then
+    if crowd then
       recount(load, KEYS[9], queues, ARGV[2], now)
     else
       redis.call('HINCRBY', KEYS[10] .. behind, 'alike', -1)
@@ -71,9 +72,10 @@ local function left(KEYS, ARGV, found, ends)
     redis.call('HDEL', KEYS[1], 'behind')
     redis.call('HSET', KEYS[1], 'tier_at', digits(now))
   end
-  local slot = found[11] and '=' .. found[11]
-  if slot and redis.call('HGET', load, slot) == id then redis.call('HDEL', load, slot) end
-  if tonumber(found[8] or '0') > 0 then redis.call('ZADD', KEYS[9] .. 'followups', now, id) end
+  -- Whoever has a likeness and follows nobody leads those alike; what was changed has none any more.
+  if like and (crowd or not behind) then redis.call('HDEL', load, '=' .. like) end
+  if like and not ends then redis.call('HDEL', KEYS[1], 'like') end
+  if found[8] and tonumber(found[8]) > 0 then redis.call('ZADD', KEYS[9] .. 'followups', now, id) end
   if ends then
     -- Records of earlier versions do not say how long their body is.
     local size = found[12] or redis.call('HSTRLEN', KEYS[1], 'body')

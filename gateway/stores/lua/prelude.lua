@@ -26,12 +26,11 @@ end
 
 -- What an agent is told. The decision of an approval goes only to the process that may act on it.
 local function state(id, status, revision, digest, deadline, decision, secrets, may_have_run)
-  local json = '{"id":"' .. id .. '","status":"' .. status .. '","revision":' .. revision ..
-    ',"digest":"' .. digest .. '","deadline":' .. deadline
-  if decision and decision ~= '' then json = json .. ',"decision":' .. decision end
-  if secrets and secrets ~= '' then json = json .. ',"secrets":' .. secrets end
-  if may_have_run then json = json .. ',"may_have_run":true' end
-  return json .. '}'
+  local decided = decision and decision ~= '' and ',"decision":' .. decision or ''
+  local secret = secrets and secrets ~= '' and ',"secrets":' .. secrets or ''
+  return '{"id":"' .. id .. '","status":"' .. status .. '","revision":' .. revision .. ',"digest":"' ..
+    digest .. '","deadline":' .. deadline .. decided .. secret ..
+    (may_have_run and ',"may_have_run":true}' or '}')
 end
 
 -- Answers a message on its process's reply stream. Ids count 0-1, 0-2, ... so that a reader sees a gap.

@@ -57,6 +57,8 @@ if status == 'pending' then
   if leader and leader[1] == 'pending' and leader[2] == ARGV[4] then
     behind = load[4]
   else
+    -- What is not alike after all leads no more: what has a likeness and follows nobody, leads.
+    if leader and leader[1] == 'pending' then redis.call('HDEL', KEYS[16] .. load[4], 'like') end
     if ARGV[23] ~= '' then
       wait = spend_card(KEYS[14], now, tonumber(ARGV[23]), tonumber(ARGV[24]), ARGV[19] == '')
     end
