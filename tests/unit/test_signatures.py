@@ -1,6 +1,7 @@
 """Signatures over decisions."""
 
 import base64
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gateway.errors import Unverified
 from gateway.models import Status
 from gateway.signatures import Signer, Verifier
+from gateway.wire import plain
 from tests.unit.test_transitions import decide, record
 from tests.world import SEED
 
@@ -32,6 +34,19 @@ def test_a_signature_covers_every_member_of_the_decision() -> None:
     ):
         with pytest.raises(Unverified):
             verifier.verify(forged.signed_bytes(), signature)
+
+
+def test_the_json_of_a_signed_decision_is_its_own_and_no_copy_has_it() -> None:
+    """What was signed is written down as it is; what is made of it later is read anew."""
+    signer = Signer(SEED)
+    decision = decide(record()).after.decision
+    assert decision is not None
+    signed = decision.signed(signer.sign)
+    Verifier(signer.public_key).verify(signed.signed_bytes(), signed.signature)
+    assert signed == replace(decision, signature=signed.signature)
+    assert list(signed.values().items()) == list(plain(signed).items())
+    assert replace(signed, message="other").values()["message"] == "other"
+    assert pickle.loads(pickle.dumps(signed)) == signed
 
 
 def test_missing_broken_and_foreign_signatures_are_refused() -> None:
