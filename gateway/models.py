@@ -274,16 +274,20 @@ class Decision(Wire):
 
     def signed_bytes(self) -> bytes:
         """Return the canonical bytes that the signature covers: everything but itself."""
-        values = plain(self)
+        return canonical(self._unsigned())
+
+    def _unsigned(self) -> JsonObject:
+        values: JsonObject = plain(self)
         values.pop("signature", None)
-        return canonical(values)
+        return values
 
     def signed(self, sign: Callable[[bytes], str]) -> Decision:
-        """Return this decision, not signed yet, with the signature that `sign` makes of its bytes.
+        """Return this decision with the signature that `sign` makes of its bytes.
 
-        Its JSON is kept beside the members, to be written down at once; no copy takes it along.
+        Its JSON is kept beside the members, to be written down at once. What `replace` makes of it
+        does not have that.
         """
-        values = plain(self)
+        values = self._unsigned()
         values["signature"] = sign(canonical(values))
         twin = object.__new__(Decision)
         twin.__dict__.update(self.__dict__, signature=values["signature"], _values=values)

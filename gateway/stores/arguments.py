@@ -68,11 +68,8 @@ def submission(
     decision, told = ending_of(record)
     fields = fields_of(record)
     born = {name: fields[name] for name in _AT_BIRTH if name in fields}
-    alike = _likeness_at_birth(record)
     if decision:
         born["decision"] = decision
-    if alike:
-        born["like"] = alike
     return Call(
         _keys_at_birth(keys, record, origin),
         [
@@ -94,7 +91,7 @@ def submission(
             origin.verb,
             _grant_of(record),
             record.decision.expires_at if record.decision else "",
-            alike,
+            _likeness_at_birth(record),
             budget.waiting,
             budget.bytes,
             budget.daily,
@@ -132,10 +129,9 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
         elif name not in ("rev", "status"):
             kept += (name, text)
     names = _keys_of_change(keys, transition)
-    by_name = _by_name(keys, names, transition, origin)
-    names += map(keys.dirty, after.queues)
+    by_name, named = _by_name(keys, transition, origin, len(names) + 1)
     return Call(
-        names,
+        [*names, *named, *map(keys.dirty, after.queues)],
         [
             after.request.id,
             after.holder,
@@ -163,9 +159,10 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
 
 
 def _by_name(
-    keys: Keys, names: list[str], transition: Transition, origin: Origin | None
-) -> list[str | int]:
-    """Return what a transition brings by name, most need nothing; its keys are added to `names`."""
+    keys: Keys, transition: Transition, origin: Origin | None, place: int
+) -> tuple[list[str | int], list[str]]:
+    """Return what a transition brings by name, most often nothing, and the keys that are named in
+    it, of which the first stands at `place`."""
     after, budget = transition.after, transition.budget
     own: dict[str, str] = {}
     values: list[str | int] = []
@@ -188,10 +185,9 @@ def _by_name(
         values += ("denials", budget.denials, "pause", int(budget.pause * 1000))
     if own:
         values += ("keys", len(own))
-        for place, name in enumerate(own, start=len(names) + 1):
-            values += (name, place)
-        names += own.values()
-    return values
+        for where, name in enumerate(own, start=place):
+            values += (name, where)
+    return values, list(own.values())
 
 
 def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[str]:

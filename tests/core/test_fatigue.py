@@ -169,7 +169,7 @@ async def test_a_leader_that_an_earlier_version_stored_gives_its_place_up(office
     """Its record does not say by which place it leads."""
     first, second = [await office.world.submit() for _ in range(2)]
     for one in (first, second):
-        await office.world.store.redis.hdel(office.world.store.keys.record(one.id), "like")
+        await office.world.store.redis.hdel(office.world.store.keys.record(one.id), "leads")
     await office.settle()
     await office.desk.decide(click(first))
     await settled(office)
@@ -209,8 +209,8 @@ async def test_one_that_is_not_alike_after_all_gives_its_place_up(office: Office
     """As two would whose likeness has the same digits: it is asked for itself, and ends so."""
     redis, keys = office.world.store.redis, office.world.store.keys
     other, first = await distinct(office, 2)
-    like = await redis.hget(keys.record(first.id), "like")
-    await redis.hset(keys.record(other.id), "like", like)
+    like = await redis.hget(keys.record(first.id), "leads")
+    await redis.hset(keys.record(other.id), "leads", like)
     await redis.hset(keys.load(AGENT), f"={like}", other.id)
     second, third = [await office.world.submit(arguments=first.arguments) for _ in range(2)]
     assert (second.behind, third.behind) == ("", second.id)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 import pytest
 import redis.asyncio
 
+from gateway import headroom
 from gateway.embedded import running_engine
 from gateway.headroom import ROOM, keep_headroom
+from gateway.tasks import ended
 from tests.waiting import moment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux takes room ahead")
@@ -52,16 +55,55 @@ async def test_room_is_kept_ahead_of_what_is_written_and_rewritten(tmp_path: Pat
         assert await client.get("word") == "kept again"
 
 
-async def test_a_link_is_not_followed_and_the_engine_does_without(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def logs(folder: Path) -> tuple[Path, Path]:
+    """Return two append-only files of a folder, of which the second is written to."""
+    (folder / "appendonlydir").mkdir()
+    paths = tuple(folder / "appendonlydir" / f"appendonly.aof.{one}.incr.aof" for one in (1, 2))
+    for path in paths:
+        path.write_bytes(b"word")
+        os.utime(path, (1, 1))
+    paths[1].write_bytes(b"words")
+    return paths[0], paths[1]
+
+
+def taken(path: Path) -> int:
+    """Return how many bytes of the disk a file has."""
+    return path.stat().st_blocks * 512
+
+
+def test_only_what_is_appended_to_gets_room_and_only_on_a_disk_with_plenty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody else's file is left alone; that there is no room is said once, and is no error."""
+    """A nearly full disk is needed for what is written; a file that is left over, for nothing."""
+    older, newer = logs(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(headroom, "SPARE", 2**62)
+        headroom.make_room(tmp_path)
+        assert max(map(taken, (older, newer))) < ROOM // 2
+    for _ in range(2):
+        headroom.make_room(tmp_path)
+    assert ROOM // 2 < taken(newer) < 2 * ROOM
+    assert taken(older) < ROOM // 2
+    assert (older.read_bytes(), newer.read_bytes()) == (b"word", b"words")
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+async def test_what_is_no_file_is_left_alone_and_the_engine_does_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """Neither followed nor waited for; that there is no room is said once, and is no error."""
     caplog.set_level("INFO", logger="gateway.headroom")
-    elsewhere = tmp_path / "elsewhere"
+    elsewhere, (_, path) = tmp_path / "elsewhere", logs(tmp_path)
     elsewhere.write_text("not ours")
-    (tmp_path / "appendonlydir").mkdir()
-    (tmp_path / "appendonlydir" / "appendonly.aof.1.incr.aof").symlink_to(elsewhere)
+    path.unlink()
+    if kind == "link":
+        path.symlink_to(elsewhere)
+    else:
+        os.mkfifo(path)
+    keeping = asyncio.create_task(keep_headroom(tmp_path))
     async with asyncio.timeout(20):
-        await keep_headroom(tmp_path)
+        while not caplog.records:
+            await moment()
+    await ended(keeping)
     assert [record.__dict__["event"] for record in caplog.records] == ["no_headroom"]
-    assert elsewhere.stat().st_blocks * 512 < ROOM
+    assert taken(elsewhere) < ROOM // 2

@@ -40,7 +40,7 @@ end
 -- Returns why a transition cannot be applied, or nothing, and the record as it stands.
 local function refusal(KEYS, ARGV, more)
   local found = redis.call('HMGET', KEYS[1], 'rev', 'status', 'deadline', 'created', 'nonces', 'digest',
-    'behind', 'alike', 'queues', 'canary', 'like', 'size')
+    'behind', 'alike', 'queues', 'canary', 'leads', 'size')
   if not found[2] then return 'gone', found end
   -- Whatever anybody decides: what tests people is never approved.
   if found[10] and ARGV[5] == 'approved' then return 'gone', found end
@@ -57,11 +57,10 @@ end
 
 -- Takes what ends, or is not any more what it was, away from those it waits behind, and from the lead.
 local function left(KEYS, ARGV, found, ends)
-  local id, load, behind, queues, like = ARGV[1], KEYS[8], found[7], found[9], found[11]
-  local crowd = behind and string.sub(behind, 1, 1) == '~'
+  local id, load, behind, queues, leads = ARGV[1], KEYS[8], found[7], found[9], found[11]
   if behind then
     redis.call('ZREM', KEYS[11] .. behind, id)
-    if crowd then
+    if string.sub(behind, 1, 1) == '~' then
       recount(load, KEYS[9], queues, ARGV[2], now)
     else
       redis.call('HINCRBY', KEYS[10] .. behind, 'alike', -1)
@@ -72,9 +71,10 @@ local function left(KEYS, ARGV, found, ends)
     redis.call('HDEL', KEYS[1], 'behind')
     redis.call('HSET', KEYS[1], 'tier_at', digits(now))
   end
-  -- Whoever has a likeness and follows nobody leads those alike; what was changed has none any more.
-  if like and (crowd or not behind) then redis.call('HDEL', load, '=' .. like) end
-  if like and not ends then redis.call('HDEL', KEYS[1], 'like') end
+  if leads then
+    redis.call('HDEL', load, '=' .. leads)
+    if not ends then redis.call('HDEL', KEYS[1], 'leads') end
+  end
   if found[8] and tonumber(found[8]) > 0 then redis.call('ZADD', KEYS[9] .. 'followups', now, id) end
   if ends then
     -- Records of earlier versions do not say how long their body is.

@@ -4,7 +4,7 @@ local LONGEST_REPLY_STREAM = 10000
 local REPLY_STREAM_LIFE_MS = 86400000
 
 local function digits(number)
-  return string.format('%d', number)
+  return string.format('%.0f', number)
 end
 
 local function now_ms()

@@ -10,7 +10,6 @@
 local now, slot = now_ms(), '=' .. ARGV[3]
 local found = redis.call('HMGET', KEYS[1], 'status', 'behind', 'created')
 if found[1] ~= 'pending' or found[2] then return found[2] or '' end
-if ARGV[3] ~= '' then redis.call('HSET', KEYS[1], 'like', ARGV[3]) end
 local lead = ARGV[3] ~= '' and redis.call('HGET', KEYS[2], slot)
 if lead == ARGV[1] then return '' end
 if lead and redis.call('HGET', KEYS[4] .. lead, 'status') == 'pending' then
@@ -24,7 +23,10 @@ local wait = 0
 if ARGV[4] ~= '' then
   wait = spend_card(KEYS[2], now, tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[3] == '')
 end
-if ARGV[3] ~= '' then redis.call('HSET', KEYS[2], slot, ARGV[1]) end
+if ARGV[3] ~= '' then
+  redis.call('HSET', KEYS[2], slot, ARGV[1])
+  redis.call('HSET', KEYS[1], 'leads', ARGV[3])
+end
 if wait == 0 then return '' end
 redis.call('HSET', KEYS[1], 'behind', '~' .. ARGV[2])
 hold(KEYS[2], KEYS[5], KEYS[3], ARGV[6], ARGV[2], ARGV[1], found[3], now, wait)

@@ -47,7 +47,7 @@ local load = redis.call('HMGET', KEYS[14], 'handed', 'bytes', 'until', '=' .. AR
 local handed = math.max(tonumber(load[1] or '0'), now) +
   (#ARGV[25] + RECORD_BYTES) * DAY_MS / tonumber(ARGV[22])
 if handed > now + DAY_MS then return {'crowded'} end
-local behind, wait = '', 0
+local behind, wait, leads = '', 0, false
 if status == 'pending' then
   if load[3] and now < tonumber(load[3]) then return {'paused'} end
   if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[20]) then return {'crowded'} end
@@ -57,21 +57,26 @@ if status == 'pending' then
   if leader and leader[1] == 'pending' and leader[2] == ARGV[4] then
     behind = load[4]
   else
-    -- What is not alike after all leads no more: what has a likeness and follows nobody, leads.
-    if leader and leader[1] == 'pending' then redis.call('HDEL', KEYS[16] .. load[4], 'like') end
     if ARGV[23] ~= '' then
       wait = spend_card(KEYS[14], now, tonumber(ARGV[23]), tonumber(ARGV[24]), ARGV[19] == '')
     end
     if wait > 0 then behind = '~' .. ARGV[2] end
-    if ARGV[19] ~= '' then redis.call('HSET', KEYS[14], '=' .. ARGV[19], ARGV[1]) end
+    leads = ARGV[19] ~= ''
   end
   redis.call('HINCRBY', KEYS[14], 'bytes', #ARGV[25])
+  if leads then
+    redis.call('HSET', KEYS[14], '=' .. ARGV[19], ARGV[1])
+    -- What has the same digits, and is not alike after all, leads no more.
+    if load[4] then redis.call('HDEL', KEYS[16] .. load[4], 'leads') end
+  end
 end
 redis.call('HSET', KEYS[14], 'handed', digits(handed))
 
 local created, due, told = digits(now), digits(deadline), ARGV[13]
-redis.call('HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
-  'created', created, 'deadline', due, 'size', digits(#ARGV[25]), 'body', unpack(ARGV, 25))
+local set = {'HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
+  'created', created, 'deadline', due, 'size', digits(#ARGV[25]), 'body', unpack(ARGV, 25)}
+if leads then set[#set + 1], set[#set + 2] = 'leads', ARGV[19] end
+redis.call(unpack(set))
 if behind ~= '' then
   redis.call('HSET', KEYS[1], 'behind', behind)
   local rest = string.sub(told, 2)

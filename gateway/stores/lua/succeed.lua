@@ -23,6 +23,7 @@ local first = 1
 if not next_ then
   next_, first = ids[1], 3
   redis.call('HSET', KEYS[3], slot, next_)
+  redis.call('HSET', KEYS[6] .. next_, 'leads', ARGV[3])
   local record, wait = KEYS[6] .. next_, 0
   if ARGV[4] ~= '' then wait = spend_card(KEYS[3], now, tonumber(ARGV[4]), tonumber(ARGV[5]), false) end
   if wait > 0 then
