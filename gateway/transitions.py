@@ -292,7 +292,9 @@ def _edited(record: Record, click: Click) -> Record:
 
 
 def _end(record: Record, click: Click, by: By, *, now: int, sign: Sign, **noted: Any) -> Effect:
-    answers, secrets = _answers(record.request.questions, click)
+    answers, secrets = (
+        _answers(record.request.questions, click) if click.action is Action.ANSWER else (None, None)
+    )
     if click.abort is not None and click.abort not in _ABORTS:
         raise InvalidRequest("abort stops the turn or the agent")
     feedback = click.action is Action.DENY and click.feedback
@@ -349,8 +351,6 @@ def _closed(
 def _answers(
     questions: tuple[Question, ...], click: Click
 ) -> tuple[JsonObject | None, JsonObject | None]:
-    if click.action is not Action.ANSWER:
-        return None, None
     given = click.answers or {}
     if unknown := set(given) - {question.id for question in questions}:
         raise InvalidRequest(f"there is no field {sorted(unknown)[0]!r} in this question")

@@ -107,17 +107,19 @@ def changes(keys: Keys, transitions: Sequence[Transition], origin: Origin | None
     """Return the call of change.lua that applies transitions, all of them or none."""
     whole = Call([], [])
     for transition in transitions:
-        one = _change(keys, transition, origin)
-        whole.keys.extend(one.keys)
-        whole.arguments.extend((len(one.keys), len(one.arguments), *one.arguments))
+        names, values = _change(keys, transition, origin)
+        whole.keys.extend(names)
+        whole.arguments.extend((len(names), len(values), *values))
     return whole
 
 
-def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
+def _change(
+    keys: Keys, transition: Transition, origin: Origin | None
+) -> tuple[list[str], list[str | int]]:
     before, after = transition.before, transition.after
-    ends = after.final and not before.final
+    ended = before.final
     changed, (decision, told) = changed_fields(before, after), ending_of(after)
-    if before.final and after.decision != before.decision:
+    if ended and after.decision != before.decision:
         changed["decision"] = decision
     if after.erased and not before.erased:
         changed |= {"body": body_of(after.request), "size": ""}
@@ -128,13 +130,14 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             gone.append(name)
         elif name not in ("rev", "status"):
             kept += (name, text)
-    names = _keys_of_change(keys, transition)
+    agent = after.holder
+    names = _keys_of_change(keys, before, agent)
     by_name, named = _by_name(keys, transition, origin, len(names) + 1)
-    return Call(
+    return (
         [*names, *named, *map(keys.dirty, after.queues)],
         [
             after.request.id,
-            after.holder,
+            agent,
             before.revision,
             before.created,
             after.status,
@@ -143,7 +146,7 @@ def _change(keys: Keys, transition: Transition, origin: Origin | None) -> Call:
             "1" if transition.stoppable else "",
             after.nonces[-1] if after.nonces != before.nonces else "",
             transition.event,
-            told if ends else dumps(transition.data or {}),
+            told if told and not ended else dumps(transition.data or {}),
             after.digest,
             decision,
             after.consumers[-1] if after.consumers else "",
@@ -177,7 +180,7 @@ def _by_name(
         values += ("keep", "1") if kept else ("secrets", dumps(transition.secrets))
     if len(after.consumers) > 1:
         values += ("warn", "1")
-    if not transition.before.final and (grant := _grant_of(after)):
+    if (grant := _grant_of(after)) and not transition.before.final:
         own["grant_key"] = keys.grant(grant)
         values += ("grant", grant)
     if budget is not None and budget.denials:
@@ -211,10 +214,9 @@ def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[str]:
     ]
 
 
-def _keys_of_change(keys: Keys, transition: Transition) -> list[str]:
-    after, agent = transition.after, transition.after.holder
+def _keys_of_change(keys: Keys, before: Record, agent: str) -> list[str]:
     names = [
-        keys.record(after.request.id),
+        keys.record(before.request.id),
         keys.pending,
         keys.pending_of(agent),
         keys.deadlines,
@@ -224,7 +226,7 @@ def _keys_of_change(keys: Keys, transition: Transition) -> list[str]:
         keys.load(agent),
         *keys.prefixes,
     ]
-    for process in transition.before.attached:
+    for process in before.attached:
         names += (keys.waiting(agent, process), keys.replies(agent, process))
     return names
 
