@@ -16,7 +16,7 @@ _US = 1000
 _FEW = 100
 _LEVELS = (1, 1000, 10_000)
 _WAKES = 100
-_IDLE_SECONDS = 12
+_IDLE_SECONDS = 30  # many times what anything waits between two looks
 _SETTLE_SECONDS = 1.0
 
 
