@@ -208,8 +208,7 @@ class PolicyDocument(Rulebook):
 
     def names_of(self, identity: Identity) -> tuple[str, ...]:
         """Return all by which a route may admit an identity, its person's name first."""
-        person, written = self.person_of(identity), identity.written
-        return (person.name if person else written, written, *identity.groups)
+        return (self.name_of(identity), identity.written, *identity.groups)
 
     def is_admin(self, identity: Identity) -> bool:
         """Whether an identity is an admin's."""

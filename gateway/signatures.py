@@ -7,7 +7,6 @@ bindings are used: the classes above them take as long again as the signature.
 from __future__ import annotations
 
 import base64
-from binascii import b2a_base64
 
 from gateway.errors import Unverified
 
@@ -32,7 +31,7 @@ class Signer:
     def sign(self, message: bytes) -> str:
         """Return the base64 of the signature over `message`."""
         signed = self._sodium.crypto_sign(message, self._secret)
-        return b2a_base64(signed[:_SIGNATURE_BYTES], newline=False).decode()
+        return base64.b64encode(signed[:_SIGNATURE_BYTES]).decode()
 
 
 class Verifier:

@@ -50,6 +50,12 @@ async def now(office: Office, record: Record) -> Record:
     return await office.desk.get(record.id)
 
 
+async def load(office: Office) -> tuple[str, list[str]]:
+    """Return the bytes that wait of the agent, and the places that its leaders hold."""
+    found = await office.world.store.redis.hgetall(office.world.store.keys.load(AGENT))
+    return found["bytes"], [name for name in found if name.startswith("=")]
+
+
 async def settled(office: Office) -> None:
     """Work until nothing is due, also not in the seconds that counting waits for."""
     office.clock.seconds += 6
@@ -135,7 +141,13 @@ async def test_an_approval_is_for_one_and_the_next_is_asked(office: Office) -> N
     assert cards(office) == [first.id, second.id]
     assert (await now(office, third)).behind == second.id
     assert (await now(office, second)).alike == 1
-    assert (await office.world.submit()).behind == second.id
+    newest = await office.world.submit()
+    assert newest.behind == second.id
+    for one in (second, third, newest):
+        assert len((await load(office))[1]) == 1, "whoever is next takes the place"
+        await office.desk.decide(click(one))
+        await settled(office)
+    assert await load(office) == ("0", [])
 
 
 @pytest.mark.parametrize("ending", ["cancel", "expire"])
@@ -166,15 +178,18 @@ async def test_followers_that_go_are_not_counted_any_more(office: Office) -> Non
 
 
 async def test_a_leader_that_an_earlier_version_stored_gives_its_place_up(office: Office) -> None:
-    """Its record does not say by which place it leads."""
+    """Its record does not say by which place it leads, nor how long its body is."""
     first, second = [await office.world.submit() for _ in range(2)]
+    redis, keys = office.world.store.redis, office.world.store.keys
     for one in (first, second):
-        await office.world.store.redis.hdel(office.world.store.keys.record(one.id), "leads")
+        await redis.hdel(keys.record(one.id), "leads", "size")
     await office.settle()
     await office.desk.decide(click(first))
     await settled(office)
     assert (await now(office, second)).behind == ""
     assert second.id in cards(office)
+    await office.desk.decide(click(second))
+    assert await load(office) == ("0", [])
 
 
 async def test_an_edit_leaves_the_others_to_be_asked(office: Office) -> None:
@@ -383,6 +398,4 @@ async def test_racing_replicas_make_one_leader_and_lose_nobody(
         assert {one and one.status for one in ends} == {Status.DENIED}
     endings = [one for one in await world.events() if one.type == "denied"]
     assert len(endings) == len({one.request_id for one in endings}) == 40
-    load = await world.store.redis.hgetall(world.store.keys.load(AGENT))
-    assert load["bytes"] == "0"
-    assert not [name for name in load if name.startswith("=")]
+    assert await load(both[0]) == ("0", [])

@@ -150,6 +150,10 @@ async def test_what_was_reviewed_finds_its_place_as_if_there_were_no_hooks(world
     first, twin, denied, _, second, third = found
     assert (twin.behind, denied.status) == (first.id, Status.DENIED)
     assert (first.behind, second.behind, third.behind) == ("", "", f"~{AGENT}")
+    for record in (second, third):
+        await world.approvals.decide(click(record))
+    places = await world.store.redis.hgetall(world.store.keys.load(AGENT))
+    assert [places[name] for name in places if name.startswith("=")] == [first.id]
 
 
 async def test_a_slow_hook_holds_up_nobody_else(
