@@ -196,8 +196,7 @@ async def test_an_edit_leaves_the_others_to_be_asked(office: Office) -> None:
     """What was edited is not what the others ask, so a denial of it is none of theirs."""
     await govern(office.world, quorum=2)
     first, second = [await office.world.submit() for _ in range(2)]
-    edit = click(first, Action.EDIT, arguments={"command": "pwd"})
-    edited = await office.desk.decide(edit)
+    edited = await office.desk.decide(click(first, Action.EDIT, arguments={"command": "pwd"}))
     await settled(office)
     assert (await now(office, second)).behind == ""
     await office.desk.decide(click(edited, Action.DENY, identity=identity("bob")))
