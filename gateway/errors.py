@@ -180,6 +180,10 @@ class Aborted(Denied):
 
     code = "aborted"
 
+    def __str__(self) -> str:
+        """Say so to who reads the text alone."""
+        return f"{super().__str__()} (the {self.decision.abort} must stop)"
+
 
 class Expired(NotApproved):
     """Nobody answered before the deadline."""
@@ -199,3 +203,10 @@ class AlreadyUsed(NotApproved):
     """The approval was handed out before: the action may already have run."""
 
     code = "already_used"
+
+    def __str__(self) -> str:
+        """Say that it is neither leave to run nor a denial, and who approved."""
+        return (
+            f"this approval was already used ({super().__str__()}): the action may have run "
+            "already, so take it neither as done nor as denied, and look before you ask again"
+        )

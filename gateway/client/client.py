@@ -79,7 +79,6 @@ class AsyncClient:
         self._transport = transport
         self._verifier = Verifier(public_key) if public_key else None
         self._on_event = on_event
-        self._resumed: set[str] = set()
 
     @classmethod
     def from_env(cls, agent: str | None = None, *, on_event: OnEvent | None = None) -> AsyncClient:
@@ -155,8 +154,8 @@ class AsyncClient:
     async def ask(self, /, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:
         """Ask, wait, and return leave to run; `details` are those of `request`.
 
-        Raises Denied, Aborted, Expired or Cancelled, Unreachable, or Unverified; nothing may run
-        then.
+        Raises Denied, Aborted, Expired or Cancelled, Unreachable, or Unverified, and AlreadyUsed
+        for an `id` whose approval was given before; nothing may run then.
         """
         return await self.send(self.request(tool, arguments, **details))
 
@@ -180,7 +179,10 @@ class AsyncClient:
         return Pending(request)
 
     async def send(self, request: ApprovalRequest) -> Approval:
-        """Submit a request and wait for it. See `ask`."""
+        """Submit a request and wait for it. See `ask`.
+
+        One that was submitted before is not asked again. Its approval is given once, whoever asks.
+        """
         until = _until(request)
         try:
             await self._begin(request)
@@ -214,8 +216,8 @@ class AsyncClient:
     ) -> Approval:
         """Wait up to `timeout` seconds for a request that was submitted before, in any process.
 
-        Raises as `ask` does, Pending when it still waits, and AlreadyUsed when another process was
-        given the approval, unless `rerun` says that running twice does no harm.
+        Raises as `ask` does, Pending when it still waits, and AlreadyUsed when the approval was
+        given before, here or elsewhere, unless `rerun` says that running twice does no harm.
         """
         request = pending.request if isinstance(pending, Pending) else pending
         until = asyncio.get_running_loop().time() + timeout
@@ -223,12 +225,7 @@ class AsyncClient:
             state = await self._transport.wait(request.id, until=until)
         except TimeoutError:
             raise Pending(request) from None
-        again = request.id in self._resumed
-        approval = await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
-        self._resumed.add(request.id)
-        if again and not rerun:
-            raise AlreadyUsed(approval.decision)
-        return approval
+        return await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
 
     async def report(
         self,
@@ -276,19 +273,24 @@ class AsyncClient:
         decision = state.decision
         if decision is None or state.id != request.id or decision.request_id != request.id:
             raise Unverified("the gateway answered something else than was asked")
-        await self._tell("decided", request, decision)
         if decision.status is not Status.APPROVED:
+            await self._tell("decided", request, decision)
             raise refusal(decision)
+        # Taken before anything else is awaited: of several tasks one gets it.
+        first = self._transport.process.take(request.id) and not state.may_have_run
+        ours = first or rerun
+        await self._tell("decided", request, decision, ours=ours)
         try:
             self._verify(request, decision)
         except Unverified as error:
-            await self.report(request, Execution.SKIPPED, detail=str(error))
+            if ours:
+                await self.report(request, Execution.SKIPPED, detail=str(error))
             raise
+        if not ours:
+            raise AlreadyUsed(decision)
         if asyncio.get_running_loop().time() > until:
             await self.report(request, Execution.REFUSED_LATE)
             raise Expired(unanswered(request))
-        if state.may_have_run and not rerun:
-            raise AlreadyUsed(decision)
         if request.questions:
             # The gateway forgets secret answers once it is told that they arrived.
             await self.report(request, Execution.SUCCEEDED)
@@ -320,9 +322,17 @@ class AsyncClient:
         elif error := goodbye.exception():
             log.info("not told: %s", error, extra={"event": "abandon_failed"})
 
-    async def _tell(self, event: str, request: ApprovalRequest, decision: Decision | None) -> None:
+    async def _tell(
+        self,
+        event: str,
+        request: ApprovalRequest,
+        decision: Decision | None,
+        *,
+        ours: bool = True,
+    ) -> None:
         """Call the host. What it raises goes on to who asked, so nobody waits and nothing runs:
-        the gateway must not be left to believe that."""
+        the gateway must not be left to believe that. What becomes of an approval that is not `ours`
+        is for whoever was given it to report."""
         if self._on_event is None:
             return
         try:
@@ -330,7 +340,7 @@ class AsyncClient:
         except BaseException as error:
             if decision is None:
                 await self._abandon(request)
-            elif decision.status is Status.APPROVED:
+            elif decision.status is Status.APPROVED and ours:
                 await self.report(request, Execution.SKIPPED, detail=type(error).__name__)
             raise
 

@@ -14,9 +14,9 @@ from urllib.parse import quote
 from gateway.client.connection import Connection
 from gateway.client.http import Http
 from gateway.client.http_waits import MOST_POLLS, Poll, Waits
-from gateway.client.transport import is_final, state_of
+from gateway.client.transport import Process, is_final, state_of
 from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
-from gateway.models import ApprovalRequest, Reason, Report, State, new_id
+from gateway.models import ApprovalRequest, Reason, Report, State
 from gateway.wire import plain
 
 _POLL_SECONDS = 25.0
@@ -31,7 +31,7 @@ class HttpTransport:
         self.agent = agent
         self._url, self._token = url, token
         self._http = Http(url, token)
-        self._process = new_id()
+        self.process = Process()
         # Waiters get threads of their own, so that they cannot keep a cancel from being sent.
         self._waiting = ThreadPoolExecutor(MOST_POLLS, thread_name_prefix="gateway-wait")
         self._sending = ThreadPoolExecutor(_MOST_SENDERS, thread_name_prefix="gateway-send")
@@ -53,7 +53,8 @@ class HttpTransport:
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
         """Hand a request over."""
-        body = {"request": plain(request), "process": self._process, "detached": detached}
+        process = self.process.token
+        body = {"request": plain(request), "process": process, "detached": detached}
         state = state_of(await self._call("POST", "/v1/requests", body))
         if is_final(state) and not detached:
             self._settled[request.id] = state
@@ -71,7 +72,7 @@ class HttpTransport:
 
     async def consume(self, request_id: str) -> State:
         """Take the approval."""
-        body = {"process": self._process}
+        body = {"process": self.process.token}
         return state_of(await self._call("POST", f"/v1/requests/{request_id}/consume", body))
 
     async def report(self, request_id: str, report: Report) -> None:
@@ -89,7 +90,7 @@ class HttpTransport:
     async def _polling(self, request_id: str) -> AsyncIterator[Poll]:
         """Hold a connection for the long polls of one request; leaving cuts the one under way."""
         connection = Connection(self._url, self._token)
-        path = f"/v1/requests/{request_id}?wait={_POLL_SECONDS}&process={self._process}"
+        path = f"/v1/requests/{request_id}?wait={_POLL_SECONDS}&process={self.process.token}"
         call = partial(connection.call, "GET", path, timeout=_POLL_SECONDS + _SLACK_SECONDS)
 
         async def poll() -> State:
@@ -103,7 +104,8 @@ class HttpTransport:
             connection.close()
 
     async def _look(self, ids: Sequence[str]) -> dict[str, State | GatewayError]:
-        found = await self._call("POST", "/v1/sync", {"process": self._process, "ids": list(ids)})
+        body = {"process": self.process.token, "ids": list(ids)}
+        found = await self._call("POST", "/v1/sync", body)
         try:
             return {item["id"]: _read(item) for item in found["items"]}
         except (LookupError, TypeError) as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.errors import NotFound
+from gateway.client.transport import Process
+from gateway.errors import Conflict, NotFound
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -47,10 +48,12 @@ class CallableTransport:
 
     def __init__(self, approver: Approver, agent: str = "local") -> None:
         self.agent = agent
+        self.process = Process()
         self.requests: list[ApprovalRequest] = []
         self.reports: list[tuple[str, Report]] = []
         self._approver = approver
-        self._states: dict[str, asyncio.Task[State]] = {}
+        self._known: dict[str, ApprovalRequest] = {}
+        self._states: dict[str, asyncio.Future[State]] = {}
 
     async def __aenter__(self) -> CallableTransport:
         """Nothing to connect."""
@@ -62,18 +65,32 @@ class CallableTransport:
             task.cancel()
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Ask the callable."""
+        """Ask the callable, once for each id."""
+        known = self._known.setdefault(request.id, request)
+        if known.digest != request.digest:
+            raise Conflict("the id is taken by a request with other content")
+        if request.id in self._states:
+            return
         self.requests.append(request)
         self._states[request.id] = asyncio.create_task(self._ask(request))
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return what the callable said; raises TimeoutError at `until`."""
+        asked = self._asked(request_id)
         async with asyncio.timeout_at(until):
-            return await asyncio.shield(self._asked(request_id))
+            try:
+                return await asyncio.shield(asked)
+            except asyncio.CancelledError:
+                if self._asked(request_id) is asked:
+                    raise
+                return await self._asked(request_id)  # somebody withdrew it
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
-        """Stop asking."""
-        self._asked(request_id).cancel()
+        """Stop asking; what was answered stays."""
+        if self._asked(request_id).cancel():
+            withdrawn = _withdrawn(self._known[request_id], reason, message)
+            self._states[request_id] = asyncio.get_running_loop().create_future()
+            self._states[request_id].set_result(withdrawn)
 
     async def consume(self, request_id: str) -> State:
         """Return the decision."""
@@ -86,7 +103,7 @@ class CallableTransport:
     async def end_session(self, session: str) -> None:
         """Sessions hold nothing here."""
 
-    def _asked(self, request_id: str) -> asyncio.Task[State]:
+    def _asked(self, request_id: str) -> asyncio.Future[State]:
         if request_id not in self._states:
             raise NotFound("no such request")
         return self._states[request_id]
@@ -99,15 +116,23 @@ class CallableTransport:
         reply = answer if isinstance(answer, Reply) else None
         if reply is None:
             reply = Reply(action=Action.APPROVE if answer is True else Action.DENY)
-        decision = _decision(request, reply)
-        return State(
-            id=request.id,
-            status=decision.status,
-            revision=decision.revision,
-            digest=decision.digest,
-            deadline=decision.expires_at,
-            decision=decision,
-        )
+        return _state(_decision(request, reply))
+
+
+def _state(decision: Decision) -> State:
+    return State(
+        id=decision.request_id,
+        status=decision.status,
+        revision=decision.revision,
+        digest=decision.digest,
+        deadline=decision.expires_at,
+        decision=decision,
+    )
+
+
+def _withdrawn(request: ApprovalRequest, reason: Reason, message: str) -> State:
+    said = _decision(request, Reply(action=Action.DENY, message=message))
+    return _state(replace(said, status=Status.CANCELLED, action=None, reason=reason))
 
 
 def _decision(request: ApprovalRequest, reply: Reply) -> Decision:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from typing import Any
 
 import redis.asyncio
@@ -19,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from gateway.client.problems import error_of
-from gateway.client.transport import chunks, is_final, state_of
+from gateway.client.transport import Process, chunks, is_final, state_of
 from gateway.errors import GatewayError, Unauthorized, Unreachable, Unverified
 from gateway.line import Line
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
@@ -78,9 +77,9 @@ class RedisTransport:
 
     def __init__(self, url: str, agent: str, namespace: str = "gw") -> None:
         self.agent = agent
-        self._process = new_id()
+        self.process = Process()
         self._ingress = f"{{{namespace}}}:in:{agent}"
-        self._replies = f"{{{namespace}}}:out:{agent}:{self._process}"
+        self._replies = f"{{{namespace}}}:out:{agent}:{self.process.token}"
         pool: Any = redis.asyncio.ConnectionPool.from_url(
             url,
             decode_responses=True,
@@ -98,7 +97,6 @@ class RedisTransport:
         self._lost = False
         self._needed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._pid = os.getpid()
 
     async def __aenter__(self) -> RedisTransport:
         """Start the listener; it reads only while something is awaited."""
@@ -125,12 +123,13 @@ class RedisTransport:
         if detached:
             await self._send("submit", plain(request), detached="1")
             return
-        self._expect(request.id)
+        awaited = self._expect(request.id)
         self._unanswered[request.id] = request
         try:
             await self._send("submit", plain(request), nonce=request.id)
         except BaseException:
-            self._forget(request.id)
+            if not awaited.waiters:  # others may wait under the same id
+                self._forget(request.id)
             raise
 
     async def wait(self, request_id: str, *, until: float) -> State:
@@ -203,10 +202,9 @@ class RedisTransport:
             self._rest()
 
     async def _send(self, verb: str, body: JsonObject, *, nonce: str = "", **more: str) -> None:
-        if os.getpid() != self._pid:
-            raise GatewayError("this client was made before a fork; make one in the child process")
+        process = self.process.token
         text = json.dumps(body, separators=(",", ":"))
-        fields = {"v": "1", "verb": verb, "process": self._process, "nonce": nonce or new_id()}
+        fields = {"v": "1", "verb": verb, "process": process, "nonce": nonce or new_id()}
         entry = [word for field in {**fields, "body": text, **more}.items() for word in field]
         for attempt in range(_SEND_TRIES):
             try:

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from gateway.errors import InvalidRequest, Unverified
-from gateway.models import ApprovalRequest, Reason, Report, State, Status
+from gateway.errors import GatewayError, InvalidRequest, Unverified
+from gateway.models import ApprovalRequest, Reason, Report, State, Status, new_id
 from gateway.wire import build
+
+
+class Process:
+    """Whom the gateway hands an approval to: one token, and what was handed to it.
+
+    The gateway gives an approval to its token as often as it is asked, and tells only other tokens
+    that the action may have run. So whatever has the token remembers what it took.
+    """
+
+    def __init__(self) -> None:
+        self._token = new_id()
+        self._pid = os.getpid()
+        self._taken: set[str] = set()
+
+    @property
+    def token(self) -> str:
+        """The token. Raises GatewayError after a fork: the child would be taken for us."""
+        if os.getpid() != self._pid:
+            raise GatewayError("this client was made before a fork; make one in the child process")
+        return self._token
+
+    def take(self, request_id: str) -> bool:
+        """Take the approval of a request; return whether nobody had taken it before."""
+        first = request_id not in self._taken
+        self._taken.add(request_id)
+        return first
 
 
 class Transport(Protocol):
@@ -17,6 +44,10 @@ class Transport(Protocol):
     @property
     def agent(self) -> str:
         """The agent whose credential this is."""
+
+    @property
+    def process(self) -> Process:
+        """As whom it takes approvals."""
 
     async def __aenter__(self) -> Transport:
         """Connect, or get ready to."""

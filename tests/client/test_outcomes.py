@@ -93,7 +93,7 @@ async def test_the_sdk_and_http_tell_all_outcomes_apart(gate: Replica) -> None:
             assert (decision.decided_by, decision.abort) == (row.by, row.abort)
             assert row.said in decision.sentence()
             assert NEVER not in decision.sentence()
-            path = f"/v1/requests/{record.id}?process={transport._process}"
+            path = f"/v1/requests/{record.id}?process={transport.process.token}"
             state = (await gate.call("GET", path)).json
             assert state["status"] == row.status
             assert state["decision"]["reason"] == row.reason

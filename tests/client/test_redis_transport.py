@@ -120,7 +120,7 @@ async def test_a_gap_in_the_replies_makes_it_ask_again(world: World, client: Asy
     """Trimmed entries are noticed by their numbers."""
     transport = client._transport
     assert isinstance(transport, RedisTransport)
-    key = world.store.keys.replies(AGENT, transport._process)
+    key = world.store.keys.replies(AGENT, transport.process.token)
     asking = asyncio.create_task(client.ask("shell", {}))
     while not await world.store.redis.exists(world.store.keys.ingress(AGENT)):
         await moment()
@@ -306,7 +306,7 @@ async def _push(world: World, client: AsyncClient, **fields: str) -> None:
     """Write a reply to the client's process, as a gateway of another version could."""
     transport = client._transport
     assert isinstance(transport, RedisTransport)
-    key = world.store.keys.replies(AGENT, transport._process)
+    key = world.store.keys.replies(AGENT, transport.process.token)
     reply = {"re": "push", "nonce": "", "id": "", **fields}
     await world.store.redis.xadd(key, dict(reply), id="0-*")
 

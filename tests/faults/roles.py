@@ -87,8 +87,8 @@ async def agent(door: Door, folder: Path) -> None:
     ):
         door.say(found.agent)
         # The tokens are private to the transports; the log must name them all the same.
-        redis_log = AgentLog(folder / "redis.log", found.agent, over_redis._process)
-        http_log = AgentLog(folder / "http.log", found.agent, over_http._process)
+        redis_log = AgentLog(folder / "redis.log", found.agent, over_redis.process.token)
+        http_log = AgentLog(folder / "http.log", found.agent, over_http.process.token)
         await asyncio.gather(
             Worker(first, redis_log, "over-redis").work(),
             Worker(second, http_log, "over-http").work(),
@@ -103,9 +103,9 @@ async def waiter(door: Door, folder: Path, way: str) -> None:
         if way == "redis"
         else HttpTransport(found.url or "", found.token or "", found.agent)
     )
-    log = AgentLog(folder / "waiter.log", found.agent, transport._process)
+    log = AgentLog(folder / "waiter.log", found.agent, transport.process.token)
     async with AsyncClient(transport, public_key=found.public_key) as client:
-        door.say(transport._process)
+        door.say(transport.process.token)
         await Worker(client, log, "default").allowed("wait", {"n": 1}, {"n": 1})
 
 
