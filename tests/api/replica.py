@@ -24,6 +24,7 @@ from gateway.ports import Credential
 from gateway.records import Person
 from gateway.rulebook import PolicyDocument, Route
 from gateway.signatures import Signer
+from gateway.stores.credentials import RedisCredentials
 from gateway.stores.feed import RedisFeed
 from gateway.stores.grants import RedisGrants
 from gateway.stores.held import RedisHeld
@@ -207,8 +208,9 @@ async def replica(
     limits: Limits | None = None,
     pages: Sequence[web.AbstractRouteDef] = (),
     secure: bool = False,
+    registered: bool = False,
 ) -> AsyncIterator[Replica]:
-    """Run one replica on the namespace of a server."""
+    """Run one replica on the namespace of a server, with the list of tokens, or the registry."""
     keys, problems, credentials = Keys(namespace), list[str](), TokenList()
 
     async def ready() -> list[str]:
@@ -238,7 +240,7 @@ async def replica(
         app = build_api(
             approvals=approvals,
             holding=Holding(store, RedisHeld(store), approvals.writer),
-            credentials=credentials,
+            credentials=RedisCredentials(store, SystemClock()) if registered else credentials,
             ready=ready,
             store_errors=(RedisError, OSError),
             site=Site(hosts=frozenset({"gateway.example"}), secure=secure, pages=tuple(pages)),
