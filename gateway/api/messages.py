@@ -180,8 +180,9 @@ class RequestView(Wire):
 
     `arguments` are what would run now, `digest` theirs; `shown_since` is the first revision that
     shows them. Agents get it without `decision`, `votes`, `note` and `findings`, which are what the
-    guardrails found: a decision reaches only the process that may act on it. Approvers get secrets masked, unless they ask for one request with
-    `reveal`; so the digest of what they read may be another one.
+    guardrails found: a decision reaches only the process that may act on it. Approvers get secrets
+    masked, unless they ask for one request with `reveal`; so the digest of what they read may be
+    another one.
     """
 
     request: ApprovalRequest
