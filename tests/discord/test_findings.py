@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from gateway.models import Risk, RiskLevel
 from tests.danger import FOUND, HOSTILE, QUOTED, REMOVES
 from tests.discord.messages import shown_text
+from tests.discord.pictures import HOSTILE as HOSTILE_TEXT
+from tests.discord.pictures import pending_with
 from tests.discord.stage import Stage, private_text
+from tests.discord.test_rendering import card, full, text_of
 
 ESCAPED = FOUND.replace(":", "\\:")  # which Discord shows as a colon
 HIGH = Risk(level=RiskLevel.HIGH)
@@ -24,6 +28,14 @@ async def test_a_finding_is_on_the_card_and_in_the_full_view(stage: Stage) -> No
     _, harmless = await stage.asked()
     assert "Guardrail" not in shown_text(harmless)
     assert "⚠️" not in shown_text(harmless)
+
+
+def test_the_longest_findings_keep_to_the_limits() -> None:
+    """Eight of them, the longest that there are, on the fullest card and page."""
+    many = (f'names "{"\\ud83d" * 160}": it may hold secrets',) * 8
+    record = replace(pending_with(command=HOSTILE_TEXT * 40), findings=many)
+    for shown in (card(record), full(record), full(record, page=1)):
+        assert "Guardrail" in text_of(shown)
 
 
 async def test_a_hostile_path_is_inert(stage: Stage) -> None:

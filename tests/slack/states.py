@@ -158,6 +158,8 @@ RECORDS: dict[str, Record] = {
     "pending": asked(),
     "pending-git": asked(arguments={"command": "git log --oneline -n 5"}),
     "pending-high-risk": PAYMENT,
+    "pending-finding": replace(asked(), findings=("removes folders whole",)),
+    "pending-findings": replace(PAYMENT, findings=(f'names "{"\\u2705" * 80}": why',) * 8),
     "pending-hostile": HOSTILE,
     "pending-long": LONG,
     "pending-masked": asked(
