@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from gateway.models import Risk, RiskLevel
-from tests.danger import FOUND, HOSTILE, QUOTED, REMOVES
+from tests.danger import FOUND, HOSTILE, QUOTED, REMOVES, WIDEST
 from tests.discord.messages import shown_text
 from tests.discord.pictures import HOSTILE as HOSTILE_TEXT
 from tests.discord.pictures import pending_with
@@ -32,7 +32,7 @@ async def test_a_finding_is_on_the_card_and_in_the_full_view(stage: Stage) -> No
 
 def test_the_longest_findings_keep_to_the_limits() -> None:
     """Eight of them, the longest that there are, on the fullest card and page."""
-    many = (f'names "{"\\ud83d" * 160}": it may hold secrets',) * 8
+    many = (f"names {WIDEST}: it may hold secrets",) * 8
     record = replace(pending_with(command=HOSTILE_TEXT * 40), findings=many)
     for shown in (card(record), full(record), full(record, page=1)):
         assert "Guardrail" in text_of(shown)
