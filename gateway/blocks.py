@@ -47,6 +47,11 @@ def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
     return [_block(label, kind, text, reveal) for label, kind, text in _texts(record)]
 
 
+def warnings(record: Record) -> tuple[Visible, ...]:
+    """Return what the guardrails found, in a few words each; paths stand quoted in them."""
+    return tuple(shown(f"Guardrail: {finding}") for finding in record.findings)
+
+
 def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
     """Return the blocks as far as they fit into so many lines and characters together."""
     kept: list[Block] = []

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gateway.blocks import Block, Change, blocks_of, changes, cut, headline, pretty
+from gateway.blocks import Block, Change, blocks_of, changes, cut, headline, pretty, warnings
 from gateway.fatigue import company
 from gateway.fitting import remember_fit, same
 from gateway.masking import holds_secrets, shown, start_of
@@ -78,7 +78,8 @@ class Card:
     `icon` and `word` name the state, `title` is both with the tool. `summary` is one line of our
     own words for lock screens and lists, without arguments. `blocks` are what would run, as far as
     it fits; `complete` says that they are all of it and nothing was cut. Without it there is no
-    control to approve: the full view has it. `notices` are warnings in our words. `progress` counts
+    control to approve: the full view has it. `notices` are warnings in our words, `findings` those
+    of guardrails, in which paths that the agent named stand quoted. `progress` counts
     a quorum. `outcome` says who decided and why, `result` what the agent reported since. `editable`
     is the text to edit, None when it may not be shown. `calls` are who is called by name, as the
     platform's identities and groups. One that does not `ask` stands for requests without cards, or
@@ -117,6 +118,7 @@ class Card:
     result: Visible | None
     editable: str | None
     controls: tuple[Control, ...]
+    findings: tuple[Visible, ...] = ()
     asks: bool = True
     paused: int | None = None
     inbox: str = ""
@@ -219,6 +221,7 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
         result=_result(record),
         editable=_editable(record, reveal=reveal),
         controls=_controls(record, complete=complete),
+        findings=warnings(record),
         approve_scopes=scopes_of(record, Action.APPROVE) if complete else (),
         deny_scopes=scopes_of(record, Action.DENY),
     )
@@ -375,18 +378,20 @@ def _controls(record: Record, *, complete: bool) -> tuple[Control, ...]:
         return ()
     allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
     return tuple(
-        _control(action, record.risk.level)
+        _control(action, record)
         for action in _LABELS
         if action in allowed and (complete or action not in _NEEDS_ALL_SEEN)
     )
 
 
-def _control(action: Action, risk: RiskLevel) -> Control:
+def _control(action: Action, record: Record) -> Control:
     label, style = _LABELS[action]
-    confirms = risk is RiskLevel.HIGH and action not in (Action.DENY, Action.ABORT)
+    high = record.risk.level is RiskLevel.HIGH
+    confirms = high and action not in (Action.DENY, Action.ABORT)
+    found = "".join(f" ⚠️ {one.text}." for one in warnings(record))
     return Control(
         action=action,
         label=label,
         style=style,
-        confirm="This is high risk. Have you read all of it?" if confirms else None,
+        confirm=f"This is high risk. Have you read all of it?{found}" if confirms else None,
     )

@@ -16,6 +16,7 @@ from gateway.errors import (
     WasCanary,
 )
 from gateway.grants.grant import Grant
+from gateway.guardrails import assessed
 from gateway.models import Action, Reason, RiskLevel, Status
 from gateway.policy import ALLOW, ASK, MODIFY, Chain
 from gateway.records import Click, Identity, Record
@@ -163,11 +164,10 @@ class Clicks:
         raise Conflict(TOO_LATE[outcome])
 
     async def _reviewed(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
-        """Return an edit's effect with the risk of the new arguments; raises when policy, or the
-        click itself, does not allow them."""
-        after = effect.after
+        """Return an edit's effect with the new arguments assessed; raises when policy, or the click
+        itself, does not allow them."""
+        after = assessed(effect.after, policy)
         request = replace(after.request, arguments=after.arguments)
-        after = replace(after, risk=policy.risk_of(request, request.arguments))
         if after.risk.level is RiskLevel.HIGH and not click.confirmed:
             raise Unconfirmed("the edited arguments are high risk: confirm them")
         approver(policy, after, click.identity)

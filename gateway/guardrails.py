@@ -1,13 +1,16 @@
 """Signs that a request destroys something or reaches for secrets, whoever asks and why.
 
-They are signs, not proof: what finds none is not harmless. In shadow, where they begin, they only
-stand in the audit, so that an operator sees what they would have stopped.
+They are signs, not proof: what finds none is not harmless. In shadow, where they begin, they decide
+nothing: they stand on the card, and in the audit, so that an operator sees what they would have
+stopped.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -17,16 +20,31 @@ from gateway.grants.tools import paths_in, runs_what_it_is_given
 from gateway.masking import start_of
 from gateway.models import Kind
 from gateway.records import Record
+from gateway.rulebook import Guardrails, PolicyDocument
 from gateway.wire import JsonObject
 
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8
+_MOST_PATH = 80
 
 _SIGNS = tuple(
     (says, tuple(hints.split()), re.compile(pattern, re.IGNORECASE))
     for says, hints, pattern in (row.split(" => ", 2) for row in rows("signs.txt"))
 )
 _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
+
+
+def assessed(record: Record, policy: PolicyDocument) -> Record:
+    """Return a record with the risk and the findings of what it would run now, under a policy.
+
+    Whatever makes a record, or changes what it would run, has it assessed anew.
+    """
+    request = replace(record.request, arguments=record.arguments)
+    watched = policy.guardrails is not Guardrails.OFF
+    return record.revised(
+        risk=policy.risk_of(request, record.arguments),
+        findings=findings(record) if watched else (),
+    )
 
 
 def findings(record: Record) -> tuple[str, ...]:
@@ -50,7 +68,10 @@ def findings(record: Record) -> tuple[str, ...]:
 
 def _secret(path: Any) -> dict[str, None]:
     why = delicate(path) if isinstance(path, str) else None
-    return {f"names {start_of(path, 80)}: {why}": None} if why else {}
+    if why is None:
+        return {}
+    # Quoted, in ASCII: whatever the agent named, it neither ends the quotation nor begins a line.
+    return {f"names {json.dumps(start_of(path, _MOST_PATH))}: {why}": None}
 
 
 def _commands(record: Record) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.errors import InvalidRequest
+from gateway.guardrails import assessed
 from gateway.models import Action, Status, digest_of
 from gateway.policy import ALLOW, ASK, DENY, LATER, MODIFY, RESPOND, Chain
 from gateway.ports import Verdict
@@ -41,12 +42,8 @@ def _modified(record: Record, verdict: Verdict, policy: PolicyDocument) -> Recor
     if Action.EDIT not in request.allowed:
         raise InvalidRequest("changed by a policy hook, and the agent takes no changed arguments")
     check_schema(request.schema, arguments)
-    return replace(
-        record,
-        edited=arguments,
-        digest=digest_of(request, arguments),
-        risk=policy.risk_of(replace(request, arguments=arguments), arguments),
-    )
+    changed = replace(record, edited=arguments, digest=digest_of(request, arguments))
+    return assessed(changed, policy)
 
 
 def _ending(record: Record, verdict: Verdict) -> Ending | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from gateway.masking import start_of
-from gateway.models import DecidedBy, DeciderKind, Reason
+from gateway.models import DecidedBy, DeciderKind, Reason, RiskLevel
 from gateway.ports import Decider, Verdict
 from gateway.records import Record
 from gateway.rulebook import Mode, Route
@@ -21,6 +21,7 @@ ALLOW, DENY, ASK = "allow", "deny", "ask"
 MODIFY, RESPOND = "modify", "respond"
 NO_OPINION, FAILED = "no opinion", "failed"  # what `gateway explain` says besides
 LATER = "later"  # a slow decider is asked once the request is stored
+HIGH_RISK = "would allow it, but high risk is for people to decide"
 DECIDER_SECONDS = 5.0  # one that takes longer has failed
 
 
@@ -66,7 +67,8 @@ class Chain:
         what stands below it: the answer is `later`.
 
         After a decider has asked for people, or has failed, nothing below it may allow any more:
-        a missing answer could have been a denial. Denials still count.
+        a missing answer could have been a denial. Denials still count. Whoever would allow what is
+        high risk asks for people instead.
         """
         people = False
         for decider in self._deciders:
@@ -135,7 +137,10 @@ def _decides(effect: str, people: bool) -> bool:
 
 
 async def _answer(decider: Decider, record: Record, route: Route) -> Verdict | None:
-    """Return a decider's answer; raises for one that comes too late, or that nobody can act on."""
+    """Return a decider's answer; raises for one that comes too late, or that nobody can act on.
+
+    The only place where a decider's leave becomes one: for what is high risk it never does.
+    """
     seconds = getattr(decider, "seconds", DECIDER_SECONDS)
     if seconds is None:  # one of ours, that waits for nothing but the store
         verdict = await decider.decide(record, route)
@@ -149,6 +154,8 @@ async def _answer(decider: Decider, record: Record, route: Route) -> Verdict | N
         raise ValueError(f"{decider.name} says {verdict.effect!r}")
     if verdict.by.kind not in (DeciderKind.RULE, DeciderKind.GRANT):
         raise ValueError(f"{decider.name} decides in the name of a {verdict.by.kind}")
+    if verdict.effect == ALLOW and record.risk.level is RiskLevel.HIGH:
+        return replace(verdict, effect=ASK, message=HIGH_RISK)
     return verdict
 
 
@@ -160,7 +167,8 @@ class ModeDecider:
     seconds = None
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
-        """Allow or deny as the route's mode says; no opinion when it asks."""
+        """Allow or deny as the route's mode says; no opinion when it asks. The chain asks people
+        about high risk all the same."""
         if route.mode is Mode.ASK or record.request.questions:
             return None
         effect = ALLOW if route.mode is Mode.AUTO_APPROVE else DENY

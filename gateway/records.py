@@ -120,7 +120,8 @@ class Record(Wire):
     it changes; `tier` counts escalations, the last at `tier_at`; `reminders` counts those that were
     due. A `canary` is a request of the gateway's own that tests whether people look: it is in no
     agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
-    digest card, has no card of its own; `alike` counts those behind this one.
+    digest card, has no card of its own; `alike` counts those behind this one. `findings` are what
+    the guardrails see in what would run now, none where they are off.
     """
 
     request: ApprovalRequest
@@ -139,6 +140,7 @@ class Record(Wire):
     consumers: tuple[str, ...] = ()
     waiting: bool = True
     risk: Risk = field(default_factory=lambda: Risk(level=RiskLevel.MEDIUM))
+    findings: tuple[str, ...] = ()
     edited: JsonObject | None = None
     votes: tuple[Vote, ...] = ()
     decision: Decision | None = None

@@ -105,7 +105,7 @@ class GuardrailLink:
         """Return what would have been stopped."""
         if (await self._policy()).guardrails is not Guardrails.SHADOW:
             return []
-        return [Shadow(rule=self.name, effect=DENY, why=why) for why in findings(record)]
+        return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.findings]
 
 
 def fits(rule: PolicyRule, record: Record) -> Cover:

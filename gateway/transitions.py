@@ -144,6 +144,7 @@ def erased(record: Record) -> Record:
         record,
         request=request,
         edited=None,
+        findings=(),
         decision=decision,
         note="",
         erased=True,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gateway.book import GrantBook
 from gateway.clock import Clock
 from gateway.errors import OverBudget
+from gateway.guardrails import assessed
 from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Status
 from gateway.records import Record
 from gateway.rulebook import REQUESTER, PolicyDocument, Route, posted
@@ -80,10 +81,9 @@ class Writer:
             owner=origin.owner,
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
-            risk=policy.risk_of(request, request.arguments),
             queues=queues_of(route, origin.owner, policy),
         )
-        return record, life
+        return assessed(record, policy), life
 
     def sign(self, decision: Decision) -> Decision:
         """Return the decision with the gateway's signature, when it has a key."""

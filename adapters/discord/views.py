@@ -87,6 +87,7 @@ def card_view(card: Card, copy: str, *, called: str = "", silent: bool = False) 
     foot = budget.take(_footer(card))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
     risk = budget.take(_risk(card, budget))
+    found = budget.take(_found(card, budget.room(500)))
     ended = budget.take(_ended(card, budget))
     blocks, whole = ("", False) if silent else _blocks(card, budget)
     budget.take(blocks)
@@ -97,7 +98,7 @@ def card_view(card: Card, copy: str, *, called: str = "", silent: bool = False) 
     preview = "" if silent else budget.take(_preview(card, budget))
     complete = card.complete and whole
     size = budget.take(_size(card, complete=complete, silent=silent))
-    above = (head, who, risk, says, notices)
+    above = (head, who, risk, found, says, notices)
     below = (blocks, size, changed, preview, fields)
     rows = _leading(card) if card.final else _rows(card, copy, complete=complete)
     view = _layout(card, above, below, (ended, foot), rows)
@@ -117,7 +118,8 @@ def full_view(
     fits = len(raw) <= limit
     page = max(0, min(page, len(view.pages) - 1))
     text, _ = fenced(view.pages[page].text, "text", 3000)
-    head = (_title(card), f"-# Only you see this. Page {page + 1} of {len(view.pages)}.")
+    said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
+    head = (_title(card), *filter(None, (_found(card, 250),)), said)
     said = hashlib.sha256(raw).hexdigest()
     file = f"-# {FILE_NAME}: all of it, SHA-256 `{said}`\n-# what runs: SHA-256 `{card.digest}`"
     if not fits:
@@ -197,6 +199,17 @@ def _risk(card: Card, budget: _Budget) -> str:
     reasons = "; ".join(reason.text for reason in card.reasons)
     said = f": {inert(reasons, budget.room(350))}" if reasons else ""
     return f"{_RISKS[card.risk]} risk{said}"
+
+
+def _found(card: Card, room: int) -> str:
+    """Return what the guardrails found, a line each."""
+    lines: list[str] = []
+    for one in card.findings:
+        left = room - sum(units(line) + 1 for line in lines) - 3
+        if left < _LEAST:
+            return "\n".join([*lines, "⚠️ …"])
+        lines.append(f"⚠️ {inert(one.text, left)}")
+    return "\n".join(lines)
 
 
 def _says(card: Card, budget: _Budget) -> str:

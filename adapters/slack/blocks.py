@@ -101,7 +101,7 @@ def message(
     shown = sum(units(block.text.text) for block in card.blocks)
     budget = Budget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
     blocks = [header(card.title), *_state(card, budget), _body(card, budget)]
-    blocks += _warnings(card, full)
+    blocks += [*found(card, budget), *_warnings(card, full)]
     blocks.append(context(plain(_fingerprint(card))))
     if not card.final:
         blocks += [section(ours(called))] if called else []
@@ -175,6 +175,13 @@ def _unverified(card: Card, budget: Budget) -> Iterator[Json]:
 def diff_text(card: Card) -> str:
     """Return an edit as a diff."""
     return "\n".join(f"{row.sign} {one_line(row.text.text)}" for row in card.changed)
+
+
+def found(card: Card, budget: Budget) -> Iterator[Json]:
+    """Return what the guardrails found, a line each."""
+    if card.findings:
+        lines = (f"⚠️ {one_line(one.text)}" for one in card.findings)
+        yield context(*(plain(budget.take(line, _FACT_UNITS * 2)) for line in lines))
 
 
 def _warnings(card: Card, full: FullText) -> Iterator[Json]:

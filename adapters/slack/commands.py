@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from adapters.slack import modals
 from adapters.slack.acts import Acts, click, said
-from adapters.slack.blocks import Act, actions
+from adapters.slack.blocks import Act, actions, found
 from adapters.slack.interactions import Interaction
 from adapters.slack.operating import Operating, session_of
 from adapters.slack.replies import Reply
 from adapters.slack.rights import Rights
 from adapters.slack.text import (
+    CONTEXT_UNITS,
+    Budget,
     Json,
     button,
     context,
@@ -172,6 +174,7 @@ def listed(record: Record) -> list[Json]:
     told = [plain(f"{card.risk.value} risk"), *(plain(f"⚠️ {one}") for one in notices[:8])]
     return [
         rich(f"about {record.id}", parts),
+        *found(card, Budget(CONTEXT_UNITS)),
         context(ours(f"Waits until {moment(card.deadline)}"), *told),
         buttons,
     ]

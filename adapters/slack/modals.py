@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.slack.blocks import Act, actions
+from adapters.slack.blocks import Act, actions, found
 from adapters.slack.text import (
     INPUT_UNITS,
     TITLE_UNITS,
+    Budget,
     Json,
     button,
     context,
@@ -202,6 +203,7 @@ def details(card: Card, full: FullView, form: Form, *, refusal: str) -> Json:
                 quote(fitted(card.says.text, 3000)),
             ]
         blocks.append(rich("about", parts or [label("No more is known")]))
+        blocks += found(card, Budget(INPUT_UNITS))
     blocks.append(rich("page", [exact(pages[page].text)]))
     turns = []
     if page > 0:

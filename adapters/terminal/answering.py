@@ -18,7 +18,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 from textual.worker import Worker, WorkerState
 
-from adapters.terminal.drawing import diff_of, drawn, text_of
+from adapters.terminal.drawing import diff_of, drawn, found, one_line, text_of
 from adapters.terminal.editor import edited
 from adapters.terminal.granted import listed, revoked, told
 from adapters.terminal.questions import YES, Form, Reading, Remembering, Words
@@ -196,7 +196,7 @@ class Answering(App[None]):
         if record is None:
             return
         view = full_view(record, page_chars=_ALL)
-        text = Group(*(text_of(page) for page in view.pages))
+        text = Group(*found(_card(record)), *(text_of(page) for page in view.pages))
         title = f"{view.chars} characters, digest {view.digest}"
         key = await self.push_screen_wait(Reading(title, text, decides=not _card(record).fields))
         if key == "y":
@@ -245,7 +245,7 @@ class Answering(App[None]):
         if not chosen:
             self._say("none of them can be approved without a closer look", bad=True)
             return
-        listed = Group(*(_one_line(one) for one in chosen))
+        listed = Group(*(one_line(_card(one)) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
         if await self.push_screen_wait(Words(question, shown=listed)) == YES:
             for one in chosen:
@@ -388,13 +388,3 @@ def _card(record: Record, *, whole: bool = False) -> Card:
 def _outcome(record: Record) -> str:
     outcome = _card(record).outcome
     return outcome.text if outcome else ""
-
-
-def _one_line(record: Record) -> Text:
-    card = _card(record)
-    return (
-        Text("• ")
-        .append_text(text_of(card.tool, "bold"))
-        .append("  ")
-        .append_text(text_of(card.headline))
-    )

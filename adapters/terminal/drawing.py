@@ -27,6 +27,7 @@ _EDGE = {
 }
 _SIGNS = {"+": "green", "-": "red", "@": "cyan"}
 _LEXERS = {"shell": "bash", "json": "json"}
+_WARNING = "bold yellow"
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -41,6 +42,18 @@ def drawn(card: Card, *, now_ms: int) -> RenderableType:
         subtitle_align="left",
         border_style=_EDGE[card.status],
         padding=(0, 1),
+    )
+
+
+def one_line(card: Card) -> Text:
+    """Return a card as a line of a list, what the guardrails found first."""
+    line = Text("• ")
+    for one in found(card):
+        line.append_text(one).append("  ")
+    return (
+        line.append_text(text_of(card.tool, "bold"))
+        .append("  ")
+        .append_text(text_of(card.headline))
     )
 
 
@@ -88,6 +101,7 @@ def _about(card: Card) -> Iterator[RenderableType]:
     for reason in card.reasons:
         risk.append(" · ", style="dim").append_text(text_of(reason))
     yield risk
+    yield from found(card)
     if card.claimed:
         yield Text(f"👀 {card.claimed}", style="cyan")
     if not card.complete:
@@ -95,7 +109,13 @@ def _about(card: Card) -> Iterator[RenderableType]:
             f"✂ {card.size}: press f to read all of it; only there it can be approved", "bold"
         )
     for notice in card.notices:
-        yield Text(f"⚠ {notice}", style="bold yellow")
+        yield Text(f"⚠ {notice}", style=_WARNING)
+
+
+def found(card: Card) -> Iterator[Text]:
+    """Return what the guardrails found, a line each."""
+    for one in card.findings:
+        yield Text("⚠ ", style=_WARNING).append_text(text_of(one, _WARNING))
 
 
 def _content(card: Card) -> Iterator[RenderableType]:

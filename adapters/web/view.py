@@ -68,6 +68,7 @@ def _view(card: Card, record: Record) -> JsonObject:
         "agent": record.request.agent,
         "facts": [[fact.label, line_of(fact.text.segments)] for fact in card.facts],
         "reasons": [line_of(reason.segments) for reason in card.reasons],
+        "findings": [line_of(finding.segments) for finding in card.findings],
         "says": _maybe(card.says),
         "headline": line_of(card.headline.segments),
         "blocks": [_block(block) for block in card.blocks if block.text.segments],

@@ -179,9 +179,10 @@ class RequestView(Wire):
     """A request as people see it.
 
     `arguments` are what would run now, `digest` theirs; `shown_since` is the first revision that
-    shows them. Agents get it without `decision`, `votes` and `note`: a decision reaches only the
-    process that may act on it. Approvers get secrets masked, unless they ask for one request with
-    `reveal`; so the digest of what they read may be another one.
+    shows them. Agents get it without `decision`, `votes`, `note` and `findings`, which are what the
+    guardrails found: a decision reaches only the process that may act on it. Approvers get secrets
+    masked, unless they ask for one request with `reveal`; so the digest of what they read may be
+    another one.
     """
 
     request: ApprovalRequest
@@ -202,6 +203,7 @@ class RequestView(Wire):
     note: str = ""
     report: Report | None = None
     erased: bool = False
+    findings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +271,7 @@ class Problem(Wire):
 
 
 def view(record: Record, *, whole: bool) -> RequestView:
-    """Show a record; with `whole` also votes, decision and note, which are for approvers."""
+    """Show a record; with `whole` also what is for approvers: votes, decision, note, findings."""
     return RequestView(
         request=record.request,
         status=record.status,
@@ -289,6 +291,7 @@ def view(record: Record, *, whole: bool) -> RequestView:
         note=record.note if whole else "",
         report=record.report,
         erased=record.erased,
+        findings=record.findings if whole else (),
     )
 
 

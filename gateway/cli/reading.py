@@ -56,9 +56,11 @@ def named(record: dict[str, Any]) -> str:
 def line(record: dict[str, Any]) -> str:
     """Return a request in one line that begins with the name to approve it by."""
     request = record["request"]
+    # Before all that is the agent's, so that nothing of it passes for a finding, or hides one.
+    found = "".join(f"⚠️ Guardrail: {one}  " for one in _findings(record))
     return (
         f"{named(record)}  {record['status']:9}  {record['risk']['level']:6}  {_when(record)}  "
-        f"{request['agent']:16} {visible(request['tool']).text:20} {runs(record)[0]}"
+        f"{found}{request['agent']:16} {visible(request['tool']).text:20} {runs(record)[0]}"
     )
 
 
@@ -107,6 +109,8 @@ def _facts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if member in context:
             yield label, _inert(context[member])
     yield "risk", " ".join([risk["level"], *map(_inert, risk.get("reasons", ()))])
+    for finding in _findings(record):
+        yield "⚠️ guardrail", finding
     if record.get("quorum", 1) > 1:
         yield "needs", f"{record['quorum']} people"
     if record["digest"] != request["digest"]:
@@ -115,6 +119,10 @@ def _facts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         value = _at(record, path)
         if value not in (None, "", [], {}) or path == "arguments":
             yield label, _below(value)
+
+
+def _findings(record: dict[str, Any]) -> list[str]:
+    return [visible(one).text for one in record.get("findings", ())]
 
 
 def _at(record: dict[str, Any], path: str) -> Any:

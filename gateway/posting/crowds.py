@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.blocks import Block, headline
+from gateway.blocks import Block, headline, warnings
 from gateway.cards import Card, Fact
 from gateway.clock import Clock
 from gateway.delivery import Copy, CopyState, Lists, Outbox, Posts
@@ -208,4 +208,7 @@ def _listed(crowd: Crowd) -> Block | None:
 def _line(record: Record) -> list[Segment]:
     tool, first = shown(start_of(record.request.tool, _LINE_CHARS)), headline(record, _LINE_CHARS)
     alike = f" (and {record.alike} the same)" if record.alike else ""
-    return [*tool.segments, (": ", False), *first.segments, (alike, False)]
+    found: list[Segment] = []
+    for one in warnings(record)[:1]:
+        found += [("⚠️ ", False), *one.segments, (" · ", False)]
+    return [*found, *tool.segments, (": ", False), *first.segments, (alike, False)]

@@ -30,6 +30,7 @@ _AT_BIRTH = (
     "attached",
     "consumer",
     "queues",
+    "found",
     "edited",
     "canary",
 )

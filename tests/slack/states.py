@@ -33,6 +33,7 @@ from gateway.models import (
     digest_of,
 )
 from gateway.records import Claim, Record, Vote
+from tests.danger import WIDEST
 
 Json = dict[str, Any]
 MADE = 1_790_000_000_000
@@ -158,6 +159,8 @@ RECORDS: dict[str, Record] = {
     "pending": asked(),
     "pending-git": asked(arguments={"command": "git log --oneline -n 5"}),
     "pending-high-risk": PAYMENT,
+    "pending-finding": replace(asked(), findings=("removes folders whole",)),
+    "pending-findings": replace(PAYMENT, findings=(f"names {WIDEST}: it may hold secrets",) * 8),
     "pending-hostile": HOSTILE,
     "pending-long": LONG,
     "pending-masked": asked(

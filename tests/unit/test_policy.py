@@ -1,11 +1,11 @@
 """The chain of deciders."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import pytest
 
-from gateway.models import DecidedBy, DeciderKind
+from gateway.models import DecidedBy, DeciderKind, Risk, RiskLevel
 from gateway.policy import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, settled
 from gateway.ports import Verdict
 from gateway.records import Record
@@ -127,3 +127,22 @@ async def test_an_answer_that_nobody_can_act_on_is_a_failure(
             return Verdict(effect=effect, by=DecidedBy(kind=kind, name="ann"))
 
     assert await Chain([Strange(), Fixed("allow", 1, ALLOW)]).decide(record(), Route()) is None
+
+
+@pytest.mark.parametrize(
+    "effects", list(product((None, ALLOW, DENY, ASK, "broken"), repeat=3)), ids=str
+)
+async def test_no_decider_allows_high_risk(effects: tuple[str | None, ...]) -> None:
+    """Whatever they say, in whatever order: a denial counts, else people are asked; explain says
+    so."""
+    high = replace(record(), risk=Risk(level=RiskLevel.HIGH))
+    chain = Chain([Fixed(f"d{number}", 9 - number, one) for number, one in enumerate(effects)])
+    verdict = await chain.decide(high, Route())
+    opinions = await chain.explain(high, Route())
+    told = settled(opinions)
+    assert (verdict and verdict.effect) == (DENY if DENY in effects else None)
+    assert (verdict and verdict.by.name) == (told and told.decider)
+    said = [(one.effect, "high risk" in one.message) for one in opinions]
+    assert [one for one, effect in zip(said, effects, strict=True) if effect == ALLOW] == [
+        (ASK, True)
+    ] * effects.count(ALLOW)

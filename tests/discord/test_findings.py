@@ -1,0 +1,49 @@
+"""What the guardrails find, wherever somebody may decide in Discord: shown, and inert."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from gateway.models import Risk, RiskLevel
+from tests.danger import FOUND, HOSTILE, QUOTED, REMOVES, WIDEST
+from tests.discord.messages import shown_text
+from tests.discord.pictures import HOSTILE as HOSTILE_TEXT
+from tests.discord.pictures import pending_with
+from tests.discord.stage import Stage, private_text
+from tests.discord.test_rendering import card, full, text_of
+
+ESCAPED = FOUND.replace(":", "\\:")  # which Discord shows as a colon
+HIGH = Risk(level=RiskLevel.HIGH)
+
+
+async def test_a_finding_is_on_the_card_and_in_the_full_view(stage: Stage) -> None:
+    """Before and after the decision; a harmless request has none, and no warning sign."""
+    _, shown = await stage.asked(**REMOVES)
+    await stage.shows(shown, ESCAPED)
+    view = await stage.click(stage.server.ann, shown, "Details")
+    assert ESCAPED in private_text(view)
+    await stage.click(stage.server.ann, shown, "Approve")
+    await stage.shows(shown, "Approved", ESCAPED)
+    _, harmless = await stage.asked()
+    assert "Guardrail" not in shown_text(harmless)
+    assert "⚠️" not in shown_text(harmless)
+
+
+def test_the_longest_findings_keep_to_the_limits() -> None:
+    """Eight of them, the longest that there are, on the fullest card and page."""
+    many = (f"names {WIDEST}: it may hold secrets",) * 8
+    record = replace(pending_with(command=HOSTILE_TEXT * 40), findings=many)
+    for shown in (card(record), full(record), full(record, page=1)):
+        assert "Guardrail" in text_of(shown)
+
+
+async def test_a_hostile_path_is_inert(stage: Stage) -> None:
+    """On the card and where high risk is confirmed: one line, each sign of markup escaped."""
+    _, shown = await stage.asked(**HOSTILE, risk=HIGH)
+    view = await stage.click(stage.server.ann, shown, "Approve…")
+    for text in (shown_text(shown), private_text(view)):
+        (line,) = [one for one in text.splitlines() if "Guardrail" in one]
+        assert re.sub(r"\\(.)", r"\1", line) == f"⚠️ {QUOTED}"
+        bare = re.sub(r"\\.", "", line)
+        assert not set(bare) & set("<>@[]()*`_~|#")

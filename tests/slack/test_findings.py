@@ -1,0 +1,70 @@
+"""What the guardrails find, wherever somebody may decide in Slack: shown, and inert."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.danger import FOUND, HOSTILE, QUOTED, REMOVES
+from tests.slack.office import HIGH, Office, form, shown
+
+
+def parsed(value: Any) -> list[str]:
+    """Return the texts that Slack reads markup and mentions in."""
+    if isinstance(value, list):
+        return [text for one in value for text in parsed(one)]
+    if not isinstance(value, dict):
+        return []
+    own = [value["text"]] if value.get("type") == "mrkdwn" else []
+    return own + [text for one in value.values() for text in parsed(one)]
+
+
+async def test_a_finding_is_on_the_card_and_stays(office: Office) -> None:
+    """Before and after the decision; a harmless request has none, and no warning sign."""
+    _, message = await office.asked(**REMOVES)
+    assert FOUND in shown(message)
+    await office.ann.click(message, "Approve")
+    await office.card_says(message, "Approved by ann")
+    assert FOUND in shown(message)
+    _, harmless = await office.asked()
+    assert "Guardrail" not in shown(harmless)
+    assert "⚠️" not in shown(harmless)
+
+
+async def test_a_finding_is_in_lists_and_details(office: Office) -> None:
+    """In Home, in the command's list, and in the full view."""
+    _, message = await office.asked(**REMOVES)
+    ann = office.ann
+    await ann.open_home()
+    await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
+    assert FOUND in str(ann.home)
+    await ann.click(message, "Details")
+    await form(ann, "read")
+    await office.slack.until(lambda: FOUND in office.modal_says(ann))
+
+
+@pytest.mark.parametrize("seen", ["card", "home", "details"])
+async def test_a_hostile_path_is_plain_text(office: Office, seen: str) -> None:
+    """Nothing of it is read as a mention, a link or markup; the confirmation repeats it."""
+    _, message = await office.asked(**HOSTILE, risk=HIGH)
+    ann = office.ann
+    blocks: Any = message.blocks
+    if seen == "home":
+        await ann.open_home()
+        await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
+        blocks = ann.home["blocks"]
+    elif seen == "details":
+        await ann.click(message, "Details")
+        await form(ann, "read")
+        await office.slack.until(lambda: "Guardrail" in office.modal_says(ann))
+        blocks = ann.modal.view["blocks"]
+    told = [one["text"] for block in blocks for one in block.get("elements", []) if "text" in one]
+    assert f"⚠️ {QUOTED}" in told
+    assert not [text for text in parsed(blocks) if ".ssh" in text or "here" in text]
+    confirms = [
+        one["confirm"] for block in blocks for one in block.get("elements", []) if "confirm" in one
+    ]
+    assert [(one["text"]["type"], QUOTED in one["text"]["text"]) for one in confirms] == [
+        ("plain_text", True)
+    ]
