@@ -17,6 +17,7 @@ from gateway.records import Record
 from gateway.visible import Segment, Visible
 
 DIFF_CONTEXT = 3  # unchanged lines around a change
+LABEL_CHARS = 60  # every platform has room for these, whatever it escapes and however it counts
 _FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff", "patch": "diff"}
 
 
@@ -43,8 +44,15 @@ class Change:
 
 
 def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
-    """Return all that would run, whole: arguments, payload, changed environment, bound files."""
-    return [_block(label, kind, text, reveal) for label, kind, text in _texts(record)]
+    """Return all that would run, whole: a long name of its tool, arguments,
+    payload, changed environment, bound files."""
+    texts = [*_named(record.request.tool), *_texts(record)]
+    return [_block(label, kind, text, reveal) for label, kind, text in texts]
+
+
+def _named(tool: str) -> list[tuple[str, str, str]]:
+    """Return a tool's name as a text of its own where titles may cut it."""
+    return [("the tool's name", "text", tool)] if len(shown(tool).text) > LABEL_CHARS else []
 
 
 def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
@@ -117,6 +125,10 @@ def _block(label: str, kind: str, text: str, reveal: bool) -> Block:
 
 
 def _stands_alone(name: str, value: str) -> bool:
+    """Whether an argument is a block. A name that would be cut as a label stays in the JSON."""
+    label = shown(name).text
+    if not label.strip() or len(label) > LABEL_CHARS or len(label.splitlines()) > 1:
+        return False
     return "\n" in value or (name in _FORMATS and bool(value))
 
 

@@ -17,18 +17,20 @@ from discord import ui
 
 from adapters.discord.ids import Button
 from adapters.discord.markup import fenced, inert, named, quoted, units
+from gateway.blocks import LABEL_CHARS
 from gateway.cards import Card, Control, FullView, Style
 from gateway.models import Action, RiskLevel, Status
 
 MOST_TEXT = 4000
 CARD_LINES = 25
 CARD_CHARS = 1500
-PAGE_CHARS = 1600
+PAGE_UNITS = 1600
 FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
 _LEAST = 60  # characters; a part with less room says nothing
+_PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
 _SPACE = 120  # for what stands between the parts, and Discord's own counting
 
 _COLOURS = {
@@ -104,6 +106,16 @@ def card_view(card: Card, copy: str, *, called: str = "", silent: bool = False) 
     return Shown(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
 
 
+def shows_whole(view: FullView) -> bool:
+    """Whether every page of a full view is shown whole."""
+    return all(page_fits(page.text) for page in view.pages)
+
+
+def page_fits(text: str) -> bool:
+    """Whether a page of the full view shows all of this."""
+    return fenced(text, "text", PAGE_UNITS)[1]
+
+
 def full_view(
     card: Card, view: FullView, button: Button, *, page: int = 0, limit: int = 10_485_760
 ) -> Shown:
@@ -111,18 +123,20 @@ def full_view(
     controls of someone who has it all before them.
 
     `card` was made with room for everything; `button` is what asked for this. `limit` is the
-    largest file that Discord takes here.
+    largest file that Discord takes here. A page that is not shown whole leaves only the noes.
     """
     raw = view.text.encode("utf-8", "backslashreplace")
     fits = len(raw) <= limit
     page = max(0, min(page, len(view.pages) - 1))
-    text, _ = fenced(view.pages[page].text, "text", 3000)
-    head = (_title(card), f"-# Only you see this. Page {page + 1} of {len(view.pages)}.")
-    said = hashlib.sha256(raw).hexdigest()
-    file = f"-# {FILE_NAME}: all of it, SHA-256 `{said}`\n-# what runs: SHA-256 `{card.digest}`"
+    whole = shows_whole(view)
+    text, _ = fenced(view.pages[page].text, "text", PAGE_UNITS)
+    said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
+    head = (_title(card), said if whole else f"{said}\n{_PARTLY}")
+    digest = hashlib.sha256(raw).hexdigest()
+    file = f"-# {FILE_NAME}: all of it, SHA-256 `{digest}`\n-# what runs: SHA-256 `{card.digest}`"
     if not fits:
         file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
-    rows = [] if card.final or not fits else _full_rows(card, button)
+    rows = [] if card.final or not fits else _full_rows(card, button, whole)
     if len(view.pages) > 1:
         rows.append(_turning(button, page, len(view.pages)))
     below: list[Any] = [ui.TextDisplay(file)]
@@ -212,7 +226,7 @@ def _blocks(card: Card, budget: _Budget) -> tuple[str, bool]:
     whole = True
     room = budget.room(3000)
     for block in card.blocks:
-        label = f"**{inert(block.label, 80)}**\n"
+        label = f"**{inert(block.label, 2 * LABEL_CHARS)}**\n"  # escaped, it is never cut
         left = room - units(label) - 1
         if left < 40:  # noqa: PLR2004 (no room for a fence and a word)
             return "\n".join(parts), False
@@ -336,17 +350,19 @@ def _pressed(control: Control, base: Button) -> ui.Button[Any]:
     return ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
 
 
-def _full_rows(card: Card, button: Button) -> list[ui.ActionRow[Any]]:
+def _full_rows(card: Card, button: Button, whole: bool) -> list[ui.ActionRow[Any]]:
     buttons: list[ui.Button[Any]] = []
     base = replace(button, revision=card.revision)
     for control in card.controls:
+        if not _may(control, whole):
+            continue
         more = CONFIRMED if control.confirm else ""
         label = f"{control.label}: I have read it" if control.confirm else control.label
         wanted = base.but(control.action.value, more=more)
         buttons.append(
             ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
         )
-    buttons += _remembering(card, base)
+    buttons += _remembering(card, base) if whole else []
     return _rowed(buttons)
 
 
