@@ -44,15 +44,23 @@ class Change:
 
 
 def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
-    """Return all that would run, whole: a long name of its tool, arguments,
-    payload, changed environment, bound files."""
-    texts = [*_named(record.request.tool), *_texts(record)]
+    """Return all that would run, whole: arguments, payload, changed environment, bound files,
+    and what names tool, host and folder where that is long."""
+    texts = [*_named(record), *_texts(record)]
     return [_block(label, kind, text, reveal) for label, kind, text in texts]
 
 
-def _named(tool: str) -> list[tuple[str, str, str]]:
-    """Return a tool's name as a text of its own where titles may cut it."""
-    return [("the tool's name", "text", tool)] if len(shown(tool).text) > LABEL_CHARS else []
+def _named(record: Record) -> list[tuple[str, str, str]]:
+    """Return what titles and facts may cut: a long name of the tool, of the host, of the folder."""
+    context = record.request.context
+    named = (("tool", record.request.tool), ("host", context.host), ("folder", context.cwd))
+    return [(f"name of the {what}", "text", text) for what, text in named if text and _long(text)]
+
+
+def _long(text: str) -> bool:
+    """Whether some platform would cut this where it has one line for it."""
+    seen = shown(text).text
+    return len(seen) > LABEL_CHARS or len(seen.splitlines()) > 1
 
 
 def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
@@ -126,8 +134,7 @@ def _block(label: str, kind: str, text: str, reveal: bool) -> Block:
 
 def _stands_alone(name: str, value: str) -> bool:
     """Whether an argument is a block. A name that would be cut as a label stays in the JSON."""
-    label = shown(name).text
-    if not label.strip() or len(label) > LABEL_CHARS or len(label.splitlines()) > 1:
+    if _long(name) or not name.strip():
         return False
     return "\n" in value or (name in _FORMATS and bool(value))
 

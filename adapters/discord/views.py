@@ -29,6 +29,7 @@ FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
+_FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last are all that there are, at their longest
 _LEAST = 60  # characters; a part with less room says nothing
 _PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
 _SPACE = 120  # for what stands between the parts, and Discord's own counting
@@ -90,14 +91,15 @@ def card_view(card: Card, copy: str, *, called: str = "", silent: bool = False) 
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
     risk = budget.take(_risk(card, budget))
     ended = budget.take(_ended(card, budget))
+    who, named = _facts(card, budget.room(_FACTS))
+    budget.take(who)
     blocks, whole = ("", False) if silent else _blocks(card, budget)
     budget.take(blocks)
-    who = budget.take(_facts(card, budget))
     fields = "" if silent else budget.take(_fields(card, budget))
     says = "" if silent else budget.take(_says(card, budget))
     changed = "" if silent else budget.take(_changed(card, budget))
     preview = "" if silent else budget.take(_preview(card, budget))
-    complete = card.complete and whole
+    complete = card.complete and named and whole
     size = budget.take(_size(card, complete=complete, silent=silent))
     above = (head, who, risk, says, notices)
     below = (blocks, size, changed, preview, fields)
@@ -131,7 +133,8 @@ def full_view(
     whole = shows_whole(view)
     text, _ = fenced(view.pages[page].text, "text", PAGE_UNITS)
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
-    head = (_title(card), said if whole else f"{said}\n{_PARTLY}")
+    told = (_title(card), _facts(card, _ALL_FACTS)[0], said if whole else f"{said}\n{_PARTLY}")
+    head = [part for part in told if part]
     digest = hashlib.sha256(raw).hexdigest()
     file = f"-# {FILE_NAME}: all of it, SHA-256 `{digest}`\n-# what runs: SHA-256 `{card.digest}`"
     if not fits:
@@ -193,16 +196,16 @@ def _title(card: Card) -> str:
     return f"### {card.icon} {card.word} · {inert(card.tool.text, 250)}"
 
 
-def _facts(card: Card, budget: _Budget) -> str:
-    room = budget.room(600)
+def _facts(card: Card, room: int) -> tuple[str, bool]:
+    """Return who asks and where it would run, and whether none of that is left out."""
     parts: list[str] = []
     for fact in card.facts:
-        part = f"**{fact.label}** {inert(fact.text.text, 160)}"
+        part = f"**{fact.label}** {inert(fact.text.text, _FACT)}"
         if units(part) + 3 > room:
-            break
+            return " · ".join(parts), False
         room -= units(part) + 3
         parts.append(part)
-    return " · ".join(parts)
+    return " · ".join(parts), True
 
 
 def _risk(card: Card, budget: _Budget) -> str:

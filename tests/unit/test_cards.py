@@ -116,7 +116,7 @@ def test_a_long_tool_name_is_shown_whole() -> None:
     tool = "read_file" + "_" * 100 + "and_delete_it"
     made = card(record(ask={"tool": tool}))
     assert made.tool.text.endswith("…")
-    assert ("the tool's name", tool) in {(one.label, one.text.text) for one in made.blocks}
+    assert ("name of the tool", tool) in {(one.label, one.text.text) for one in made.blocks}
 
 
 def test_a_card_shows_all_that_the_digest_covers() -> None:
