@@ -25,7 +25,7 @@ from adapters.web.view import row_of, whole_of
 from gateway.api.messages import masked_view
 from gateway.cards import Card, card_of, full_view
 from gateway.cli.reading import line, runs, whole
-from gateway.models import Action
+from gateway.models import Action, Context, Origin
 from gateway.records import Record
 from tests.contract.texts import PAYLOAD, texts, unescaped
 from tests.discord.limits import TEXT, V2, check_message, units, walk
@@ -161,23 +161,44 @@ def test_a_card_with_approve_shows_all_that_runs() -> None:
 
 
 def test_a_name_is_whole_wherever_it_may_be_approved() -> None:
-    """Of an argument and of a tool: a label or a title that was cut could hide the end of it."""
+    """Of an argument, a tool, a host and a folder: what was cut could hide its end."""
     for name in NAMES:
         tool = f"tool{name[:90]}".replace("\n", "")
-        record = stored(request(arguments={name: "one\ntwo"}, tool=tool))
+        where = Context(host=f"host{name[:300]}", cwd=f"/srv/{name[:900]}")
+        record = stored(request(arguments={name: "one\ntwo"}, tool=tool, context=where))
         message = sent(card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
-        said = "\n".join(one.get("content", "") for one in walk(message["components"]))
         if "Approve" in buttons(message):
-            plain = unescaped(re.sub(r"\\([^\w\s])", r"\1", said))
-            assert name in plain or json.dumps(name, ensure_ascii=False) in plain
-            assert record.request.tool in plain
+            said = "\n".join(one.get("content", "") for one in walk(message["components"]))
+            assert_named(re.sub(r"\\([^\w\s])", r"\1", said), record)
         card = card_of(record, lines=SLACK_LINES, chars=SLACK_CHARS)
         _, made = blocks.message(card, COPY)
         check_blocks(made, blocks.MOST_UNITS)
         if blocks.Act.APPROVE in acts({"blocks": made}):
-            plain = unescaped("\n".join(_strings(made)))
-            assert name in plain or json.dumps(name, ensure_ascii=False) in plain
-            assert record.request.tool in plain
+            assert_named("\n".join(_strings(made)), record)
+        assert_named("".join(page for page, _ in slack_pages(record)), record, only=len(name) > 60)
+
+
+def assert_named(said: str, record: Record, *, only: bool = True) -> None:
+    """Check that a text says all names of a request."""
+    plain, wanted = unescaped(said), record.request
+    (argument,) = wanted.arguments
+    assert argument in plain or json.dumps(argument, ensure_ascii=False) in plain
+    for name in (wanted.tool, wanted.context.host, wanted.context.cwd):
+        assert not only or str(name) in plain
+
+
+def test_discord_leaves_out_no_folder_of_what_it_lets_approve() -> None:
+    """Where others fill the line of facts, the full view has it, and alone has Approve."""
+    origin = Origin(sender="s" * 160, parent_agent="p" * 64)
+    where = Context(host="h" * 60, cwd="/srv/" + "*" * 55)
+    base = request(arguments={"command": "ls"}, origin=origin, context=where, session="x" * 128)
+    record = stored(base)
+    message = sent(card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
+    assert "Approve" not in buttons(message)
+    ((_, page),) = discord_pages(record)
+    assert "Approve" in buttons(page)
+    said = "\n".join(one.get("content", "") for one in walk(page["components"]))
+    assert "/srv/" + "\\*" * 55 in said
 
 
 def test_a_thousand_arguments_are_no_card_that_slack_refuses() -> None:
