@@ -79,7 +79,7 @@ def _unit_start(text: str, at: int, end: int) -> int:
         end = opened
     first = max(at, end - _MOST_CLINGING)
     place = end
-    while place > first and _clings(text, place):
+    while place > first and _clings(text, at, place):
         place -= 1
     return place if place > first or first == at else end
 
@@ -90,8 +90,8 @@ def _unit_end(text: str, at: int, reach: int) -> int:
     return max(reach, at + 1)
 
 
-def _clings(text: str, at: int) -> bool:
-    """Whether a character is drawn together with the one before it."""
+def _clings(text: str, begin: int, at: int) -> bool:
+    """Whether a character is drawn together with the one before it; a page begins at `begin`."""
     char, before = text[at], text[at - 1]
     if char.isascii():
         return False
@@ -99,7 +99,7 @@ def _clings(text: str, at: int) -> bool:
         return True
     if ord(char) in _HALF_FLAGS:
         start = at
-        while start > max(0, at - _MOST_CLINGING) and ord(text[start - 1]) in _HALF_FLAGS:
+        while start > begin and ord(text[start - 1]) in _HALF_FLAGS:
             start -= 1
         return (at - start) % 2 == 1
     return unicodedata.category(char) in _CLINGING
