@@ -16,8 +16,8 @@ from adapters.discord.views import CARD_CHARS, CARD_LINES, card_view
 from adapters.discord.views import full_view as discord_view
 from adapters.discord.views import page_fits as discord_fits
 from adapters.slack import blocks, modals
-from adapters.slack.rights import CARD_CHARS as SLACK_CHARS
-from adapters.slack.rights import CARD_LINES as SLACK_LINES
+from adapters.slack.blocks import CARD_CHARS as SLACK_CHARS
+from adapters.slack.blocks import CARD_LINES as SLACK_LINES
 from adapters.slack.values import Form
 from adapters.terminal import answering
 from adapters.terminal.drawing import drawn, text_of
