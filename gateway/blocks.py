@@ -17,6 +17,7 @@ from gateway.records import Record
 from gateway.visible import Segment, Visible
 
 DIFF_CONTEXT = 3  # unchanged lines around a change
+LABEL_CHARS = 60  # every platform has room for these, whatever it escapes and however it counts
 _FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff", "patch": "diff"}
 
 
@@ -43,8 +44,23 @@ class Change:
 
 
 def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
-    """Return all that would run, whole: arguments, payload, changed environment, bound files."""
-    return [_block(label, kind, text, reveal) for label, kind, text in _texts(record)]
+    """Return all that would run, whole: arguments, payload, changed environment, bound files,
+    and what names tool, host and folder where that is long."""
+    texts = [*_named(record), *_texts(record)]
+    return [_block(label, kind, text, reveal) for label, kind, text in texts]
+
+
+def _named(record: Record) -> list[tuple[str, str, str]]:
+    """Return what titles and facts may cut: a long name of the tool, of the host, of the folder."""
+    context = record.request.context
+    named = (("tool", record.request.tool), ("host", context.host), ("folder", context.cwd))
+    return [(f"name of the {what}", "text", text) for what, text in named if text and _long(text)]
+
+
+def _long(text: str) -> bool:
+    """Whether some platform would cut this where it has one line for it."""
+    seen = shown(text).text
+    return len(seen) > LABEL_CHARS or len(seen.splitlines()) > 1
 
 
 def warnings(record: Record) -> tuple[Visible, ...]:
@@ -122,6 +138,9 @@ def _block(label: str, kind: str, text: str, reveal: bool) -> Block:
 
 
 def _stands_alone(name: str, value: str) -> bool:
+    """Whether an argument is a block. A name that would be cut as a label stays in the JSON."""
+    if _long(name) or not name.strip():
+        return False
     return "\n" in value or (name in _FORMATS and bool(value))
 
 

@@ -15,9 +15,10 @@ from gateway.fatigue import company
 from gateway.fitting import remember_fit, same
 from gateway.masking import holds_secrets, shown, start_of
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
+from gateway.paging import Fits, paged
 from gateway.records import Record
 from gateway.scopes import Scope, scopes_of, wishes
-from gateway.visible import Visible, ascii_escaped
+from gateway.visible import Segment, Visible, ascii_escaped
 
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
@@ -227,34 +228,23 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
     )
 
 
-def full_view(record: Record, *, page_chars: int, reveal: bool = False) -> FullView:
-    """Return everything that would run, in pages of at most so many characters."""
+def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False) -> FullView:
+    """Return everything that would run, in pages that `fits` says are shown whole, or in one."""
     whole = blocks_of(record, reveal=reveal)
-    pages: list[list[tuple[str, bool]]] = [[]]
-    left = page_chars
-    for number, block in enumerate(whole):
-        head = f"{'' if not number else chr(10) * 2}── {block.label} ──\n"
-        for text, escape in ((head, False), *block.text.segments):
-            for piece in _pieces(text, page_chars, escape):
-                if len(piece) > left:
-                    pages.append([])
-                    left = page_chars
-                pages[-1].append((piece, escape))
-                left -= len(piece)
+    segments: list[Segment] = []
+    headings: dict[int, int] = {}
+    at = 0
+    for block in whole:
+        gap, heading = "\n\n" if segments else "", f"── {block.label} ──\n"
+        segments += [(gap, False), (heading, False), *block.text.segments]
+        headings[at + len(gap) + len(heading)] = at + len(gap)
+        at += len(gap) + len(heading) + len(block.text.text)
+    pages = [segments] if fits is None else paged(segments, headings, fits)
     return FullView(
         pages=tuple(Visible(tuple(page)) for page in pages),
         chars=sum(block.chars for block in whole),
         digest=record.digest,
     )
-
-
-def _pieces(text: str, size: int, escape: bool) -> list[str]:
-    if escape:
-        return [text]
-    pieces: list[str] = []
-    for line in text.splitlines(keepends=True):
-        pieces += [line[at : at + size] for at in range(0, len(line), size)]
-    return pieces
 
 
 def _state(record: Record) -> tuple[str, str]:
@@ -274,7 +264,6 @@ def _state(record: Record) -> tuple[str, str]:
 def _facts(record: Record) -> tuple[Fact, ...]:
     request, origin = record.request, record.request.origin
     named = (
-        ("Tool", request.tool if _short(request.tool) != request.tool else None),
         ("Agent", request.agent),
         ("Asked by", record.owner),
         ("On behalf of", origin.sender and f"{origin.sender} (says the agent)"),
@@ -287,7 +276,7 @@ def _facts(record: Record) -> tuple[Fact, ...]:
 
 
 def _short(tool: str) -> str:
-    """Return a tool's name as titles show it; a longer one stands whole among the facts."""
+    """Return a tool's name as titles show it; a longer one stands whole among what would run."""
     return tool if len(tool) <= _MOST_TOOL_CHARS else f"{start_of(tool, _MOST_TOOL_CHARS)}…"
 
 

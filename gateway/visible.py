@@ -24,9 +24,9 @@ LONG_NEWLINES = 5  # likewise for empty lines
 
 _MOST_ESCAPES = 2_000  # in one text; a text with more is escaped as a whole
 _SUSPECT = re.compile(r"[^\x20-\x7e\n\t]")
-_CROWD = re.compile(rf"{_SUSPECT.pattern}+")
 _WORD = re.compile(r"[^\W\d_]+")
 _RUN = re.compile(rf" {{{LONG_SPACES},}}|\n{{{LONG_NEWLINES},}}")
+_CROWD = re.compile(rf"({_SUSPECT.pattern})\1*|{_RUN.pattern}")
 _LATIN = re.compile(r"[A-Za-z]")
 
 # Characters without ink that are letters, marks or symbols to Unicode, so no category finds them.
@@ -161,7 +161,7 @@ def _crowded(text: str) -> Visible:
 
 def _crowd(found: re.Match[str]) -> str:
     run = found.group()
-    return f"⟨{len(run)} × U+{ord(run[0]):04X}…⟩" if len(run) > 1 else _escape(run)  # noqa: RUF001 (as below)
+    return _escape_run(run) if len(run) > 1 else _escape(run)
 
 
 def _segments(text: str, escapes: dict[int, tuple[str, int]]) -> Iterator[Segment]:

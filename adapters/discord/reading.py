@@ -10,7 +10,7 @@ import discord
 from adapters.discord.answers import Answer
 from adapters.discord.ids import Button
 from adapters.discord.people import refuse_stranger
-from adapters.discord.views import CARD_CHARS, CARD_LINES, PAGE_CHARS, full_view
+from adapters.discord.views import CARD_CHARS, CARD_LINES, full_view, page_fits
 from gateway.cards import Card, card_of
 from gateway.cards import full_view as pages_of
 from gateway.drawing import made, weight_of
@@ -68,7 +68,7 @@ class Reading:
         """Return the full view of a record. The caller has checked who asks."""
 
         def drawn() -> Answer:
-            view = pages_of(record, page_chars=PAGE_CHARS)
+            view = pages_of(record, fits=page_fits)
             limit = interaction.filesize_limit
             card = _card(record, EVERYTHING, EVERYTHING)
             return Answer(full_view(card, view, button, page=page, limit=limit), replaces=replaces)

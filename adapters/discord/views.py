@@ -17,18 +17,21 @@ from discord import ui
 
 from adapters.discord.ids import Button
 from adapters.discord.markup import fenced, inert, named, quoted, units
+from gateway.blocks import LABEL_CHARS
 from gateway.cards import Card, Control, FullView, Style
 from gateway.models import Action, RiskLevel, Status
 
 MOST_TEXT = 4000
 CARD_LINES = 25
 CARD_CHARS = 1500
-PAGE_CHARS = 1600
+PAGE_UNITS = 1600
 FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
+_FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last are all that there are, at their longest
 _LEAST = 60  # characters; a part with less room says nothing
+_PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
 _SPACE = 120  # for what stands between the parts, and Discord's own counting
 
 _COLOURS = {
@@ -89,20 +92,31 @@ def card_view(card: Card, copy: str, *, called: str = "", silent: bool = False) 
     risk = budget.take(_risk(card, budget))
     found = budget.take(_found(card, budget.room(500)))
     ended = budget.take(_ended(card, budget))
+    who, named = _facts(card, budget.room(_FACTS))
+    budget.take(who)
     blocks, whole = ("", False) if silent else _blocks(card, budget)
     budget.take(blocks)
-    who = budget.take(_facts(card, budget))
     fields = "" if silent else budget.take(_fields(card, budget))
     says = "" if silent else budget.take(_says(card, budget))
     changed = "" if silent else budget.take(_changed(card, budget))
     preview = "" if silent else budget.take(_preview(card, budget))
-    complete = card.complete and whole
+    complete = card.complete and named and whole
     size = budget.take(_size(card, complete=complete, silent=silent))
     above = (head, who, risk, found, says, notices)
     below = (blocks, size, changed, preview, fields)
     rows = _leading(card) if card.final else _rows(card, copy, complete=complete)
     view = _layout(card, above, below, (ended, foot), rows)
     return Shown(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
+
+
+def shows_whole(view: FullView) -> bool:
+    """Whether every page of a full view is shown whole."""
+    return all(page_fits(page.text) for page in view.pages)
+
+
+def page_fits(text: str) -> bool:
+    """Whether a page of the full view shows all of this."""
+    return fenced(text, "text", PAGE_UNITS)[1]
 
 
 def full_view(
@@ -112,19 +126,26 @@ def full_view(
     controls of someone who has it all before them.
 
     `card` was made with room for everything; `button` is what asked for this. `limit` is the
-    largest file that Discord takes here.
+    largest file that Discord takes here. A page that is not shown whole leaves only the noes.
     """
     raw = view.text.encode("utf-8", "backslashreplace")
     fits = len(raw) <= limit
     page = max(0, min(page, len(view.pages) - 1))
-    text, _ = fenced(view.pages[page].text, "text", 3000)
+    whole = shows_whole(view)
+    text, _ = fenced(view.pages[page].text, "text", PAGE_UNITS)
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
-    head = (_title(card), *filter(None, (_found(card, 250),)), said)
-    said = hashlib.sha256(raw).hexdigest()
-    file = f"-# {FILE_NAME}: all of it, SHA-256 `{said}`\n-# what runs: SHA-256 `{card.digest}`"
+    told = (
+        _title(card),
+        _found(card, 250),
+        _facts(card, _ALL_FACTS)[0],
+        said if whole else f"{said}\n{_PARTLY}",
+    )
+    head = [part for part in told if part]
+    digest = hashlib.sha256(raw).hexdigest()
+    file = f"-# {FILE_NAME}: all of it, SHA-256 `{digest}`\n-# what runs: SHA-256 `{card.digest}`"
     if not fits:
         file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
-    rows = [] if card.final or not fits else _full_rows(card, button)
+    rows = [] if card.final or not fits else _full_rows(card, button, whole)
     if len(view.pages) > 1:
         rows.append(_turning(button, page, len(view.pages)))
     below: list[Any] = [ui.TextDisplay(file)]
@@ -181,16 +202,16 @@ def _title(card: Card) -> str:
     return f"### {card.icon} {card.word} · {inert(card.tool.text, 250)}"
 
 
-def _facts(card: Card, budget: _Budget) -> str:
-    room = budget.room(600)
+def _facts(card: Card, room: int) -> tuple[str, bool]:
+    """Return who asks and where it would run, and whether none of that is left out."""
     parts: list[str] = []
     for fact in card.facts:
-        part = f"**{fact.label}** {inert(fact.text.text, 160)}"
+        part = f"**{fact.label}** {inert(fact.text.text, _FACT)}"
         if units(part) + 3 > room:
-            break
+            return " · ".join(parts), False
         room -= units(part) + 3
         parts.append(part)
-    return " · ".join(parts)
+    return " · ".join(parts), True
 
 
 def _risk(card: Card, budget: _Budget) -> str:
@@ -225,7 +246,7 @@ def _blocks(card: Card, budget: _Budget) -> tuple[str, bool]:
     whole = True
     room = budget.room(3000)
     for block in card.blocks:
-        label = f"**{inert(block.label, 80)}**\n"
+        label = f"**{inert(block.label, 2 * LABEL_CHARS)}**\n"  # escaped, it is never cut
         left = room - units(label) - 1
         if left < 40:  # noqa: PLR2004 (no room for a fence and a word)
             return "\n".join(parts), False
@@ -349,17 +370,19 @@ def _pressed(control: Control, base: Button) -> ui.Button[Any]:
     return ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
 
 
-def _full_rows(card: Card, button: Button) -> list[ui.ActionRow[Any]]:
+def _full_rows(card: Card, button: Button, whole: bool) -> list[ui.ActionRow[Any]]:
     buttons: list[ui.Button[Any]] = []
     base = replace(button, revision=card.revision)
     for control in card.controls:
+        if not _may(control, whole):
+            continue
         more = CONFIRMED if control.confirm else ""
         label = f"{control.label}: I have read it" if control.confirm else control.label
         wanted = base.but(control.action.value, more=more)
         buttons.append(
             ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
         )
-    buttons += _remembering(card, base)
+    buttons += _remembering(card, base) if whole else []
     return _rowed(buttons)
 
 

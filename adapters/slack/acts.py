@@ -118,7 +118,7 @@ class Acts:
     async def details(self, workspace: Workspace, did: Interaction, form: Form) -> Json:
         """Return one page of everything that would run, for somebody who may see it."""
         identity, record = await self._rights.viewer(workspace, did.actor, form.request_id)
-        full = full_view(record, page_chars=modals.PAGE_CHARS)
+        full = full_view(record, fits=modals.page_fits)
         page = min(max(form.page, 0), len(full.pages) - 1)
         form = replace(form, revision=record.revision, page=page)
         refusal = await self._desk.may_decide(identity, record)

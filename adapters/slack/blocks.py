@@ -39,6 +39,7 @@ from gateway.models import Action, RiskLevel
 MOST_UNITS = 8000
 CARD_CHARS = 2800
 CARD_LINES = 30
+MOST_PARTS = CARD_LINES  # each has a line at least: a card that shows all has no more of them
 _LEAST_FOR_REST = 1700
 _FACT_UNITS = 120
 _WORDS_UNITS = 500
@@ -98,7 +99,7 @@ def message(
     card: Card, copy: str, full: FullText = FullText.FITS, called: str = ""
 ) -> tuple[str, list[Json]]:
     """Return the top-level text and the blocks of a card. `called` are mentions of ours."""
-    shown = sum(units(block.text.text) for block in card.blocks)
+    shown = sum(units(block.text.text) + units(block.label) for block in card.blocks[:MOST_PARTS])
     budget = Budget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
     blocks = [header(card.title), *_state(card, budget), _body(card, budget)]
     blocks += [*found(card, budget), *_warnings(card, full)]
@@ -144,12 +145,13 @@ def _body(card: Card, budget: Budget) -> Json:
         (fact.label, budget.take(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts
     ]
     parts = [labelled(facts)] if facts else []
-    for block in card.blocks:
-        name = budget.take(one_line(block.label), _FACT_UNITS)
+    for block in card.blocks[:MOST_PARTS]:
         if block.text.text:
-            parts += [label(name), exact(block.text.text)]
+            parts += [label(block.label), exact(block.text.text)]
         else:
-            parts.append(label(f"{name}: not shown here"))
+            parts.append(label(f"{block.label}: not shown here"))
+    if (more := len(card.blocks) - MOST_PARTS) > 0:
+        parts.append(label(f"{more} more: not shown here"))
     for field in card.fields:
         parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
     if card.changed:

@@ -38,7 +38,7 @@ from gateway.scopes import LIFETIME_WORDS
 
 DENY, EDIT, CHECK, RESPOND = "deny", "edit", "check_edit", "respond"
 ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"
-PAGE_CHARS = 6000
+PAGE_UNITS = 6000
 _MOST_OPTIONS = 100
 _FEW_OPTIONS = 10
 _LABEL_TEXT = 1900
@@ -186,9 +186,19 @@ def answer(card: Card, form: Form) -> Json:
     return modal("Answer", [_about(card), *asked], form=form, kind=ANSWER, submit="Answer")
 
 
+def page_fits(text: str) -> bool:
+    """Whether a page of Details shows all of this."""
+    return units(text) <= PAGE_UNITS
+
+
 def details(card: Card, full: FullView, form: Form, *, refusal: str) -> Json:
-    """Return one page of everything that would run; the last has the buttons, or says why not."""
+    """Return one page of everything that would run; the last has the buttons, or says why not.
+
+    A page that is not shown whole leaves nothing to approve.
+    """
     pages = full.pages
+    if not all(page_fits(one.text) for one in pages):
+        refusal = refusal or "This cannot be approved here: Slack cannot show all of a page."
     page = form.page
     value = form.button.written()
     said = f"Page {page + 1} of {len(pages)} · {full.chars} characters · sha256 {full.digest}"

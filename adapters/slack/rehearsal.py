@@ -101,7 +101,7 @@ async def _edited(client: AsyncWebClient, channel: str, ts: str) -> None:
 
 
 async def _attached(client: AsyncWebClient, place: Place, session: aiohttp.ClientSession) -> None:
-    content = full_view(_record(long=True), page_chars=modals.PAGE_CHARS).text.encode()
+    content = full_view(_record(long=True)).text.encode()
     file = await uploaded(client, session, place, content, name="sample.txt", title="Sample")
     # Deleting the card alone would leave its thread.
     await asked(lambda: client.files_delete(file=file))

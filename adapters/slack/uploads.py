@@ -10,7 +10,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.blocks import FullText
 from adapters.slack.calls import asked
-from adapters.slack.modals import PAGE_CHARS
 from adapters.slack.values import Place, place_of
 from adapters.slack.workspaces import Workspace
 from gateway.cards import Card, full_view
@@ -40,7 +39,7 @@ class Uploads:
         record = await self._desk.get(card.request_id)
         if record.digest != card.digest:
             return FullText.MISSING
-        text = full_view(record, page_chars=PAGE_CHARS).text.encode()
+        text = full_view(record).text.encode()
         place = Place(*place_of(ref.channel)[:2], thread)
         name, title = f"approval-{card.short_id}.txt", f"All of it · sha256 {card.digest}"
         try:

@@ -195,7 +195,7 @@ class Answering(App[None]):
         record = self.record
         if record is None:
             return
-        view = full_view(record, page_chars=_ALL)
+        view = full_view(record)
         text = Group(*found(_card(record)), *(text_of(page) for page in view.pages))
         title = f"{view.chars} characters, digest {view.digest}"
         key = await self.push_screen_wait(Reading(title, text, decides=not _card(record).fields))
@@ -286,7 +286,7 @@ class Answering(App[None]):
     def action_copy(self) -> None:
         """Copy what would run, as it is shown."""
         if (record := self.record) is not None:
-            self.copy_to_clipboard(full_view(record, page_chars=_ALL).text)
+            self.copy_to_clipboard(full_view(record).text)
             self._say("copied")
 
     @_told_of_failures

@@ -20,7 +20,7 @@ import simcord
 
 from adapters.discord.ids import Button
 from adapters.discord.remembering import grants_view
-from adapters.discord.views import CARD_CHARS, CARD_LINES, PAGE_CHARS, Shown, card_view, full_view
+from adapters.discord.views import CARD_CHARS, CARD_LINES, Shown, card_view, full_view, page_fits
 from gateway.cards import card_of
 from gateway.cards import full_view as pages_of
 from gateway.grants.grant import Effect, Grant, Match, Shape
@@ -265,7 +265,7 @@ def _card(record: Record) -> Shown:
 def _full(record: Record) -> Shown:
     whole = card_of(record, lines=10**9, chars=10**9)
     button = Button(verb="read", request_id=record.id, revision=record.revision)
-    return full_view(whole, pages_of(record, page_chars=PAGE_CHARS), button)
+    return full_view(whole, pages_of(record, fits=page_fits), button)
 
 
 async def photographed(

@@ -14,7 +14,7 @@ from PIL import Image
 
 from adapters.discord.ids import Button
 from adapters.discord.markup import clipped, fenced, inert, quoted, units
-from adapters.discord.views import Shown, card_view, full_view
+from adapters.discord.views import Shown, card_view, full_view, page_fits
 from gateway.canonical import parse
 from gateway.cards import FullView, card_of
 from gateway.cards import full_view as pages_of
@@ -65,7 +65,7 @@ def full(record: Record, **how: Any) -> Shown:
     """Return the full view."""
     whole = card_of(record, lines=10**9, chars=10**9)
     button = Button(verb="read", request_id=record.id, revision=record.revision)
-    return full_view(whole, pages_of(record, page_chars=1600), button, **how)
+    return full_view(whole, pages_of(record, fits=page_fits), button, **how)
 
 
 HIDDEN = "a\u202eb\u200bc\x1b[31md\x00e\u2066f\u00adg\U000e0041h"
@@ -188,8 +188,9 @@ def test_33_what_fits_is_attached_and_what_does_not_is_refused_here(size: int, f
     there is nothing to press, and the inbox is named."""
     record = pending_with(command="x")
     whole = card_of(record, lines=10**9, chars=10**9)
-    text = Visible((("x" * size, False),))
-    view = FullView(pages=(Visible((("x", False),)), text), chars=size, digest=record.digest)
+    parts = ["x" * 1500] * (size // 1500) + ["x" * (size % 1500 + 1)]
+    pages = tuple(Visible(((part, False),)) for part in parts)
+    view = FullView(pages=pages, chars=size, digest=record.digest)
     button = Button(verb="read", request_id=record.id, revision=record.revision)
     shown = full_view(whole, view, button)
     assert (shown.attached is not None) == fits
@@ -199,6 +200,20 @@ def test_33_what_fits_is_attached_and_what_does_not_is_refused_here(size: int, f
         assert len(shown.attached) == size + 1
     else:
         assert "inbox" in text_of(shown)
+
+
+def test_33_a_page_that_is_not_shown_whole_leaves_only_the_noes() -> None:
+    """However it came about: nothing is approved from a view that lacks a part, on no page."""
+    record = pending_with(command="x")
+    whole = card_of(record, lines=10**9, chars=10**9)
+    pages = tuple(Visible(((part, False),)) for part in ("ls\n", "```a" * 400, "ls"))
+    view = FullView(pages=pages, chars=1600, digest=record.digest)
+    button = Button(verb="read", request_id=record.id, revision=record.revision)
+    for page in range(len(pages)):
+        sent = message(full_view(whole, view, button, page=page))
+        assert labels(sent) <= {"Deny", "Deny and stop", "◀ Back", "Next ▶"}
+        assert "Deny" in labels(sent)
+        assert "cannot show all of a page" in shown_text(sent)
 
 
 async def test_34_secrets_reach_neither_card_nor_file_nor_log(

@@ -227,8 +227,8 @@ def views() -> dict[str, Json]:
     """Return every modal, and the Home tab."""
     form = Form(asked().id, 1, COPY, "C1", "1790000000.000001")
     whole = {name: card_of(one, lines=10**9, chars=10**9) for name, one in RECORDS.items()}
-    long = full_view(LONG, page_chars=modals.PAGE_CHARS)
-    short = full_view(asked(), page_chars=modals.PAGE_CHARS)
+    long = full_view(LONG, fits=modals.page_fits)
+    short = full_view(asked(), fits=modals.page_fits)
     last = replace(form, page=len(long.pages) - 1)
     said = "It would have covered 3 of the last 500 requests."
     reach = {scope.id: said for scope in whole["pending-git"].approve_scopes}

@@ -148,7 +148,7 @@ def test_07_any_text_makes_a_card_that_slack_takes(
     text, made = blocks.message(card, states.COPY)
     check_message(made, MOST_UNITS)
     json.dumps([text, made]).encode("utf-8")
-    full = full_view(record, page_chars=modals.PAGE_CHARS)
+    full = full_view(record, fits=modals.page_fits)
     form = Form(record.id, 1, states.COPY, "C1", "1.1")
     whole = card_of(record, lines=10**9, chars=10**9)
     for page in range(len(full.pages)):

@@ -116,7 +116,7 @@ def test_a_long_tool_name_is_shown_whole() -> None:
     tool = "read_file" + "_" * 100 + "and_delete_it"
     made = card(record(ask={"tool": tool}))
     assert made.tool.text.endswith("…")
-    assert ("Tool", tool) in {(fact.label, fact.text.text) for fact in made.facts}
+    assert ("name of the tool", tool) in {(one.label, one.text.text) for one in made.blocks}
 
 
 def test_a_card_shows_all_that_the_digest_covers() -> None:
@@ -147,7 +147,7 @@ def test_a_cut_card_cannot_be_approved() -> None:
     assert not made.complete
     assert actions(made) == {Action.DENY, Action.ABORT}
     assert "of 1 008 characters shown" in made.size
-    view = full_view(long, page_chars=300)
+    view = full_view(long, fits=lambda text: len(text) <= 300)
     assert view.text.endswith("rm -rf /")
     assert all(len(page.text) <= 300 for page in view.pages)
     assert len(view.pages) > 3
@@ -223,7 +223,7 @@ def test_secrets_are_masked_with_length_and_digest(secret: str) -> None:
     assert made.editable is None
     assert any("masked" in notice for notice in made.notices)
     assert secret in card(one, reveal=True).blocks[0].text.text
-    assert secret not in full_view(one, page_chars=1000).text
+    assert secret not in full_view(one, fits=lambda text: len(text) <= 1000).text
 
 
 def test_a_mask_swallows_no_command() -> None:
