@@ -29,6 +29,7 @@ from gateway.clock import Clock
 from gateway.errors import GatewayError, Unconfirmed
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
+from gateway.proving import HIDDEN, hides
 from gateway.records import Click, Identity, Query, Record
 
 log = logging.getLogger("adapters.terminal")
@@ -245,9 +246,11 @@ class Answering(App[None]):
         if not chosen:
             self._say("none of them can be approved without a closer look", bad=True)
             return
-        listed = Group(*(_one_line(one) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
-        if await self.push_screen_wait(Words(question, shown=listed)) == YES:
+        if (
+            await self.push_screen_wait(Words(question, shown=Group(*map(_one_line, chosen))))
+            == YES
+        ):
             for one in chosen:
                 await self._click(one, Action.APPROVE)
 
@@ -342,9 +345,9 @@ class Answering(App[None]):
         return None
 
     def _allows(self, record: Record, action: Action) -> bool:
-        if action in record.request.allowed:
+        if action in record.request.allowed and not hides(record):
             return True
-        self._say(f"this request does not allow {action}", bad=True)
+        self._say(HIDDEN if hides(record) else f"this request does not allow {action}", bad=True)
         return False
 
     def _is_plain(self, record: Record) -> bool:
