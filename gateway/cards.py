@@ -227,7 +227,7 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
         approve_scopes=(
             scopes_of(record, Action.APPROVE, reveal=reveal) if complete and not hidden else ()
         ),
-        deny_scopes=scopes_of(record, Action.DENY, reveal=reveal),
+        deny_scopes=() if hidden else scopes_of(record, Action.DENY, reveal=reveal),
     )
 
 

@@ -246,11 +246,9 @@ class Answering(App[None]):
         if not chosen:
             self._say("none of them can be approved without a closer look", bad=True)
             return
+        listed = Group(*(_one_line(one) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
-        if (
-            await self.push_screen_wait(Words(question, shown=Group(*map(_one_line, chosen))))
-            == YES
-        ):
+        if await self.push_screen_wait(Words(question, shown=listed)) == YES:
             for one in chosen:
                 await self._click(one, Action.APPROVE)
 
@@ -351,8 +349,7 @@ class Answering(App[None]):
         return False
 
     def _is_plain(self, record: Record) -> bool:
-        controls = {one.action: one for one in _card(record).controls}
-        approve = controls.get(Action.APPROVE)
+        approve = {one.action: one for one in _card(record).controls}.get(Action.APPROVE)
         mine = self._refusals.get(record.id) is None
         return mine and approve is not None and approve.confirm is None
 
