@@ -22,9 +22,12 @@ async def test_no_key_approves_what_a_mask_could_hide(world: World) -> None:
                 await seat.press(key)
             await seat.until(lambda: len(seat.screen._notifications) == 1)
             assert (await world.approvals.get(record.id)).status is Status.PENDING
+        seat.screen.clear_notifications()
         await seat.press("a")
+        await seat.sees("Approve how many?")
         await seat.type("")
-        await seat.sees("without a closer look")
+        await seat.until(lambda: len(seat.screen._notifications) == 1)
+        assert "closer look" in next(iter(seat.screen._notifications)).message
         await seat.press("n")
         await seat.type("no")
         assert (await seat.ended(record)).status is Status.DENIED
