@@ -237,6 +237,8 @@ def test_no_surface_draws_approve_over_a_mask_that_could_hide_something() -> Non
             for said in drawings(one, lines, chars):
                 assert not re.search(r'"(?:approve|approve_sure|edit|respond|remember)', said), said
         assert HIDDEN in json.dumps(row_of(one))
+    for said in drawings(asking(DATA[1], kind=Kind.COMMAND), WHOLE, WHOLE):
+        assert '"approve' in said
 
 
 def drawings(one: Record, lines: int, chars: int) -> list[str]:
@@ -251,6 +253,8 @@ def drawings(one: Record, lines: int, chars: int) -> list[str]:
     discord += [views.full_view(card, full, button, page=page) for page in pages]
     web = [view["controls"] for view in (row_of(one), whole_of(one))]
     slack = [blocks.actions(card, "0" * 22), modals.details(card, full, form, refusal="")]
+    for made in (*(one.view.to_components() for one in discord), slack[-1]):
+        assert (HIDDEN in json.dumps(made)) == card.hides
     said = [pressed(made.view.to_components()) for made in discord]
     said += [pressed(made) for made in slack]
     return said + [json.dumps([control["action"] for control in controls]) for controls in web]
