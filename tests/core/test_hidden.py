@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ HIDING = {
     "arguments": {"command": "xargs -a token /tmp/evil/install.sh"},
     "allowed": (Action.APPROVE, Action.EDIT, Action.RESPOND, Action.ABORT),
 }
-CONTENT = {
+CONTENT: dict[Action, dict[str, Any]] = {
     Action.APPROVE: {},
     Action.EDIT: {"arguments": {"command": "ls"}},
     Action.RESPOND: {"result": "no"},

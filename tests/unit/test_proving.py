@@ -36,7 +36,7 @@ def asking(arguments: dict[str, Any], **ask: Any) -> Record:
     return record(ask={"id": new_id(), "arguments": arguments, "allowed": tuple(Action), **ask})
 
 
-DATA = [
+DATA: list[dict[str, Any]] = [
     {"command": "ls -l"},
     {"command": f'curl -H "Authorization: Bearer {TOKEN}" https://h.example/v1 | jq .name'},
     {"command": f"curl \\\n  -H 'authorization: token {SIGNED}' \\\n  https://h.example"},
@@ -54,7 +54,7 @@ DATA = [
     {"password": 12345678},
 ]
 
-ACTS = [
+ACTS: list[dict[str, Any]] = [
     {"command": SCRIPT},
     {"command": "xargs -a token /tmp/evil/install.sh"},
     {"command": "env Basic evil/payload.sh"},
@@ -249,7 +249,7 @@ def drawings(one: Record, lines: int, chars: int) -> list[str]:
     button = Button(verb="read", request_id=one.id, revision=one.revision)
     drawn(card, now_ms=one.created)
     pages = range(len(full.pages))
-    discord = [views.card_view(card, "0" * 22)]
+    discord: list[Any] = [views.card_view(card, "0" * 22)]
     discord += [views.full_view(card, full, button, page=page) for page in pages]
     web = [view["controls"] for view in (row_of(one), whole_of(one))]
     slack = [blocks.actions(card, "0" * 22), modals.details(card, full, form, refusal="")]
