@@ -46,7 +46,7 @@ class Change:
 def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
     """Return all that would run, whole: arguments, payload, changed environment, bound files,
     and what names tool, host and folder where that is long."""
-    texts = [*_named(record), *_texts(record)]
+    texts = [*_named(record), *texts_of(record)]
     return [_block(label, kind, text, reveal) for label, kind, text in texts]
 
 
@@ -104,7 +104,7 @@ def headline(record: Record, chars: int) -> Visible:
     if request.questions:
         return shown(_one_line(request.questions[0].text, chars))
     if request.kind is Kind.COMMAND or _FORMATS.keys() & record.arguments.keys():
-        return shown(_one_line(_texts(record)[0][2], chars))
+        return shown(_one_line(texts_of(record)[0][2], chars))
     return shown(_one_line(json.dumps(record.arguments, ensure_ascii=False), chars))
 
 
@@ -113,7 +113,7 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _texts(record: Record) -> list[tuple[str, str, str]]:
+def texts_of(record: Record) -> list[tuple[str, str, str]]:
     """Return (label, format, text) of everything that would run."""
     request, rest = record.request, dict(record.arguments)
     found: list[tuple[str, str, str]] = []
@@ -134,7 +134,7 @@ def _texts(record: Record) -> list[tuple[str, str, str]]:
 
 def _block(label: str, kind: str, text: str, reveal: bool) -> Block:
     seen = shown(text, reveal=reveal)
-    return Block(shown(label).text, kind, seen, len(seen.lines()), len(seen.text))
+    return Block(shown(label, reveal=reveal).text, kind, seen, len(seen.lines()), len(seen.text))
 
 
 def _stands_alone(name: str, value: str) -> bool:

@@ -16,6 +16,7 @@ from gateway.fitting import remember_fit, same
 from gateway.masking import holds_secrets, shown, start_of
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
 from gateway.paging import Fits, paged
+from gateway.proving import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.records import Record
 from gateway.scopes import Scope, scopes_of, wishes
 from gateway.visible import Segment, Visible, ascii_escaped
@@ -79,12 +80,14 @@ class Card:
     `icon` and `word` name the state, `title` is both with the tool. `summary` is one line of our
     own words for lock screens and lists, without arguments. `blocks` are what would run, as far as
     it fits; `complete` says that they are all of it and nothing was cut. Without it there is no
-    control to approve: the full view has it. `notices` are warnings in our words, `findings` those
-    of guardrails, in which paths that the agent named stand quoted. `progress` counts
-    a quorum. `outcome` says who decided and why, `result` what the agent reported since. `editable`
-    is the text to edit, None when it may not be shown. `calls` are who is called by name, as the
-    platform's identities and groups. One that does not `ask` stands for requests without cards, or
-    says until when an agent is `paused`; people go on at `inbox`, an address. Times are in ms.
+    control to approve: the full view has it. Nor is there one anywhere where a mask `hides` what
+    could act: only the inbox has it, once the card is revealed. `notices` are warnings in our
+    words, `findings` those of guardrails, in which paths that the agent named stand quoted.
+    `progress` counts a quorum. `outcome` says who decided and why, `result` what the agent reported
+    since. `editable` is the text to edit, None when it may not be shown. `calls` are who is called
+    by name, as the platform's identities and groups. One that does not `ask` stands for requests
+    without cards, or says until when an agent is `paused`; people go on at `inbox`, an address.
+    Times are in ms.
     """
 
     request_id: str
@@ -103,6 +106,7 @@ class Card:
     says: Visible | None
     blocks: tuple[Block, ...]
     complete: bool
+    hides: bool = False
     size: str
     preview: Block | None
     changed: tuple[Change, ...]
@@ -175,7 +179,6 @@ _LABELS = {
     Action.ABORT: ("Deny and stop", Style.DANGER),
 }
 _DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Answered instead of running"}
-_NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
 
 
 def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> Card:
@@ -186,8 +189,9 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
     complete = same(blocks, whole)
     if not reveal:
         remember_fit(record, lines, chars, complete)
+    hidden = not reveal and not record.final and hides(record)
     icon, word = _state(record)
-    tool = shown(_short(request.tool))
+    tool = shown(_short(request.tool), reveal=reveal)
     decision = record.decision
     return Card(
         request_id=record.id,
@@ -200,17 +204,18 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
         tool=tool,
         summary=f"{word}: {request.agent} · {tool.text} · {record.risk.level.value} risk",
         headline=headline(record, HEADLINE_CHARS),
-        facts=_facts(record),
+        facts=_facts(record, reveal=reveal),
         risk=record.risk.level,
         reasons=tuple(shown(reason) for reason in record.risk.reasons),
         says=shown(request.hint) if request.hint else None,
         blocks=tuple(blocks),
         complete=complete,
+        hides=hidden,
         size=_size(blocks, whole),
         preview=_preview(record, lines, chars),
         changed=() if record.edited is None else changes(request.arguments, record.edited),
         fields=_fields(record),
-        notices=_notices(record, whole, tool),
+        notices=(*((HIDDEN,) if hidden else ()), *_notices(record, whole, tool)),
         progress=_progress(record),
         claimed=f"{record.claim.person} is looking at it" if record.claim else "",
         created=record.created,
@@ -221,10 +226,12 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
         note=shown(record.note) if record.note else None,
         result=_result(record),
         editable=_editable(record, reveal=reveal),
-        controls=_controls(record, complete=complete),
+        controls=_controls(record, seen=complete and not hidden),
         findings=warnings(record),
-        approve_scopes=scopes_of(record, Action.APPROVE) if complete else (),
-        deny_scopes=scopes_of(record, Action.DENY),
+        approve_scopes=(
+            scopes_of(record, Action.APPROVE, reveal=reveal) if complete and not hidden else ()
+        ),
+        deny_scopes=() if hidden else scopes_of(record, Action.DENY, reveal=reveal),
     )
 
 
@@ -261,7 +268,7 @@ def _state(record: Record) -> tuple[str, str]:
     return icon, _DONE.get(decision.action or Action.APPROVE, word) if decision else word
 
 
-def _facts(record: Record) -> tuple[Fact, ...]:
+def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
     request, origin = record.request, record.request.origin
     named = (
         ("Agent", request.agent),
@@ -272,7 +279,7 @@ def _facts(record: Record) -> tuple[Fact, ...]:
         ("Host", request.context.host),
         ("Folder", request.context.cwd),
     )
-    return tuple(Fact(label, shown(text)) for label, text in named if text)
+    return tuple(Fact(label, shown(text, reveal=reveal)) for label, text in named if text)
 
 
 def _short(tool: str) -> str:
@@ -362,14 +369,14 @@ def _editable(record: Record, *, reveal: bool) -> str | None:
     return ascii_escaped(text) if reveal or not holds_secrets(text) else None
 
 
-def _controls(record: Record, *, complete: bool) -> tuple[Control, ...]:
+def _controls(record: Record, *, seen: bool) -> tuple[Control, ...]:
     if record.final:
         return ()
     allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
     return tuple(
         _control(action, record)
         for action in _LABELS
-        if action in allowed and (complete or action not in _NEEDS_ALL_SEEN)
+        if action in allowed and (seen or action not in NEEDS_ALL_SEEN)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.authority import Approver, approver, standing
+from gateway.drawing import made, weight_of
 from gateway.errors import (
     Conflict,
     GatewayError,
@@ -19,6 +20,7 @@ from gateway.grants.grant import Grant
 from gateway.guardrails import assessed
 from gateway.models import Action, Reason, RiskLevel, Status
 from gateway.policy import ALLOW, ASK, MODIFY, Chain
+from gateway.proving import NEEDS_ALL_SEEN, hides, judged
 from gateway.records import Click, Identity, Record
 from gateway.remembering import Remembering
 from gateway.rulebook import PolicyDocument
@@ -128,6 +130,7 @@ class Clicks:
             return policy, None, again
         if record.final:
             raise Conflict(f"this was decided already: {said(record)}")
+        await _refuse_hidden(record, click)
         effect = clicked(
             standing(policy, who.route, record),
             click,
@@ -180,3 +183,17 @@ class Clicks:
             why = f": {verdict.message}" if verdict.message else ""
             raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
         return effect._replace(after=after)
+
+
+async def _refuse_hidden(record: Record, click: Click) -> None:
+    """Raise InvalidRequest when a mask left out what could act, where this click was made."""
+    if click.revealed or click.action not in NEEDS_ALL_SEEN:
+        return
+    known = judged(record)
+    if known is None:
+        known = await made(lambda: hides(record), *weight_of(record))
+    if known:
+        raise InvalidRequest(
+            "a masked part of this could act, so it is approved in the inbox only, once it is "
+            "revealed there (`gateway login NAME` prints a link to the inbox)"
+        )

@@ -57,7 +57,7 @@ def shown(text: str, *, reveal: bool = False) -> Visible:
 
     With `reveal` secrets stay as they are.
     """
-    found = [] if reveal else list(_secrets(text))
+    found = [] if reveal else list(secrets_in(text))
     if not found:
         return visible(text)
     parts: list[tuple[str, bool]] = []
@@ -104,7 +104,7 @@ def _member(name: str, value: Any) -> Any:
 
 def _in_text(text: str, begin: int = 0) -> str:
     """Return text from `begin` on, with the secrets in it masked."""
-    found = [(start, end) for start, end in _secrets(text) if start >= begin]
+    found = [(start, end) for start, end in secrets_in(text) if start >= begin]
     for start, end in reversed(found):
         text = f"{text[:start]}{_mask(text[start:end])}{text[end:]}"
     return text[begin:]
@@ -146,7 +146,8 @@ def start_of(text: str, most: int) -> str:
     return text[:most]
 
 
-def _secrets(text: str) -> Iterator[tuple[int, int]]:
+def secrets_in(text: str) -> Iterator[tuple[int, int]]:
+    """Return where each secret in a text begins and ends."""
     for match in _SECRET.finditer(text):
         name = match.lastgroup
         if name is not None:

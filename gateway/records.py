@@ -245,7 +245,8 @@ class Click(Wire):
 
     `nonce` is derived from the interaction, so that a retried click is told what it did itself.
     `copy` and `ref` say on which posted copy it was made, and where that copy was seen; both are
-    None where nothing is posted. `confirmed` says that the person confirmed it, as high risk needs.
+    None where nothing is posted. `confirmed` says that the person confirmed it, as high risk needs;
+    `revealed` that nothing was masked where they clicked, which the inbox alone can tell.
     """
 
     request_id: str
@@ -263,6 +264,7 @@ class Click(Wire):
     copy: str | None = None
     ref: MessageRef | None = None
     confirmed: bool = False
+    revealed: bool = False
     remember: Remember | None = None
 
 

@@ -16,6 +16,7 @@ from gateway.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered,
 from gateway.judging import judged
 from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.policy import Chain
+from gateway.proving import clouded
 from gateway.records import Click, Identity, Record, Remember
 from gateway.rulebook import PolicyDocument, named, posted
 from gateway.scopes import needed
@@ -56,7 +57,7 @@ class Remembering:
         wish = click.remember
         if wish is None:
             return None
-        offer = _chosen(shown, wish.offer, Effect.ALLOW)
+        offer = _readable(shown, click, wish.offer, Effect.ALLOW)
         if wish.everywhere:
             refuse_requester(policy, shown, click.identity, "remember it for the session only")
         _refuse_unlimited(wish)
@@ -78,7 +79,7 @@ class Remembering:
         if effect is None:
             raise InvalidRequest(f"{click.action} cannot be remembered")
         _refuse_unlimited(wish)
-        offer = _chosen(after, wish.offer, effect)
+        offer = _readable(after, click, wish.offer, effect)
         own = replace(wish, offer=offer.id)
         voted = agreeing(after.votes, own) if effect is Effect.ALLOW else ()
         wishes = [vote.remember for vote in voted if vote.remember is not None] or [own]
@@ -273,6 +274,18 @@ def _expiry(lifetime: str, now: int) -> int | None:
         raise InvalidRequest(f"a grant lasts one of {', '.join(lengths)}")
     length = lengths[lifetime]
     return None if length is None else now + length
+
+
+def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Offer:
+    """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
+    where they were read."""
+    offer = _chosen(record, offer_id, effect)
+    if not click.revealed and clouded(record, offer.words):
+        raise InvalidRequest(
+            "a mask hides what this would cover: it is remembered in the inbox only, once it is "
+            "revealed there"
+        )
+    return offer
 
 
 def _chosen(record: Record, offer_id: str, effect: Effect) -> Offer:

@@ -9,6 +9,7 @@ from gateway.grants.grant import Scope as GrantScope
 from gateway.grants.offers import LIFETIMES, offered, offers
 from gateway.masking import shown
 from gateway.models import Action
+from gateway.proving import clouded
 from gateway.records import Record, ScopeQuorum, Vote
 from gateway.visible import Visible
 
@@ -24,14 +25,18 @@ class Scope:
     words: Visible
 
 
-def scopes_of(record: Record, action: Action) -> tuple[Scope, ...]:
-    """Return what may be remembered with this action, narrow first; nothing on what has ended."""
+def scopes_of(record: Record, action: Action, *, reveal: bool = False) -> tuple[Scope, ...]:
+    """Return what may be remembered with this action, narrow first; nothing on what has ended.
+
+    Without `reveal` nothing whose words would hide what could act.
+    """
     if record.final or action not in (Action.APPROVE, Action.DENY):
         return ()
     effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
     return tuple(
-        Scope(offer.id, shown(offer.words + _votes(record, offer.match, effect)))
+        Scope(offer.id, shown(offer.words + _votes(record, offer.match, effect), reveal=reveal))
         for offer in offers(record, effect)
+        if reveal or not clouded(record, offer.words)
     )
 
 

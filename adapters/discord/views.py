@@ -20,6 +20,7 @@ from adapters.discord.markup import fenced, inert, named, quoted, units
 from gateway.blocks import LABEL_CHARS
 from gateway.cards import Card, Control, FullView, Style
 from gateway.models import Action, RiskLevel, Status
+from gateway.proving import HIDDEN
 
 MOST_TEXT = 4000
 CARD_LINES = 25
@@ -145,6 +146,8 @@ def full_view(
     file = f"-# {FILE_NAME}: all of it, SHA-256 `{digest}`\n-# what runs: SHA-256 `{card.digest}`"
     if not fits:
         file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
+    if card.hides:
+        file = f"⚠️ {HIDDEN}\n{file}"
     rows = [] if card.final or not fits else _full_rows(card, button, whole)
     if len(view.pages) > 1:
         rows.append(_turning(button, page, len(view.pages)))

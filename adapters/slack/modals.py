@@ -33,6 +33,7 @@ from gateway.canonical import parse
 from gateway.cards import Card, Field, FullView
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
+from gateway.proving import HIDDEN
 from gateway.records import Remember
 from gateway.scopes import LIFETIME_WORDS
 
@@ -225,6 +226,8 @@ def details(card: Card, full: FullView, form: Form, *, refusal: str) -> Json:
     if card.outcome is not None:
         blocks.append(context(plain(one_line(card.outcome.text))))
     elif page == len(pages) - 1:
+        if card.hides:
+            blocks.append(context(plain(f"⚠️ {HIDDEN}")))
         decisions = actions(card, form.copy, _FROM_DETAILS)
         blocks.append(section(plain(refusal)) if refusal else decisions)
     return modal("Details", blocks, form=form)

@@ -29,6 +29,7 @@ from gateway.clock import Clock
 from gateway.errors import GatewayError, Unconfirmed
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
+from gateway.proving import HIDDEN, hides
 from gateway.records import Click, Identity, Query, Record
 
 log = logging.getLogger("adapters.terminal")
@@ -342,14 +343,13 @@ class Answering(App[None]):
         return None
 
     def _allows(self, record: Record, action: Action) -> bool:
-        if action in record.request.allowed:
+        if action in record.request.allowed and not hides(record):
             return True
-        self._say(f"this request does not allow {action}", bad=True)
+        self._say(HIDDEN if hides(record) else f"this request does not allow {action}", bad=True)
         return False
 
     def _is_plain(self, record: Record) -> bool:
-        controls = {one.action: one for one in _card(record).controls}
-        approve = controls.get(Action.APPROVE)
+        approve = {one.action: one for one in _card(record).controls}.get(Action.APPROVE)
         mine = self._refusals.get(record.id) is None
         return mine and approve is not None and approve.confirm is None
 

@@ -28,6 +28,7 @@ _MEMBERS: dict[str, type] = {
     "feedback": bool,
 }
 _NEEDED = ("action", "items", "nonce")
+_HIDDEN = "a masked part could act: reveal it, and approve it alone"
 _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
 
@@ -64,6 +65,9 @@ class Batches:
                 apart.append({"id": record.id, "tool": row["tool"], "why": why})
                 continue
             view = await self._reading.whole(record, visitor)
+            if view["hides"]:
+                apart.append({"id": record.id, "tool": view["tool"], "why": _HIDDEN})
+                continue
             letters += len(json.dumps(view))
             if items and letters > _MOST_LETTERS:
                 more = True

@@ -114,8 +114,9 @@ def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
     if body["action"] not in list(Action):
         raise Refused(422, "invalid_request", "there is no such action")
     action = Action(body["action"])
-    if action not in _UNSEEN:
-        refuse_unseen(visitor, request_id, body["revision"], body.get("seen"))
+    revealed = action not in _UNSEEN and refuse_unseen(
+        visitor, request_id, body["revision"], body.get("seen")
+    )
     remember = body.get("remember")
     if remember is not None:
         checked(remember, _REMEMBER, tuple(_REMEMBER))
@@ -133,5 +134,6 @@ def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
         abort=body.get("abort"),
         feedback=body.get("feedback", False),
         confirmed=body.get("confirmed", False),
+        revealed=revealed,
         remember=Remember(**remember) if remember is not None else None,
     )

@@ -184,19 +184,28 @@ def csrf_token(session: str) -> str:
     return hmac.new(session.encode(), b"inbox csrf", hashlib.sha256).hexdigest()
 
 
-def seen_token(session: str, request_id: str, revision: int) -> str:
+def seen_token(session: str, request_id: str, revision: int, *, revealed: bool = False) -> str:
     """Return what the page gets with a request that it shows whole, at this revision.
 
-    Approving needs it: what was cut, or never fetched, was not seen.
+    Approving needs it: what was cut, or never fetched, was not seen. Another one tells that nothing
+    was masked.
     """
-    shown = f"seen {request_id} {revision}"
+    shown = f"{'revealed' if revealed else 'seen'} {request_id} {revision}"
     return hmac.new(session.encode(), shown.encode(), hashlib.sha256).hexdigest()
 
 
-def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: object) -> None:
-    """Refuse a yes to what was not shown whole, at this revision."""
+def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: object) -> bool:
+    """Refuse a yes to what was not shown whole, at this revision; return if it was revealed."""
+    if given == seen_token(visitor.session, request_id, revision, revealed=True):
+        return True
     if given != seen_token(visitor.session, request_id, revision):
-        raise Refused(409, "not_seen", "open everything before you approve: only a part was shown")
+        raise Refused(
+            409,
+            "not_seen",
+            "open everything, and reveal what is masked where the page says so, before you "
+            "approve: only a part was shown",
+        )
+    return False
 
 
 def problem(status: int, code: str, detail: str, **more: object) -> web.Response:

@@ -148,6 +148,11 @@ class Reading:
 
 def _signed(view: JsonObject, visitor: Visitor) -> JsonObject:
     """Add the token that approving needs to a request that is shown whole."""
-    whole = view["status"] == "pending" and view["complete"]
-    seen = seen_token(visitor.session, view["id"], view["revision"]) if whole else None
+    whole = view["status"] == "pending" and view["complete"] and not view["hides"]
+    revealed = bool(view.get("revealed"))
+    seen = (
+        seen_token(visitor.session, view["id"], view["revision"], revealed=revealed)
+        if whole
+        else None
+    )
     return {**view, "seen": seen}

@@ -111,6 +111,7 @@ def _state(card: Card) -> JsonObject:
         "summary": card.summary,
         "risk": card.risk.value,
         "complete": card.complete,
+        "hides": card.hides,
         "size": card.size,
         "notices": list(card.notices),
         "progress": card.progress,

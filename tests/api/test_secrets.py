@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gateway.records import REVIEWS
 from tests.api.replica import ANN_TOKEN, EVE_TOKEN, POLICY, Replica, made
 
@@ -17,6 +19,8 @@ ASKED: dict[str, Any] = {
     "allowed": ["approve", "edit", "deny"],
 }
 
+DATA = {**ASKED, "tool": "curl"}  # nothing that is masked in it could act
+
 
 async def test_lists_looks_and_answers_carry_masks(gate: Replica) -> None:
     """Whether it waits or has ended, alone or together; what is no secret stays as it is."""
@@ -24,8 +28,10 @@ async def test_lists_looks_and_answers_carry_masks(gate: Replica) -> None:
     await gate.submitted(request)
     path = f"/v1/requests/{request.id}"
     said = [await gate.call("GET", one, token=EVE_TOKEN) for one in ("/v1/requests", path)]
+    request = made(**DATA)
+    await gate.submitted(request)
     approved = await gate.decided(request.id, message=f"password={SECRET}")
-    second = made(**ASKED)
+    second = made(**DATA)
     await gate.submitted(second)
     body = {"action": "approve", "items": [{"id": second.id, "revision": 1}]}
     said += [approved, await gate.call("POST", "/v1/batches", body, token=ANN_TOKEN)]
@@ -64,7 +70,7 @@ async def test_what_may_be_and_what_is_remembered_carries_masks(gate: Replica) -
     policy = await gate.store.policy()
     people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
     await gate.store.apply(replace(policy, people=people), by="test")
-    asked = {"password": SECRET, "to": "ghp_" + "a" * 36, "body": "some words " * 5}
+    asked = {"password": SECRET, "token": "ghp_" + "a" * 36, "body": "some words " * 5}
     request = made(tool="mail", arguments=asked)
     await gate.submitted(request)
     path = f"/v1/requests/{request.id}/offers"
@@ -88,7 +94,22 @@ async def test_what_may_be_and_what_is_remembered_carries_masks(gate: Replica) -
         assert "secret of 15 characters" in one.text
     kept = await gate.approvals.granted.get(grant["id"])
     values = {rule.name: rule.value for rule in kept.match.rules}
-    assert values == {"password": SECRET, "to": asked["to"], "body": None}  # and so it decides
+    assert values == {**asked, "body": None}  # and so it decides
+
+
+@pytest.mark.parametrize("action", ["approve", "edit"])
+async def test_what_a_mask_could_hide_is_not_approved_over_http(gate: Replica, action: str) -> None:
+    """Alone or together, also after a reveal: the answer says where it is. No is possible."""
+    request = made(arguments={"command": "env Basic evil/payload.sh"}, allowed=["approve", "edit"])
+    await gate.submitted(request)
+    await gate.call("GET", f"/v1/requests/{request.id}?reveal=true", token=ANN_TOKEN)
+    more = {"arguments": {"command": "ls"}} if action == "edit" else {}
+    refused = [await gate.decided(request.id, action=action, **more)]
+    body = {"action": "approve", "items": [{"id": request.id, "revision": 1}]}
+    refused.append(await gate.call("POST", "/v1/batches", body, token=ANN_TOKEN))
+    assert [one.status for one in refused] == [422, 409]
+    assert all("in the inbox only" in one.text for one in refused)
+    assert (await gate.decided(request.id, action="deny")).json["status"] == "denied"
 
 
 async def test_what_hooks_are_still_asked_about_is_nobodys_to_look_at(gate: Replica) -> None:

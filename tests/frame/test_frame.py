@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from tests.frame.tree import ROOT, project_files, pyproject
 
-LONGEST_FILE = 400
+LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
 INDEX_URL = re.compile(r"https?://(?:registry|files|deb|security)\.[a-z]|https?://[a-z.]+/simple\b")
 MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(?:root|work|opt/pypi|opt/wheels)/\w")

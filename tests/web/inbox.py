@@ -156,6 +156,12 @@ MASKED = {
     "arguments": {"command": f"git push https://bot:{SECRET}@git.example.org/shop.git main"},
     "hint": "Publish the release branch.",
 }
+HIDING = {
+    "tool": "shell",
+    "kind": Kind.COMMAND,
+    "arguments": {"command": "xargs -a token /srv/evil/install.sh"},
+    "allowed": (Action.APPROVE, Action.EDIT, Action.RESPOND),
+}
 HOSTILE = {
     "tool": "shell",
     "kind": Kind.COMMAND,

@@ -73,7 +73,7 @@ export function content(item, view) {
   }
   if (item.preview) made.push(block(item, { ...item.preview, label: "the agent's own preview (unverified)" }, "preview", view));
   const tools = make("div", { class: "quiet-row" });
-  if (item.masked && !item.revealed && !item.refusal && view.acts.reveal) {
+  if ((item.masked || item.hides) && !item.revealed && !item.refusal && view.acts.reveal) {
     tools.append(button(view, "Reveal secrets", { key: "reveal", class: "plain", run: () => view.acts.reveal(item) }),
       make("span", { class: "quiet" }, "who looked is written down"));
   }

