@@ -81,6 +81,7 @@ class Writer:
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
             risk=policy.risk_of(request, request.arguments),
+            harmless=policy.declares_harmless(request.agent, request.tool),
             queues=queues_of(route, origin.owner, policy),
         )
         return record, life
