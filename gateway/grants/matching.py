@@ -35,6 +35,7 @@ from gateway.grants.speaking import is_message, is_message_text
 from gateway.grants.tools import (
     ARGUMENT_LIST,
     COMMAND_LIST,
+    commands_in,
     gives_rights,
     is_file_tool,
     is_foreign_shell,
@@ -43,6 +44,7 @@ from gateway.grants.tools import (
     is_said,
     is_shell,
     names_any_path,
+    names_command,
     names_path,
     pathlike,
     paths_in,
@@ -300,11 +302,14 @@ def _denies(match: Match, record: Record) -> Cover:
 
 
 def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> Cover:
+    if (denied := rule.command) is not None:
+        # Another name for it, or another depth, makes it no other command.
+        named = rule.name in arguments and not names_command(rule.name)
+        values = [*commands_in(arguments), *([(rule.name, arguments[rule.name])] if named else [])]
+        return most([forbids_command(denied, name, value) for name, value in values])
     if rule.name not in arguments:
         return Cover.NO
     value = arguments[rule.name]
-    if rule.command is not None:
-        return forbids_command(rule.command, rule.name, value)
     if rule.kind is RuleKind.FOLDER:
         return forbids_folder(str(rule.value), value, record.request.context.cwd)
     if rule.kind is RuleKind.ANY:

@@ -78,7 +78,9 @@ async def test_a_pattern_covers_its_siblings_everywhere(world: World) -> None:
 
 
 async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: World) -> None:
-    """Whatever its arguments are; for the session only in it."""
+    """Whatever its arguments are, while the policy has it as harmless; for the session in it."""
+    await policy(world.store, Route(approvers=("ann",)), harmless="get_weather")
+    world.approvals.forget_policy()
     first = await world.submit(tool="get_weather", arguments={"city": "Oslo"})
     grant = await remember(world, first, offer=widest(first))
     other: dict[str, Any] = {"tool": "get_weather", "arguments": {"city": "Bergen", "days": 3}}

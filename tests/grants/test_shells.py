@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gateway.grants.commands import table
-from gateway.grants.shell import simple_command
 from gateway.grants.grant import Operands, Shape
 from gateway.grants.offers import offers
+from gateway.grants.shell import simple_command
 from tests.grants.making import command
 from tests.grants.shells import BUILT_IN, PRESENT, Scratch, known_commands
 from tests.grants.test_everyday import EVERYDAY
