@@ -190,5 +190,7 @@ async def policy(store: RedisStore, *routes: Route, harmless: str = "") -> None:
     """Put these routes in force, with ann, bob and eve as people; `harmless` is one tool."""
     current = await store.policy()
     tools = (ToolRow(name=harmless, harmless=True),) if harmless else ()
-    values = {"people": PEOPLE, "routes": routes, "tools": tools}
-    await store.apply(PolicyDocument(generation=current.generation, **values), by="test")
+    document = PolicyDocument(
+        generation=current.generation, people=PEOPLE, routes=routes, tools=tools
+    )
+    await store.apply(document, by="test")

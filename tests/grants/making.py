@@ -16,7 +16,7 @@ CWD = "/ws"
 
 
 def asked(
-    tool: str = "lookup", *, risk: Any = None, harmless: bool = False, **changes: Any
+    tool: str = "lookup", *, risk: Any = None, harmless: Any = False, **changes: Any
 ) -> Record:
     """Return a pending request for a tool, working in /ws."""
     values = {"context": Context(cwd=CWD), **changes}
