@@ -131,6 +131,11 @@ class GrantBook:
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
+    def declared(self, record: Record) -> Record:
+        """Return the record as this policy declares its tool, whatever was declared before."""
+        request = record.request
+        return record.revised(harmless=self._policy.declares_harmless(request.agent, request.tool))
+
     def fit(self, grant: Grant, record: Record, route: Route) -> bool:
         """Whether a pass, whose requests nobody sees, is for one like this. Other grants are."""
         if grant.match.shape not in PASSES:
@@ -156,6 +161,7 @@ class _Link:
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Answer with the first grant that covers the request."""
+        record = self._book.declared(record)
         mine = [one for one in await self._book.about(record) if one.effect is self._effect]
         if any(one.match.shape in PASSES for one in mine):
             mine = [one for one in mine if self._book.fit(one, record, route)]

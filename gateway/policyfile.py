@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.errors import InvalidRequest
+from gateway.names import TOOL_NAME
 from gateway.records import Person
 from gateway.rulebook import (
     MOST_CANARIES,
@@ -24,6 +25,7 @@ from gateway.rulebook import (
     RiskRule,
     Route,
     Rulebook,
+    ToolRow,
 )
 from gateway.rules import mistakes
 from gateway.validation import parse_message
@@ -76,6 +78,7 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
         *_changed("risk rule", before.risks, after.risks),
         *_changed("rule", before.rules, after.rules),
         *_changed("budget", before.budgets, after.budgets),
+        *_changed("tool", before.tools, after.tools),
         *(
             [f"~ guardrails: {before.guardrails} -> {after.guardrails}"]
             if before.guardrails is not after.guardrails
@@ -97,6 +100,10 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
     yield from _doubles("risk rule", [rule.name for rule in policy.risks])
     yield from _doubles("rule", [rule.name for rule in policy.rules])
     yield from _doubles("budget", [one.name for one in policy.budgets])
+    yield from _doubles("tool", [row.name for row in policy.tools])
+    for row in policy.tools:
+        if not TOOL_NAME.fullmatch(row.name) or "*" in row.name:
+            yield f"Tool {row.name!r}: write the whole name of one tool, as it is sent."
     for one in policy.budgets:
         if (
             min(one.waiting, one.bytes, one.daily, one.cards) < 1
@@ -182,7 +189,7 @@ def _moved(name: str, old: dict[str, str], new: dict[str, str]) -> Iterator[str]
             yield f"~ {name}: {member}: {before} -> {after}"
 
 
-def _said(one: Person | Route | RiskRule | PolicyRule | Budget) -> dict[str, str]:
+def _said(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) -> dict[str, str]:
     """Return members as people read them; those that are as they come are left out."""
     return {name: _words(value) for name, value in plain(one).items() if name != "name"}
 

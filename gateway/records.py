@@ -121,7 +121,9 @@ class Record(Wire):
     due. A `canary` is a request of the gateway's own that tests whether people look: it is in no
     agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
     digest card, has no card of its own; `alike` counts those behind this one. `findings` are what
-    the guardrails see in what would run now, none where they are off.
+    the guardrails see in what would run now, none where they are off. A `harmless` tool was
+    declared so by the operator when it was asked; where something is decided, the policy of that
+    moment counts.
     """
 
     request: ApprovalRequest
@@ -135,6 +137,7 @@ class Record(Wire):
     quorum: int = 1
     scope_quorum: ScopeQuorum = field(default_factory=ScopeQuorum)
     owner: str | None = None
+    harmless: bool = False
     process: str | None = None
     attached: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()

@@ -229,7 +229,8 @@ class Remembering:
 
 
 _PASS_WORDS = {
-    Shape.EDITS: "all changes of files below where the agent works, but for delicate ones",
+    Shape.EDITS: "creating, changing and moving files below where the agent works, not deleting; "
+    "delicate ones ask",
     Shape.ALL: "everything but high risk, secrets and what looks destructive",
 }
 

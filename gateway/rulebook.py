@@ -171,6 +171,19 @@ class Budget(Wire):
         return max(1, 60_000 // self.cards)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRow(Wire):
+    """What an operator says of one tool, by its whole name as it is sent.
+
+    A `harmless` one may be remembered as a whole. `agents` are names in which `*` stands for
+    anything; empty for all.
+    """
+
+    name: str
+    harmless: bool
+    agents: tuple[str, ...] = ()
+
+
 _NOBODY = Route()
 _USUAL = Budget()
 
@@ -185,6 +198,7 @@ class Rulebook(Wire):
     rules: tuple[PolicyRule, ...] = ()
     guardrails: Guardrails = Guardrails.SHADOW
     budgets: tuple[Budget, ...] = ()
+    tools: tuple[ToolRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +240,12 @@ class PolicyDocument(Rulebook):
             if named(route.agents, agent) and named(route.tools, tool):
                 return route
         return _NOBODY
+
+    def declares_harmless(self, agent: str, tool: str) -> bool:
+        """Whether the operator declared a tool of this agent harmless."""
+        return any(
+            one.harmless and one.name == tool and named(one.agents, agent) for one in self.tools
+        )
 
     def budget_for(self, agent: str) -> Budget:
         """Return the first budget that names an agent, or the default one."""

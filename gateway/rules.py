@@ -13,12 +13,14 @@ from gateway.grants.patterns import allowing, denying
 from gateway.grants.tools import (
     commands_in,
     is_content,
-    is_said_about,
+    is_said,
+    is_shell,
     names_command,
     names_path,
     names_script,
     pathlike,
     paths_in,
+    second_paths_in,
 )
 from gateway.guardrails import findings
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
@@ -162,13 +164,16 @@ def _allowed(rule: PolicyRule, record: Record) -> bool:
 def _runs_one_of(rule: PolicyRule, record: Record) -> bool:
     cwd = record.request.context.cwd
     values = commands_in(record.arguments)
-    others = (name for name in record.arguments if not names_command(name))
-    if len(values) != 1 or not all(map(is_said_about, others)):
+    others = {name: value for name, value in record.arguments.items() if not names_command(name)}
+    if len(values) != 1 or not all(is_said(*one) for one in others.items()):
+        return False
+    # Which tools are shells their names tell, or the operator, who wrote them down.
+    if not (rule.tools or is_shell(record.request.tool)):
         return False
     # An agent says where it works: that must not be everywhere.
     folders = rule.folders or (() if is_root(cwd) else (cwd,))
     patterns = (allowing(text, folder) for text in rule.commands for folder in folders)
-    return any(one is not None and runs_only(one, values[0], record) for one in patterns)
+    return any(one is not None and runs_only(one, *values[0], record) for one in patterns)
 
 
 def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
@@ -179,7 +184,7 @@ def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
     named = {name: value for name, value in arguments.items() if not is_content(name)}
     return all(
         any(lies_in(folder, path, record) for folder in folders)
-        for path in (*paths, *pathlike(named))
+        for path in (*paths, *second_paths_in(named), *pathlike(named))
     )
 
 
@@ -202,16 +207,16 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
 
 
 def _forbidden(pattern: CommandPattern, record: Record) -> Cover:
-    values = [value for part in record.parts for value in commands_in(part)]
+    values = [found for part in record.parts for found in commands_in(part)]
     scripts = any(names_script(name) for part in record.parts for name in part)
     if scripts or (not values and record.request.kind is Kind.COMMAND):
-        values = [*values, None]
-    return most([forbids_command(pattern, value) for value in values])
+        values = [*values, ("", None)]
+    return most([forbids_command(pattern, *found) for found in values])
 
 
 def _reaches(folder: str, arguments: JsonObject, cwd: str | None) -> Iterator[Cover]:
     """Yield for each path that a call names whether it lies in a folder."""
-    yield from (command_reaches(folder, value, cwd) for value in commands_in(arguments))
+    yield from (command_reaches(folder, *found, cwd) for found in commands_in(arguments))
     for path in paths_in(arguments):
         yield from (
             forbids_folder(folder, one, cwd) for one in (path if isinstance(path, list) else [path])

@@ -81,6 +81,7 @@ class Writer:
             owner=origin.owner,
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
+            harmless=policy.declares_harmless(request.agent, request.tool),
             queues=queues_of(route, origin.owner, policy),
         )
         return assessed(record, policy), life

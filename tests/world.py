@@ -17,7 +17,7 @@ from gateway.models import Action, ApprovalRequest, digest_of, new_id
 from gateway.policy import ModeDecider
 from gateway.ports import Decider
 from gateway.records import Click, Event, Identity, Person, Record
-from gateway.rulebook import PolicyDocument, Route
+from gateway.rulebook import PolicyDocument, Route, ToolRow
 from gateway.signatures import Signer
 from gateway.storage import Origin
 from gateway.stores.connect import connect, line_to
@@ -186,9 +186,11 @@ async def assembled(
     await blocking.aclose()
 
 
-async def policy(store: RedisStore, *routes: Route) -> None:
-    """Put these routes in force, with ann, bob and eve as people."""
+async def policy(store: RedisStore, *routes: Route, harmless: str = "") -> None:
+    """Put these routes in force, with ann, bob and eve as people; `harmless` is one tool."""
     current = await store.policy()
-    await store.apply(
-        PolicyDocument(generation=current.generation, people=PEOPLE, routes=routes), by="test"
+    tools = (ToolRow(name=harmless, harmless=True),) if harmless else ()
+    document = PolicyDocument(
+        generation=current.generation, people=PEOPLE, routes=routes, tools=tools
     )
+    await store.apply(document, by="test")

@@ -7,23 +7,37 @@ answer is unsure, so that nothing below it allows and people decide.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from gateway.grants.commands import RUNNERS, Reading, paths_of, read
 from gateway.grants.grant import CommandPattern, Cover
 from gateway.grants.paths import components
-from gateway.grants.shell import Word, plain_words, simple_command
+from gateway.grants.shell import WRAPPER, Word, plain_words, simple_command, wrapped
+from gateway.grants.tools import ARGUMENT_LIST, COMMAND_LIST, plain_name
 
+_Words = tuple[Word, ...] | None
 _PART = re.compile(r"[^\s=:,'\"]+")
 
 
-def words_of(value: Any) -> tuple[Word, ...] | None:
-    """Return the words of a command, given as a string or as a list; None when it is not plain."""
+def runs_of(name: str, value: Any) -> tuple[tuple[Word, ...], ...] | None:
+    """Return the words of each command that an argument runs, None unless that is certain.
+
+    A list is one command's words under the name `argv` alone, several commands under `commands`;
+    under another name it could be either, but for `["bash", "-lc", COMMAND]`.
+    """
     if isinstance(value, str):
-        return simple_command(value)
-    if isinstance(value, list) and all(isinstance(part, str) for part in value):
-        return plain_words(value)
-    return None
+        found = [simple_command(value)] if plain_name(name) != ARGUMENT_LIST else [None]
+    elif not _is_texts(value):
+        return None
+    elif (inner := wrapped(value)) is not None:
+        found = [simple_command(inner)] if plain_name(name) != COMMAND_LIST else [None]
+    elif plain_name(name) == ARGUMENT_LIST:
+        found = [plain_words(value)]
+    else:
+        found = [simple_command(one) for one in value] if plain_name(name) == COMMAND_LIST else []
+    runs = tuple(words for words in found if words is not None)
+    return runs if runs and len(runs) == len(found) else None
 
 
 def most(covers: list[Cover]) -> Cover:
@@ -31,9 +45,50 @@ def most(covers: list[Cover]) -> Cover:
     return next((one for one in (Cover.YES, Cover.UNSURE) if one in covers), Cover.NO)
 
 
-def forbids_command(pattern: CommandPattern, value: Any) -> Cover:
-    """Whether a command is one that a denial means, or may be."""
-    words = words_of(value)
+def forbids_command(pattern: CommandPattern, name: str, value: Any) -> Cover:
+    """Whether what an argument runs is a command that a denial means, or may be."""
+    found = _over_readings(name, value, lambda words: _forbids(pattern, words))
+    wrapping = _is_texts(value) and wrapped(value) is not None
+    doubt = wrapping and _program(pattern.program) == WRAPPER[0]
+    return most([found, Cover.UNSURE]) if doubt else found
+
+
+def _over_readings(name: str, value: Any, judge: Callable[[_Words], Cover]) -> Cover:
+    """Return yes where each way to take a value says so, no where none does, else unsure."""
+    ways = _readings(name, value)
+    found = [most([judge(words) for words in way]) for way in ways]
+    if plain_name(name) == COMMAND_LIST and found[0] is Cover.YES:
+        return Cover.YES  # the name says that it is a list of commands
+    return found[0] if len(set(found)) == 1 else Cover.UNSURE
+
+
+def _readings(name: str, value: Any) -> list[list[_Words]]:
+    """Return the ways to take a value, each with the words of all that then runs."""
+    if isinstance(value, str):
+        return [[simple_command(value)]]
+    if not _is_texts(value):
+        return [[None]]
+    each: list[_Words] = [simple_command(one) for one in value]
+    whole: list[_Words] = [tuple(_argument(one) for one in value)]
+    if (inner := wrapped(value)) is not None:
+        whole = [simple_command(inner)]
+    if plain_name(name) == COMMAND_LIST:
+        return [each] if " " in value[0] else [each, whole]
+    # No command begins with a dash: where one does, the list is the words of one command.
+    single = plain_name(name) == ARGUMENT_LIST or any(one.startswith("-") for one in value)
+    return [whole] if single else [whole, each]
+
+
+def _argument(text: str) -> Word:
+    plain = plain_words([text]) is not None
+    return Word(text, text if plain else "")
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def _forbids(pattern: CommandPattern, words: _Words) -> Cover:
     if words is None:
         return Cover.UNSURE
     reading = read(words)
@@ -62,9 +117,12 @@ def forbids_folder(folder: str, value: Any, cwd: str | None) -> Cover:
     return Cover.UNSURE if denied[: len(found)] == found else Cover.NO
 
 
-def command_reaches(folder: str, value: Any, cwd: str | None) -> Cover:
-    """Whether a command names a path in a folder that a denial means, or may."""
-    words = words_of(value)
+def command_reaches(folder: str, name: str, value: Any, cwd: str | None) -> Cover:
+    """Whether what an argument runs names a path in a folder that a denial means, or may."""
+    return _over_readings(name, value, lambda words: _reaches(folder, words, cwd))
+
+
+def _reaches(folder: str, words: _Words, cwd: str | None) -> Cover:
     if words is None:
         return Cover.UNSURE
     reading = read(words)

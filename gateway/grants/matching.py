@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from gateway.canonical import canonical
 from gateway.errors import InvalidRequest
 from gateway.grants.commands import Reading, files_of, paths_of, read
-from gateway.grants.forbidding import forbids_command, forbids_folder, most, words_of
+from gateway.grants.forbidding import forbids_command, forbids_folder, most, runs_of
 from gateway.grants.grant import (
     ANY_TOOL,
     MAX_TEXT,
@@ -29,13 +29,26 @@ from gateway.grants.grant import (
     Shape,
     is_number,
 )
-from gateway.grants.paths import below, delicate, is_root, is_systems, within
+from gateway.grants.passes import lets_all, lets_edit
+from gateway.grants.paths import below, delicate, within
+from gateway.grants.speaking import is_message, is_message_text
 from gateway.grants.tools import (
+    ARGUMENT_LIST,
+    COMMAND_LIST,
+    commands_in,
+    gives_rights,
+    is_file_tool,
     is_foreign_shell,
+    is_plain_content,
     is_runner,
+    is_said,
+    is_shell,
+    names_any_path,
+    names_command,
     names_path,
     pathlike,
     paths_in,
+    plain_name,
     runs_what_it_is_given,
 )
 from gateway.models import Kind, RiskLevel
@@ -71,7 +84,9 @@ def _allows(match: Match, record: Record) -> bool:
         return match.digest == record.digest
     if request.context.env or request.payload is not None or not legible(record.arguments):
         return False
-    return fits_tool(record) if match.shape is Shape.TOOL else _fits_pattern(match, record)
+    if match.shape is Shape.TOOL:
+        return record.harmless and request.kind is Kind.TOOL and not _names_delicate(record)
+    return _fits_pattern(match, record)
 
 
 def _passes(shape: Shape, record: Record) -> bool:
@@ -81,24 +96,12 @@ def _passes(shape: Shape, record: Record) -> bool:
         return False
     if request.context.env or request.payload is not None or request.kind is Kind.PLAN:
         return False
-    cwd = request.context.cwd
-    if is_root(cwd) or _names_delicate(arguments, cwd):
-        return False
-    if shape is Shape.ALL:
-        return True
-    paths = paths_in(arguments)
-    edits = request.kind is Kind.FILE_CHANGE and bool(paths)
-    return edits and all(_editable(path, cwd) for path in paths)
+    return lets_all(record) if shape is Shape.ALL else lets_edit(record)
 
 
-def _editable(path: str, cwd: str | None) -> bool:
-    if cwd is None:
-        return below(path)
-    return within(path, cwd, cwd) and not is_systems(path, cwd)
-
-
-def _names_delicate(arguments: JsonObject, cwd: str | None) -> bool:
+def _names_delicate(record: Record) -> bool:
     """Whether arguments name a delicate path, or name paths in a way that is not looked through."""
+    arguments, cwd = record.arguments, record.request.context.cwd
     named = paths_in(arguments)
     if not all(isinstance(path, str) for path in named):
         return True
@@ -107,10 +110,10 @@ def _names_delicate(arguments: JsonObject, cwd: str | None) -> bool:
 
 def fits_tool(record: Record) -> bool:
     """Whether a call of an ordinary tool may be covered whatever its arguments are."""
-    request, arguments = record.request, record.arguments
-    if _names_delicate(arguments, request.context.cwd):
-        return False
-    return not is_runner(request.tool, request.kind, arguments)
+    request = record.request
+    return not _names_delicate(record) and not is_runner(
+        request.tool, request.kind, record.arguments
+    )
 
 
 def _fits_pattern(match: Match, record: Record) -> bool:
@@ -119,18 +122,62 @@ def _fits_pattern(match: Match, record: Record) -> bool:
         return False
     if {rule.name for rule in match.rules} != set(record.arguments):
         return False
-    return all(_holds(rule, record) for rule in match.rules)
+    return _may_vary(match, record) and all(_holds(rule, record) for rule in match.rules)
+
+
+def _may_vary(match: Match, record: Record) -> bool:
+    """Whether what the rules leave open is known to be open in such a call.
+
+    Beside a command, and where text is free, every argument must be known.
+    """
+    rules = {rule.name: rule for rule in match.rules}
+    kinds = [rule.kind for rule in match.rules]
+    others = {name: value for name, value in record.arguments.items() if rules[name].kind not in
+              (RuleKind.COMMAND, RuleKind.FOLDER)}  # fmt: skip
+    reading = kinds.count(RuleKind.COMMAND) + kinds.count(RuleKind.FOLDER)
+    if reading > 1:
+        return False
+    if RuleKind.COMMAND in kinds:
+        return is_shell(record.request.tool) and all(is_said(*one) for one in others.items())
+    free = {name: value for name, value in others.items() if rules[name].kind is RuleKind.ANY}
+    if RuleKind.FOLDER in kinds:
+        fixed = {name: value for name, value in others.items() if name not in free}
+        return is_file_call(record, fixed) and all(is_plain_content(*one) for one in free.items())
+    request = record.request
+    return not free or (
+        is_message(request.tool, request.kind, record.arguments)
+        and all(is_message_text(*one) for one in free.items())
+    )
+
+
+def is_file_call(record: Record, fixed: JsonObject) -> bool:
+    """Whether a call reads or writes one file, where `fixed` stands beside path and content."""
+    request = record.request
+    if request.kind is Kind.COMMAND or not is_file_tool(request.tool):
+        return False
+    return not any(
+        names_any_path(name)
+        or runs_what_it_is_given(name)
+        or gives_rights(name)
+        or isinstance(value, dict | list)
+        for name, value in fixed.items()
+    )
 
 
 def _holds(rule: Rule, record: Record) -> bool:
     value = record.arguments[rule.name]
     if rule.command is not None:
-        return runs_only(rule.command, value, record)
+        same = (rule.value is not None) == _is_wrapped(rule.name, value)
+        return same and runs_only(rule.command, rule.name, value, record)
     if rule.kind is RuleKind.FOLDER:
         return lies_in(str(rule.value), value, record)
     if rule.kind is RuleKind.ANY and (names_path(rule.name) or runs_what_it_is_given(rule.name)):
         return False  # nobody means any file, or anything to run
     return _ALLOWING[rule.kind](rule.value, value)
+
+
+def _is_wrapped(name: str, value: Any) -> bool:
+    return isinstance(value, list) and plain_name(name) not in (ARGUMENT_LIST, COMMAND_LIST)
 
 
 def _equals(wanted: Any, value: Any) -> bool:
@@ -175,11 +222,16 @@ def lies_in(folder: str, value: Any, record: Record) -> bool:
     )
 
 
-def runs_only(pattern: CommandPattern, value: Any, record: Record) -> bool:
-    """Whether a command is read completely, and is one that the pattern permits."""
-    words = words_of(value)
-    reading = read(words) if words else None
-    if reading is None or is_foreign_shell(record.request.tool) or not _permits(pattern, reading):
+def runs_only(pattern: CommandPattern, name: str, value: Any, record: Record) -> bool:
+    """Whether all that an argument runs is read completely, and is what the pattern permits."""
+    if is_foreign_shell(record.request.tool):
+        return False
+    runs = runs_of(name, value)
+    return runs is not None and all(_runs(pattern, read(words), record) for words in runs)
+
+
+def _runs(pattern: CommandPattern, reading: Reading | None, record: Record) -> bool:
+    if reading is None or not _permits(pattern, reading):
         return False
     cwd = record.request.context.cwd
     if any(delicate(path, cwd) for path in (cwd or ".", *files_of(reading))):
@@ -250,11 +302,14 @@ def _denies(match: Match, record: Record) -> Cover:
 
 
 def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> Cover:
+    if (denied := rule.command) is not None:
+        # Another name for it, or another depth, makes it no other command.
+        named = rule.name in arguments and not names_command(rule.name)
+        values = [*commands_in(arguments), *([(rule.name, arguments[rule.name])] if named else [])]
+        return most([forbids_command(denied, name, value) for name, value in values])
     if rule.name not in arguments:
         return Cover.NO
     value = arguments[rule.name]
-    if rule.command is not None:
-        return forbids_command(rule.command, value)
     if rule.kind is RuleKind.FOLDER:
         return forbids_folder(str(rule.value), value, record.request.context.cwd)
     if rule.kind is RuleKind.ANY:

@@ -12,8 +12,9 @@ from typing import Any
 
 from gateway.canonical import canonical, sha256_hex
 from gateway.grants.commands import Reading, read
-from gateway.grants.forbidding import words_of
+from gateway.grants.forbidding import runs_of
 from gateway.grants.grant import (
+    MAX_RULES,
     CommandPattern,
     Cover,
     Effect,
@@ -24,15 +25,16 @@ from gateway.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.grants.matching import covers, legible
+from gateway.grants.matching import covers, is_file_call, legible
 from gateway.grants.paths import components, delicate, is_root
 from gateway.grants.patterns import denial
-from gateway.grants.shell import Word
+from gateway.grants.shell import WRAPPER, Word, wrapped
+from gateway.grants.speaking import is_message, is_message_text
 from gateway.grants.tools import (
+    is_command_list,
     is_content,
-    is_foreign_shell,
-    is_runner,
     is_said_about,
+    is_shell,
     names_command,
     names_path,
     runs_what_it_is_given,
@@ -50,8 +52,7 @@ LIFETIMES: tuple[tuple[str, str, int | None], ...] = (
     ("1w", "for a week", 7 * 24 * HOUR_MS),
     ("revoked", "until revoked", None),
 )
-_LONGEST_WORDS = 300
-_SHORTEST_PROSE = 40
+_LONGEST_WORDS = 500  # what does not fit cannot be said, so it is not offered
 _ID_LENGTH = 16
 
 
@@ -74,7 +75,8 @@ def offers(record: Record, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
     high = record.risk.level is RiskLevel.HIGH and effect is Effect.ALLOW
     if high or request.questions or not legible([request.tool, *record.parts]):
         return ()
-    made = (_offer(words, match) for words, match in _matches(record, effect))
+    matches = _matches(record, effect)
+    made = (_offer(words, match) for words, match in matches if len(words) <= _LONGEST_WORDS)
     return tuple(offer for offer in made if _covered(offer, record, effect))
 
 
@@ -93,29 +95,45 @@ def _matches(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
     yield "exactly this, and nothing else", _match(record, Shape.EXACT, digest=record.digest)
     if request.kind is Kind.PLAN:
         return
-    yield from _commands(record, effect)
-    yield from _folders(record)
+    if effect is Effect.DENY:
+        yield from _denied_commands(record)
+    else:
+        yield from _commands(record)
+    yield from _folders(record, effect)
     yield from _free_text(record)
     words = f"everything that {request.tool} can do"
     yield words, _match(record, Shape.TOOL)
 
 
-def _commands(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
+def _denied_commands(record: Record) -> Iterator[tuple[str, Match]]:
     name = next(filter(names_command, record.arguments), None)
-    words = words_of(record.arguments[name]) if name is not None else None
-    if name is None or words is None:
+    runs = runs_of(name, record.arguments[name]) if name is not None else None
+    if name is None or runs is None:
         return
-    if effect is Effect.DENY:
-        for pattern in _denials(words):
-            said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
-            yield f"{said}, whatever follows", _command_match(record, name, pattern)
+    for pattern in _denials(runs[0]):
+        said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
+        rule = Rule(name=name, kind=RuleKind.COMMAND, command=pattern)
+        # Whatever stands beside: another folder or user makes it no other command.
+        match = _match(record, Shape.PATTERN, rules=(rule,))
+        yield f"{said}, whatever follows", match
+
+
+def _commands(record: Record) -> Iterator[tuple[str, Match]]:
+    name = next(filter(names_command, record.arguments), None)
+    value = record.arguments[name] if name is not None else None
+    runs = runs_of(name, value) if name is not None else None
+    if name is None or runs is None or not is_shell(record.request.tool):
         return
-    reading = read(words)
-    if reading is None or is_foreign_shell(record.request.tool):
+    reading = read(runs[0])
+    if reading is None:
         return
+    wrapper = list(WRAPPER) if isinstance(value, list) and wrapped(value) is not None else None
+    each = "each command of a list: " if isinstance(value, list) and is_command_list(name) else ""
+    by = f", by {' '.join(WRAPPER)}" if wrapper is not None else ""
     for pattern, said in _patterns(reading, record.request.context.cwd):
-        text = f"{_command_words(pattern)}, {said}{_where(record)}"
-        yield text, _command_match(record, name, pattern)
+        text = f"{each}{_command_words(pattern)}, {said}{by}{_where(record)}{_said(record)}"
+        rule = Rule(name=name, kind=RuleKind.COMMAND, value=wrapper, command=pattern)
+        yield text, _pattern(record, rule, free=frozenset(filter(is_said_about, record.arguments)))
 
 
 def _denials(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
@@ -166,58 +184,66 @@ def _where(record: Record) -> str:
     return f", run in {context.cwd}{host}" if context.cwd else host
 
 
-def _command_match(record: Record, name: str, pattern: CommandPattern) -> Match:
-    rule = Rule(name=name, kind=RuleKind.COMMAND, command=pattern)
-    return _pattern(record, rule)
+def _said(record: Record) -> str:
+    """Say what may differ beside a command, because it only speaks about it."""
+    names = sorted(filter(is_said_about, record.arguments))
+    return f"; whatever {', '.join(names)} {'say' if names[1:] else 'says'}" if names else ""
 
 
-def _folders(record: Record) -> Iterator[tuple[str, Match]]:
+def _folders(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
     """Offer the folder of the one path that a call names, where the rest is content or the same."""
-    names = [name for name in record.arguments if names_path(name)]
-    path = record.arguments[names[0]] if len(names) == 1 else None
-    if not isinstance(path, str) or any(map(runs_what_it_is_given, record.arguments)):
+    arguments, cwd = record.arguments, record.request.context.cwd
+    names = [name for name in arguments if names_path(name)]
+    path = arguments[names[0]] if len(names) == 1 else None
+    if not isinstance(path, str) or any(map(runs_what_it_is_given, arguments)):
         return
-    cwd = record.request.context.cwd
+    if len(arguments) > MAX_RULES:
+        return
     parts = components(path, cwd)
     if parts is None or not parts[1:] or delicate(path, cwd) is not None:
         return  # never the root of the disk
     folder = "/" + "/".join(parts[:-1])
     rule = Rule(name=names[0], kind=RuleKind.FOLDER, value=folder)
-    free = frozenset(filter(is_content, record.arguments))
+    free = frozenset(filter(is_content, arguments))
+    fixed = {name: value for name, value in arguments.items() if name not in {names[0], *free}}
+    if effect is Effect.ALLOW and not is_file_call(record, fixed):
+        return
     words = (
-        f"{record.request.tool} on anything in {folder}, by its name; links are not followed here"
+        f"{record.request.tool} on anything in {folder}{_with(fixed)}, by its name; "
+        "links are not followed here"
     )
     yield words, _pattern(record, rule, free=free)
 
 
 def _free_text(record: Record) -> Iterator[tuple[str, Match]]:
-    """Offer the same call with other prose, where the rest says what it is about."""
-    arguments = record.arguments
-    prose = frozenset(name for name, value in arguments.items() if _is_prose(value))
-    if not prose or prose == set(arguments) or any(map(names_path, arguments)):
+    """Offer a message to the same people with another text."""
+    request, arguments = record.request, record.arguments
+    free = frozenset(name for name, value in arguments.items() if is_message_text(name, value))
+    if not free or not is_message(request.tool, request.kind, arguments):
         return
-    if is_runner(record.request.tool, Kind.TOOL, arguments):
-        return
-    kept = ", ".join(
-        f"{name} = {_short(value)}" for name, value in arguments.items() if name not in prose
-    )
-    words = f"{record.request.tool} with {kept} and any {', '.join(sorted(prose))}"
-    yield words, _pattern(record, free=prose)
+    fixed = {name: value for name, value in arguments.items() if name not in free}
+    words = f"{request.tool} with any {', '.join(sorted(free))}{_with(fixed)}"
+    yield words, _pattern(record, free=free)
 
 
-def _is_prose(value: Any) -> bool:
-    """Whether a value is words to be read: several, and many or in lines."""
-    if not isinstance(value, str) or " " not in value.strip():
-        return False
-    return len(value) >= _SHORTEST_PROSE or "\n" in value
+def _with(fixed: JsonObject) -> str:
+    """Say each argument that is the same each time, a long one by its beginning and length."""
+    said = ", ".join(f"{name} = {_long(value)}" for name, value in fixed.items())
+    return f", always with {said}" if said else ""
+
+
+def _long(value: Any) -> str:
+    text = value if isinstance(value, str) else canonical(value).decode()
+    short = _short(text)
+    return short if short == text else f"{short} ({len(text)} characters)"
 
 
 def _pattern(record: Record, *rules: Rule, free: frozenset[str] = frozenset()) -> Match:
-    """Return a pattern of these rules; other arguments are as they are, or `free` where scalar."""
+    """Return a pattern of these rules; other arguments are as they are, or `free`."""
     named = {rule.name for rule in rules}
     others = tuple(
         Rule(name=name, kind=RuleKind.ANY)
-        if name in free or (is_said_about(name) and isinstance(value, str | int | float))
+        if name in free
         else Rule(name=name, kind=RuleKind.EQUALS, value=value)
         for name, value in record.arguments.items()
         if name not in named
@@ -235,7 +261,7 @@ def _match(record: Record, shape: Shape, **members: Any) -> Match:
 
 def _offer(words: str, match: Match) -> Offer:
     offer_id = sha256_hex(canonical(plain(match)))[:_ID_LENGTH]
-    return Offer(id=offer_id, words=_short(words, _LONGEST_WORDS), match=match)
+    return Offer(id=offer_id, words=words, match=match)
 
 
 def _covered(offer: Offer, record: Record, effect: Effect) -> bool:

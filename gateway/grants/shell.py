@@ -20,6 +20,8 @@ from gateway.visible import visible
 
 MAX_COMMAND = 4096
 MAX_WORDS = 64
+# How agents hand a command to a shell as a list.
+WRAPPER = ("bash", "-lc")
 
 _BARE = r"[A-Za-z0-9_@%+:,./-](?:[A-Za-z0-9_@%+=:,./-]|(?<=[A-Za-z0-9])~)*"
 # A lone backslash is itself in single quotes; before a quote or another one it is not in fish.
@@ -68,6 +70,11 @@ def plain_words(parts: list[str]) -> tuple[Word, ...] | None:
     if not all(re.fullmatch(_BARE, part) for part in parts) or "=" in parts[0]:
         return None
     return tuple(Word(part, part) for part in parts)
+
+
+def wrapped(parts: list[str]) -> str | None:
+    """Return the command in `["bash", "-lc", COMMAND]`, which one shell alone reads."""
+    return parts[-1] if tuple(parts[:-1]) == WRAPPER else None
 
 
 def _readable(text: str) -> bool:

@@ -68,8 +68,8 @@ def _asked(digests: tuple[str, str]) -> str:
     return "" if now == asked else asked
 
 
-def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum]) -> str:
-    route, quorum, risk, owner, scopes = values
+def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum, bool]) -> str:
+    route, quorum, risk, owner, scopes, harmless = values
     about: JsonObject = {"route": route}
     if quorum != 1:
         about["quorum"] = quorum
@@ -79,6 +79,8 @@ def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum]) -> str:
         about["owner"] = owner
     if wider := plain(scopes):
         about["scopes"] = wider
+    if harmless:
+        about["harmless"] = True
     return dumps(about)
 
 
@@ -91,7 +93,7 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
     ("status", ("status",), str),
     ("digest", ("digest",), str),
     ("asked", ("digest", "request.digest"), _asked),
-    ("about", ("route", "quorum", "risk", "owner", "scope_quorum"), _about),
+    ("about", ("route", "quorum", "risk", "owner", "scope_quorum", "harmless"), _about),
     ("process", ("process",), _text),
     ("attached", ("attached",), " ".join),
     ("consumer", ("consumers",), " ".join),
@@ -185,6 +187,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         risk=build(Risk, about["risk"]) if "risk" in about else _COMMON,
         owner=about.get("owner"),
         scope_quorum=build(ScopeQuorum, about.get("scopes", {})),
+        harmless=about.get("harmless", False),
         process=fields.get("process"),
         attached=tuple(fields.get("attached", "").split()),
         consumers=tuple(fields.get("consumer", "").split()),

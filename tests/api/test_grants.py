@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.models import new_id
+from gateway.rulebook import ToolRow
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, EVE_TOKEN, Replica, made
 
 LOG: dict[str, Any] = {"kind": "command", "arguments": {"command": "git log -n 5"}}
@@ -94,7 +95,8 @@ async def test_only_an_admin_makes_a_grant_without_a_request(gate: Replica) -> N
     assert (await gate.call("POST", "/v1/grants", body, token=ANN_TOKEN)).status == 403
     policy = await gate.store.policy()
     people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
-    await gate.store.apply(replace(policy, people=people), by="test")
+    tools = (ToolRow(name="weather", harmless=True),)
+    await gate.store.apply(replace(policy, people=people, tools=tools), by="test")
     assert (await gate.call("POST", "/v1/grants", body, token=ANN_TOKEN)).status == 201
     asked = made(tool="weather", arguments={"city": "Oslo"})
     assert (await gate.submitted(asked)).json["status"] == "approved"

@@ -13,6 +13,7 @@ from gateway.errors import Conflict, Unauthorized
 from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.grants.offers import offers
 from gateway.records import MessageRef, Person
+from gateway.rulebook import ToolRow
 from gateway.stores.retention import Retention
 from tests.core.test_outbox import Office, route
 from tests.core.test_remembering import remember, widest
@@ -29,7 +30,11 @@ async def office(world: World) -> Office:
 
 
 async def made(office: Office, **how: Any) -> Grant:
-    """Have ann remember a whole tool, and the cards posted."""
+    """Have ann remember a whole tool that is declared harmless, and the cards posted."""
+    current = await office.world.store.policy()
+    declared = replace(current, tools=(ToolRow(name="tell", harmless=True),))
+    await office.world.store.apply(declared, by="test")
+    office.world.approvals.forget_policy()
     record = await office.world.submit(tool="tell", arguments={"channel": SECRET, "n": 1})
     await office.settle()
     grant = await remember(office.world, record, offer=widest(record), **how)
@@ -146,11 +151,15 @@ async def test_what_nobody_used_is_announced_when_it_is_dropped(office: Office) 
 async def test_erasing_a_request_erases_what_was_remembered_of_it(office: Office) -> None:
     """From the grant, its card and the audit; and what it allowed is asked about again."""
     world = office.world
-    record = await world.submit(tool="tell", arguments={"channel": SECRET, "text": "a word " * 9})
+    record = await world.submit(
+        tool="post_message", arguments={"to": "#a", "cc": SECRET, "text": "a word " * 9}
+    )
     await office.settle()
-    (offer,) = [one for one in offers(record) if "and any text" in one.words]
+    (offer,) = [one for one in offers(record) if "with any text" in one.words]
     grant = await remember(world, record, offer=offer.id)
-    covered = await world.submit(tool="tell", arguments={"channel": SECRET, "text": "b word " * 9})
+    covered = await world.submit(
+        tool="post_message", arguments={"to": "#a", "cc": SECRET, "text": "b word " * 9}
+    )
     assert covered.decision is not None
     assert covered.decision.decided_by.name == grant.id
     await office.settle()
@@ -166,7 +175,9 @@ async def test_erasing_a_request_erases_what_was_remembered_of_it(office: Office
         if await world.store.redis.type(key) == "hash":
             assert SECRET not in str(await world.store.redis.hgetall(key)), key
     assert (
-        await world.submit(tool="tell", arguments={"channel": SECRET, "text": "c word " * 9})
+        await world.submit(
+            tool="post_message", arguments={"to": "#a", "cc": SECRET, "text": "c word " * 9}
+        )
     ).final is (False)
 
 

@@ -78,7 +78,9 @@ async def test_a_pattern_covers_its_siblings_everywhere(world: World) -> None:
 
 
 async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: World) -> None:
-    """Whatever its arguments are; for the session only in it."""
+    """Whatever its arguments are, while the policy has it as harmless; for the session in it."""
+    await policy(world.store, Route(approvers=("ann",)), harmless="get_weather")
+    world.approvals.forget_policy()
     first = await world.submit(tool="get_weather", arguments={"city": "Oslo"})
     grant = await remember(world, first, offer=widest(first))
     other: dict[str, Any] = {"tool": "get_weather", "arguments": {"city": "Bergen", "days": 3}}
@@ -92,6 +94,10 @@ async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: W
         decision = (await world.submit(**other, session=session)).decision
         assert decision is not None
         assert decision.decided_by.name == by.id
+    # What is no longer declared is asked about from that moment on, also where it was remembered.
+    await policy(world.store, Route(approvers=("ann",)))
+    world.approvals.forget_policy()
+    assert (await world.submit(**other)).status is Status.PENDING
 
 
 async def test_what_is_remembered_outlives_the_gateway(server_url: str, namespace: str) -> None:

@@ -11,7 +11,7 @@ from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import Action, Status, new_id
 from gateway.records import Person, Record, Remember, ScopeQuorum
-from gateway.rulebook import PolicyDocument, Route
+from gateway.rulebook import PolicyDocument, Route, ToolRow
 from tests.core.test_remembering import widest
 from tests.world import World, click, identity, policy
 
@@ -28,7 +28,9 @@ async def asked(world: World) -> Record:
 async def route(world: World, *approvers: str, quorum: int = 1, wide: ScopeQuorum = WIDE) -> None:
     """Put one route in force."""
     names = approvers or ("ann", "bob", "eve")
-    await policy(world.store, Route(approvers=names, quorum=quorum, scope_quorum=wide))
+    await policy(
+        world.store, Route(approvers=names, quorum=quorum, scope_quorum=wide), harmless="deploy"
+    )
     world.approvals.forget_policy()
 
 
@@ -148,11 +150,11 @@ async def test_a_grant_that_names_no_backers_speaks_for_its_maker(world: World) 
 async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> None:
     """What an admin remembered ends with them, also where a person of that name may approve."""
     boss, named = Person(name="boss", identities=("token:boss",), admin=True), Person(name="admin")
-    routes = (Route(approvers=("admin",)),)
+    routes, tools = (Route(approvers=("admin",)),), (ToolRow(name="deploy", harmless=True),)
     for admins, status in (((boss,), Status.APPROVED), ((), Status.PENDING)):
         generation = (await world.store.policy()).generation
         people = (*admins, named)
-        document = PolicyDocument(generation=generation, people=people, routes=routes)
+        document = PolicyDocument(generation=generation, people=people, routes=routes, tools=tools)
         await world.store.apply(document, by="test")
         world.approvals.forget_policy()
         if admins:

@@ -30,7 +30,7 @@ def reading(path: str) -> dict[str, Any]:
 
 def telling(channel: str, text: str = TEXT) -> dict[str, Any]:
     """Return a request to post a message."""
-    return {"tool": "tell", "arguments": {"channel": channel, "text": text}}
+    return {"tool": "post_message", "arguments": {"channel": channel, "text": text}}
 
 
 def weather(tool: str, city: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ ROWS: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ),
     (
         "| the same, with other text | another text to `#ops` | a text to `#all` |",
-        "and any text",
+        "with any text",
         telling("#ops"),
         telling("#ops", "and now the second one is done too, as it was asked for"),
         telling("#all"),
@@ -92,10 +92,10 @@ def test_a_row_of_the_page_is_what_its_grant_covers(
     """The row stands there, the offer is made, and covers the one and not the other."""
     assert row in PAGE.read_text(encoding="utf-8")
     where = {"context": Context(cwd="/srv/app", host="ci")}
-    first = record(request=request(**where, **asked))
+    first = record(request=request(**where, **asked), harmless=True)
     (offer,) = [one for one in offers(first) if words in one.words]
     grant = Grant(
         id=new_id(), effect=Effect.ALLOW, agent=AGENT, match=offer.match, made_by="ann", made_at=0
     )
-    assert covers(grant, record(request=request(**where, **through))) is Cover.YES
-    assert covers(grant, record(request=request(**where, **asks))) is not Cover.YES
+    assert covers(grant, record(request=request(**where, **through), harmless=True)) is Cover.YES
+    assert covers(grant, record(request=request(**where, **asks), harmless=True)) is not Cover.YES

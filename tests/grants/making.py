@@ -15,11 +15,13 @@ from tests.world import AGENT, request
 CWD = "/ws"
 
 
-def asked(tool: str = "lookup", *, risk: Any = None, **changes: Any) -> Record:
+def asked(
+    tool: str = "lookup", *, risk: Any = None, harmless: Any = False, **changes: Any
+) -> Record:
     """Return a pending request for a tool, working in /ws."""
     values = {"context": Context(cwd=CWD), **changes}
     more = {} if risk is None else {"risk": risk}
-    return record(request=request(tool=tool, **values), **more)
+    return record(request=request(tool=tool, **values), harmless=harmless, **more)
 
 
 def command(text: Any, **changes: Any) -> Record:

@@ -120,8 +120,10 @@ def test_the_narrow_command_covers_what_was_approved_and_less(approved: str) -> 
 
 def test_a_command_may_come_as_a_list_or_with_a_description() -> None:
     """Agents' shells differ: lists, and words about the command beside it."""
-    grant = remembered(command(["git", "log", "-n", "5"]))
-    assert allowed([grant], command(["git", "log", "-n", "9"]))
+    grant = remembered(command("", arguments={"argv": ["git", "log", "-n", "5"]}))
+    assert allowed([grant], command("", arguments={"argv": ["git", "log", "-n", "9"]}))
+    grant = remembered(command(["bash", "-lc", "git log -n 5"]))
+    assert allowed([grant], command(["bash", "-lc", "git log -n 9"]))
     first = {"command": "ls -l", "description": "List the files", "timeout": 1000}
     grant = remembered(command("", arguments=first))
     second = {"command": "ls -la", "description": "Look again", "timeout": 5000}
@@ -136,8 +138,10 @@ def test_ordinary_tools_are_remembered_by_argument_or_whole() -> None:
     other = {"to": "#ops", "text": "Another long enough message about the nightly run.\nBye."}
     assert allowed([grant], asked("send_message", arguments=other))
     assert not allowed([grant], asked("send_message", arguments={**other, "to": "#all"}))
-    whole = remembered(asked("get_weather", arguments={"city": "Oslo"}), Shape.TOOL)
-    assert allowed([whole], asked("get_weather", arguments={"city": "Bergen", "days": 3}))
+    oslo, bergen = {"city": "Oslo"}, {"city": "Bergen", "days": 3}
+    whole = remembered(asked("get_weather", arguments=oslo, harmless=True), Shape.TOOL)
+    assert allowed([whole], asked("get_weather", arguments=bergen, harmless=True))
+    assert not allowed([whole], asked("get_weather", arguments=bergen))
     write = asked("write_file", kind=Kind.FILE_CHANGE, arguments={"path": "/ws/a.py", "text": "x"})
     folder = remembered(write)
     again = {"path": "/ws/src/b.py", "text": "y\nz"}

@@ -24,7 +24,7 @@ from gateway.grants.grant import CommandPattern, Match, Operands, Rule, RuleKind
 from gateway.grants.offers import offers
 from gateway.grants.shell import simple_command
 from gateway.models import Kind
-from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of
+from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 SLOW = settings(QUICK, max_examples=15_000)
@@ -155,7 +155,9 @@ def check_inside(value: tuple[list[str], list[str], bool]) -> None:
     text = " ".join(words)
     wide = patterns_of("cat -n a.txt")[-1]
     assert _covers(wide, text), text
-    assert _covers(wide, ["cat", *flags, *(f"d/{path}" for path in paths)])
+    listed = command("", arguments={"argv": ["cat", "-n", "a.txt"]})
+    words = ["cat", *flags, *(f"d/{path}" for path in paths)]
+    assert allowed([remembered(listed)], command("", arguments={"argv": words}))
 
 
 def check_spoilt(value: tuple[str, str, int]) -> None:

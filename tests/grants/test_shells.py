@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gateway.grants.commands import table
-from gateway.grants.forbidding import words_of
 from gateway.grants.grant import Operands, Shape
 from gateway.grants.offers import offers
+from gateway.grants.shell import simple_command
 from tests.grants.making import command
 from tests.grants.shells import BUILT_IN, PRESENT, Scratch, known_commands
 from tests.grants.test_everyday import EVERYDAY
@@ -48,7 +48,7 @@ def check(scratch: Scratch, shell: str, text: str) -> None:
     """What a grant allows is one call of one program with exactly the words that were read."""
     if not text.isprintable() or not allowed_by_some_grant(text):
         return
-    words = [word.text for word in words_of(text) or ()]
+    words = [word.text for word in simple_command(text) or ()]
     wanted = [] if words[0] in BUILT_IN else [words]
     found = scratch.calls(shell, text)
     assert found == wanted or (words[0] in BUILT_IN and found == [words]), text
@@ -108,7 +108,7 @@ def listing(folder: Path) -> dict[str, bytes]:
 def check_reader(real: Path, program: str, text: str) -> None:
     """A program that only reads has written nothing, whichever of its permitted flags it got."""
     assume(text.isprintable() and allowed_by_some_grant(text))
-    words = [word.text for word in words_of(text) or ()]
+    words = [word.text for word in simple_command(text) or ()]
     before = listing(real)
     subprocess.run(
         [shutil.which(program) or program, *words[1:]],

@@ -30,9 +30,10 @@ def before(most: int) -> str:
 
 
 def of_offers() -> str:
-    """Remember any prose beside a short argument."""
-    arguments = {"tail": before(60).replace(" ", "/"), "body": "some words " * 5}
-    return repr([one.words for one in offers(record(ask={"tool": "t", "arguments": arguments}))])
+    """Remember any text beside an argument that is the same each time."""
+    arguments = {"to": "#ops", "cc": before(60).replace(" ", "/"), "body": "some words"}
+    asked = {"tool": "send_message", "arguments": arguments}
+    return repr([one.words for one in offers(record(ask=asked))])
 
 
 def of_many_offers() -> str:
@@ -41,7 +42,7 @@ def of_many_offers() -> str:
     for letters in range(0, 16, 5):
         arguments = {"a": "x" * 50, "b": "x" * 50, "c": "x" * 50, "d": "x" * 50, "e": "x" * 50}
         arguments["f" * letters] = SECRET
-        asked = {"tool": "tool", "arguments": {**arguments, "body": "some words " * 5}}
+        asked = {"tool": "read_file", "arguments": {**arguments, "path": "/ws/a"}}
         words += [one.words for one in offers(record(ask=asked))]
     return repr(words)
 

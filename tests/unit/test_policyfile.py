@@ -97,3 +97,20 @@ def test_differences_are_said_member_by_member() -> None:
         "~ route default: approvers: ana, ben -> ana",
         "+ route new: tools shell, git *; mode auto-deny",
     ]
+
+
+def test_a_tool_is_declared_by_its_whole_name() -> None:
+    """For one agent or all; a name with a star, or one that stands twice, refuses the file."""
+    row = '[[tools]]\nname = "todo_write"\nharmless = true\n'
+    document = read_policy(f'{row}agents = ["bot*"]\n')
+    assert document.declares_harmless("bot1", "todo_write")
+    assert not document.declares_harmless("ann", "todo_write")
+    assert not document.declares_harmless("bot1", "todo_write2")
+    assert not read_policy("").declares_harmless("bot1", "todo_write")
+    assert not read_policy(row.replace("true", "false")).declares_harmless("b", "todo_write")
+    assert differences(read_policy(""), document) == [
+        "+ tool todo_write: harmless true; agents bot*"
+    ]
+    for broken, why in ((row.replace("todo_write", "todo_*"), "whole name"), (row + row, "twice")):
+        with pytest.raises(BadPolicy, match=why):
+            read_policy(broken)
