@@ -17,7 +17,6 @@ from gateway.grants.grant import (
     READING,
     CommandPattern,
     Effect,
-    Grant,
     Match,
     Operands,
     Rule,
@@ -34,9 +33,9 @@ from gateway.storage import Outcome, Transition
 from gateway.stores.grants import RedisGrants
 from gateway.stores.store import RedisStore
 from gateway.transitions import Ending
-from gateway.wire import plain
 from tests.core.test_outbox import Office, route
 from tests.core.test_remembering import GIT_LOG, remember
+from tests.earlier import older, stored
 from tests.world import AGENT, World, click, identity, policy
 
 LISTED = Rule(
@@ -46,36 +45,6 @@ LISTED = Rule(
 )
 FREE = (Rule(name="to", kind=RuleKind.EQUALS, value="ops"), Rule(name="text", kind=RuleKind.ANY))
 ANYWHERE = (LISTED, Rule(name="workdir", kind=RuleKind.ANY))
-
-
-async def stored(world: World, match: Match, **how: Any) -> Grant:
-    """Write a grant as the version before did: its body says nothing of rules."""
-    now = SystemClock().now_ms()
-    values: dict[str, Any] = {
-        "id": new_id(),
-        "effect": Effect.ALLOW,
-        "agent": AGENT,
-        "match": match,
-        "made_by": "ann",
-        "made_at": now,
-        "words": "what it covers",
-        "queues": ("rec",),
-    }
-    grant = Grant(**{**values, **how})
-    assert await RedisGrants(world.store).add(grant) == "ok"
-    await older(world, grant)
-    return grant
-
-
-async def older(world: World, grant: Grant) -> None:
-    """Have a grant stand in the store in the form of the version before."""
-    keys, redis, match = world.store.keys, world.store.redis, grant.match
-    body = {name: value for name, value in plain(grant).items() if name != "reading"}
-    on = keys.grants_exact(match.digest) if match.digest else keys.grants_on(AGENT, match.tool)
-    await redis.hset(keys.grant(grant.id), "body", json.dumps(body))
-    await redis.hset(on, grant.id, json.dumps(body))
-    await redis.hincrby(keys.meta, "generation", 1)
-    world.approvals.forget_policy()
 
 
 async def told(world: World, *kinds: str) -> list[Any]:
@@ -113,7 +82,7 @@ async def test_what_today_is_not_offered_rests_with_its_reason(
 ) -> None:
     """It decides nothing before it was read nor after, says why, and is there to be revoked."""
     record = await asked(world, **request_)
-    grant = await stored(world, match, from_request=record.id)
+    grant = await stored(world.store, match, from_request=record.id)
     assert (await world.submit(**request_)).status is Status.PENDING, "unread, it decides nothing"
     await world.approvals.granted.reread()
     (rested,) = await world.approvals.granted.all()
@@ -134,7 +103,7 @@ async def test_what_is_offered_in_the_same_way_goes_on(world: World) -> None:
     """A narrow pattern whose request is kept: same id, uses and life, today's number and words."""
     first = await world.submit(**GIT_LOG)
     grant = await remember(world, first, offer=widest_pattern(first), lifetime="1w", max_uses=3)
-    await older(world, replace(grant, words="as it was said once"))
+    await older(world.store, replace(grant, words="as it was said once"))
     assert (await world.submit(**GIT_LOG)).status is Status.PENDING
     await world.approvals.granted.reread()
     assert (await world.submit(**GIT_LOG)).status is Status.APPROVED
@@ -154,9 +123,9 @@ async def test_exact_answers_and_denials_go_on_as_they_were(world: World) -> Non
     """Exactly this is exactly this; a denial allows nothing. Neither is written anew."""
     same = {"arguments": {"command": "make x"}}
     exact = await remember(world, await world.submit(**same))
-    await older(world, exact)
+    await older(world.store, exact)
     denied = await stored(
-        world, Match(shape=Shape.TOOL, tool="wipe"), effect=Effect.DENY, from_request=new_id()
+        world.store, Match(shape=Shape.TOOL, tool="wipe"), effect=Effect.DENY, from_request=new_id()
     )
     for _ in range(2):
         assert (await world.submit(**same)).status is Status.APPROVED
@@ -171,11 +140,11 @@ async def test_what_nothing_tells_of_rests_unless_it_is_exact(world: World) -> N
     """Its request was retained away or erased, or there was none: an admin wrote it by hand."""
     record = await asked(world, **GIT_LOG)
     match = next(one.match for one in offers(record) if one.match.shape is Shape.PATTERN)
-    gone = await stored(world, match, from_request=new_id())
-    erased = await stored(world, match, from_request=record.id)
-    by_hand = await stored(world, match)
+    gone = await stored(world.store, match, from_request=new_id())
+    erased = await stored(world.store, match, from_request=record.id)
+    by_hand = await stored(world.store, match)
     digest = (await world.submit(tool="once")).digest
-    exact = await stored(world, Match(shape=Shape.EXACT, tool="once", digest=digest))
+    exact = await stored(world.store, Match(shape=Shape.EXACT, tool="once", digest=digest))
     await world.approvals.erase(record.id, by="test")
     await world.approvals.granted.reread()
     whys = {one.id: one.rests and one.rests.why for one in await world.approvals.granted.all()}
@@ -188,7 +157,7 @@ async def test_a_pass_of_earlier_rules_ends(world: World) -> None:
     await world.submit(session="s")
     until = SystemClock().now_ms() + 3_600_000
     match = Match(shape=Shape.ALL, tool="*")
-    grant = await stored(world, match, session="s", expires_at=until)
+    grant = await stored(world.store, match, session="s", expires_at=until)
     for _ in range(2):
         assert (await world.submit(session="s", tool="x")).status is Status.PENDING
         await world.approvals.granted.reread()
@@ -200,7 +169,7 @@ async def test_a_pass_of_earlier_rules_ends(world: World) -> None:
 
 async def test_no_gateway_of_an_earlier_version_finds_it(world: World) -> None:
     """Those know of no rest: it stands in no index, and what they had found is refused."""
-    grant = await stored(world, Match(shape=Shape.TOOL, tool="tell"))
+    grant = await stored(world.store, Match(shape=Shape.TOOL, tool="tell"))
     keys, redis = world.store.keys, world.store.redis
     waiting = await world.submit(tool="tell")
     before = await world.store.generation()
@@ -218,7 +187,7 @@ async def test_no_gateway_of_an_earlier_version_finds_it(world: World) -> None:
 
 async def test_neither_the_recount_nor_the_policy_lifts_it(world: World) -> None:
     """Its backers went and came back, and it was looked over each time: it rests."""
-    await stored(world, Match(shape=Shape.TOOL, tool="tell"))
+    await stored(world.store, Match(shape=Shape.TOOL, tool="tell"))
     await world.approvals.granted.reread()
     for approvers in (("bob",), ("ann", "bob")):
         await policy(world.store, Route(approvers=approvers))
@@ -248,7 +217,7 @@ class Killed(RuntimeError):
 async def test_a_crash_in_the_middle_is_made_up_for(world: World) -> None:
     """The next start settles what is left, and announces it then, once."""
     for tool in ("a", "b", "c"):
-        await stored(world, Match(shape=Shape.TOOL, tool=tool))
+        await stored(world.store, Match(shape=Shape.TOOL, tool=tool))
     steps: list[str] = []
 
     def at(step: str) -> None:
@@ -285,7 +254,9 @@ async def test_people_are_told_once_for_each_route(office: Office) -> None:
     """One notice at each place, with counts, whoever looks and however often; each card says it."""
     world = office.world
     kept = await remember(world, await world.submit(arguments={"command": "x"}))
-    resting = [await stored(world, Match(shape=Shape.TOOL, tool=tool)) for tool in ("a", "b", "c")]
+    resting = [
+        await stored(world.store, Match(shape=Shape.TOOL, tool=tool)) for tool in ("a", "b", "c")
+    ]
     await office.soon()
     await office.settle()
     assert office.adapter.announced == []
@@ -310,7 +281,7 @@ async def test_what_came_later_is_settled_without_a_second_notice(office: Office
     """An older replica that still ran remembered one more: it rests too, and its card says so."""
     world = office.world
     for tool in ("a", "b"):
-        await stored(world, Match(shape=Shape.TOOL, tool=tool))
+        await stored(world.store, Match(shape=Shape.TOOL, tool=tool))
         await office.settle()
         await world.approvals.granted.reread()
         await office.settle()
@@ -324,7 +295,7 @@ async def test_what_rests_ends_after_thirty_days_without_a_word(office: Office) 
     world = office.world
     month = 30 * 86_400_000
     at = SystemClock().now_ms() - month
-    grant = await stored(world, Match(shape=Shape.TOOL, tool="a"), made_at=at)
+    grant = await stored(world.store, Match(shape=Shape.TOOL, tool="a"), made_at=at)
     await office.settle()
     await world.approvals.granted.reread()
     await office.settle()
@@ -360,7 +331,7 @@ async def test_remembered_anew_it_decides_again(world: World) -> None:
     """The agent asks, somebody remembers what is offered today; the old one goes on resting."""
     record = await asked(world, **GIT_LOG)
     wide = Match(shape=Shape.TOOL, tool="shell", kind=Kind.COMMAND)
-    old = await stored(world, wide, from_request=record.id)
+    old = await stored(world.store, wide, from_request=record.id)
     await world.approvals.granted.reread()
     again = await world.submit(**GIT_LOG)
     assert again.status is Status.PENDING
