@@ -21,10 +21,14 @@ from gateway.writer import Writer
 log = logging.getLogger("gateway.rereading")
 
 PASSES_CHANGED = "the rules for passes changed"
-WIDER = "it covered more than its words said, and today nothing as wide may be remembered"
+WIDER = "it may have covered more than its words said, and today it is not offered so any more"
 GONE = "its request is no longer kept, so nothing tells whether it covered more than its words said"
 BY_HAND = "it was written by hand, before the rules for what a decision covers were made stricter"
 _GATEWAY = "gateway"
+_DONE = (
+    "of what was remembered under earlier rules, %(rest)d rest and decide nothing, %(kept)d go on, "
+    "%(ended)d passes ended, %(failed)d could not be read; see gateway grant list --suspended"
+)
 
 
 class Rereading:
@@ -54,13 +58,8 @@ class Rereading:
             if became := await self._written(grant, after):
                 done[became] += 1
         self._writer.forget_policy()
-        log.warning(
-            "of what was remembered under earlier rules, %(rest)d rest and decide nothing, "
-            "%(kept)d go on, %(ended)d passes ended, %(failed)d could not be read; "
-            "see gateway grant list --suspended",
-            done,
-            extra={"event": "grants_reread"},
-        )
+        if any(done.values()):
+            log.warning(_DONE, done, extra={"event": "grants_reread"})
 
     async def _read(self, grant: Grant) -> Grant | None:
         """Return a grant as it is to be from now on; None when that could not be told."""
