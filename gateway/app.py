@@ -85,7 +85,6 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         signer = signer_of(settings)
         blocking = connect(redis_url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
-
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
