@@ -290,6 +290,21 @@ async def test_what_came_later_is_settled_without_a_second_notice(office: Office
     assert words == ["Suspended"] * 4
 
 
+async def test_what_rests_does_not_say_that_it_ends_soon(world: World) -> None:
+    """Nobody waits for its end, which comes all the same."""
+    until = SystemClock().now_ms() + 3_600_000
+    grant = await stored(world.store, Match(shape=Shape.TOOL, tool="a"), expires_at=until)
+    keys, redis = world.store.keys, world.store.redis
+    await redis.zadd(keys.grants_ending, {grant.id: 0})
+    await world.approvals.granted.reread()
+    await world.sweeper.sweep()
+    assert await told(world, "grant_ending") == []
+    await redis.hset(keys.grant(grant.id), "expires", "1")
+    await redis.zadd(keys.grants_due, {grant.id: 0})
+    await world.sweeper.sweep()
+    assert [one["why"] for one in await told(world, "grant_ended")] == ["expired"]
+
+
 async def test_what_rests_ends_after_thirty_days_without_a_word(office: Office) -> None:
     """Counted from when it came to rest, whenever it was used last; only its card says it."""
     world = office.world
