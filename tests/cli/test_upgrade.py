@@ -44,7 +44,7 @@ async def remembered(settings: Settings, gateway: Gateway) -> Check:
 async def answered(gateway: Gateway, tool: str) -> tuple[Status, Reason | None]:
     """Return what an agent is told of a call, and why."""
     record, _ = await gateway.approvals.submit(request(tool=tool), over_http(None))
-    return record.status, record.decision and record.decision.reason
+    return record.status, record.decision.reason if record.decision else None
 
 
 async def listed(gateway: Gateway, shell: Shell, *words: str) -> str:
