@@ -19,7 +19,7 @@ from gateway.clock import SystemClock
 from gateway.desk import FrontDesk
 from gateway.discovery import announced
 from gateway.embedded import running_engine
-from gateway.errors import Conflict, GatewayError
+from gateway.errors import Conflict, GatewayError, InvalidRequest
 from gateway.holding import Holding
 from gateway.hooks.host import HookHost, hosted
 from gateway.hooks.link import HookEvents
@@ -85,11 +85,11 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         signer = signer_of(settings)
         blocking = connect(redis_url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
-
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
         approvals = assembled(settings, store, feed, hooks, signer)
+        await _remembered(settings, approvals)
         intake = Intake(approvals, store, backend.credentials)
         ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)
         await stack.enter_async_context(feed.running())
@@ -145,8 +145,6 @@ async def _upkeep(
         retention = Retention(store, SystemClock(), days=settings.retention_days)
         await stack.enter_async_context(background("retention", retention.run))
 
-        if settings.grants == "memory":
-            await approvals.granted.forget_all("the gateway started")
         unused = approvals.granted.run
         await stack.enter_async_context(background("unused grants", unused))
 
@@ -166,6 +164,17 @@ async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
         raise GatewayError("production needs REDIS_URL; the embedded server is for one machine")
     engine = await stack.enter_async_context(running_engine(settings.data_dir))
     return engine.url
+
+
+async def _remembered(settings: Settings, approvals: Approvals) -> None:
+    """Put what is remembered in order, before any agent is heard that it could decide for."""
+    if settings.grants == "memory":
+        await approvals.granted.forget_all("the gateway started")
+    try:
+        await approvals.granted.reread()
+    except InvalidRequest:
+        # One that cannot be read decides nothing; the others are looked at again by the upkeep.
+        log.exception("what is remembered was not reread", extra={"event": "reread_failed"})
 
 
 async def _first_policy(store: RedisStore, settings: Settings) -> None:

@@ -112,6 +112,11 @@ def admitted(route: Route, names: tuple[str, ...]) -> str | None:
 
 
 def stands(policy: PolicyDocument, grant: Grant) -> bool:
+    """Whether a grant may decide: today's rules say what it covers, and it is backed."""
+    return grant.understood and backed(policy, grant)
+
+
+def backed(policy: PolicyDocument, grant: Grant) -> bool:
     """Whether a grant still speaks for as many people who may approve there as it takes.
 
     A denial always does: that somebody was removed allows nothing. An admin's own grant does as

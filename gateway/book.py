@@ -21,6 +21,7 @@ from gateway.records import Record
 from gateway.rulebook import PolicyDocument, Route
 
 DENY_PRIORITY, ALLOW_PRIORITY = 900, 500
+PAGE = 200
 _MOST_ENTRIES = 10_000
 
 _Entry = tuple[int, tuple[Grant, ...]]
@@ -51,6 +52,10 @@ class GrantStore(Protocol):
     ) -> bool:
         """Note something about a live grant, if it stood as `before`; return whether it did."""
 
+    async def reread(self, before: Grant, after: Grant) -> bool:
+        """Put a live grant as today's rules read it, or at rest, in the place of what it was;
+        return whether it still was that. One at rest is found by no request any more."""
+
     async def erase(self, grant: Grant) -> None:
         """Put a grant that ended in the place of what it covered."""
 
@@ -78,6 +83,17 @@ class GrantStore(Protocol):
 
     async def due(self, now: int, limit: int) -> tuple[list[Grant], list[Grant]]:
         """Return grants whose time is over at `now`, and those whose end is to be announced."""
+
+
+async def every(store: GrantStore) -> list[Grant]:
+    """Return all grants with their uses, the newest first."""
+    found: list[Grant] = []
+    cursor: str | None = None
+    while True:
+        grants, cursor = await store.page(after=cursor, limit=PAGE)
+        found += grants
+        if cursor is None:
+            return found
 
 
 class GrantBook:

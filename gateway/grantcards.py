@@ -16,6 +16,10 @@ from gateway.visible import Visible
 
 SHORT_ID_CHARS = 8
 _HEADLINE_CHARS = 240
+_ANEW = (
+    "To remember it anew, let the agent ask again, and remember that from its card. "
+    "This one may be revoked."
+)
 _REVOKE = "From then on it decides nothing, and people are asked again."
 
 
@@ -93,7 +97,7 @@ def uses_of(grant: Grant) -> str:
 def _state(grant: Grant) -> tuple[str, str]:
     if grant.end is not None:
         return "↩️", "No longer remembered"
-    if grant.suspended:
+    if grant.suspended or grant.rests:
         return "⏸️", "Suspended"
     if grant.match.shape in PASSES:
         return "🎫", "Session let through"
@@ -117,6 +121,8 @@ def _facts(grant: Grant) -> tuple[Fact, ...]:
 def _notices(grant: Grant) -> tuple[str, ...]:
     if grant.end is not None:
         return ()
+    if grant.rests is not None:
+        return (f"It decides nothing any more: {grant.rests.why}.", _ANEW)
     notices = {
         "Too few of those who remembered it may still approve here: it decides nothing until they "
         "may again.": grant.suspended,

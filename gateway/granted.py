@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gateway.authority import admitted, stands
-from gateway.book import GrantBook
+from gateway.authority import admitted, backed
+from gateway.book import GrantBook, every
 from gateway.canonical import sha256_hex
 from gateway.clock import Clock
 from gateway.errors import Conflict, NotFound, Unauthorized
@@ -18,12 +18,12 @@ from gateway.grants.grant import Effect, Grant, Match, Rule, RuleKind
 from gateway.models import DeciderKind
 from gateway.names import REQUEST_ID
 from gateway.records import Identity, Query, Record
+from gateway.rereading import Rereading, route_of, tally
 from gateway.rulebook import PolicyDocument
 from gateway.storage import Store
 from gateway.writer import Writer
 
 RECENT = 500  # how far back a grant's reach is counted
-PAGE = 200
 _GATEWAY = "gateway"
 _DAY_SECONDS = 24 * 3600
 _UNUSED_MS = 30 * _DAY_SECONDS * 1000
@@ -32,10 +32,14 @@ _ID_LENGTH = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A grant as its copies must show it now, and the places where they stand."""
+    """A grant as its copies must show it now, and the places where they stand.
+
+    `news` is the card with what is announced beside it.
+    """
 
     grant: Grant
     card: GrantCard
+    news: GrantCard
     places: tuple[str, ...]
 
 
@@ -47,6 +51,7 @@ class Granted:
         self._book = book
         self._clock = clock
         self._writer = writer
+        self._rereading = Rereading(store, book, clock, writer)
         self._policy_changed = asyncio.Event()
 
     # ---------------------------------------------------------------- seen
@@ -64,13 +69,7 @@ class Granted:
 
     async def all(self, agent: str | None = None, session: str | None = None) -> list[Grant]:
         """Return all grants, or an agent's, or those of one session, the newest first."""
-        found: list[Grant] = []
-        cursor: str | None = None
-        while True:
-            grants, cursor = await self.page(after=cursor, limit=PAGE)
-            found += grants
-            if cursor is None:
-                break
+        found = await every(self._book.store)
         return [
             one for one in found if agent in (None, one.agent) and session in (None, one.session)
         ]
@@ -88,12 +87,15 @@ class Granted:
         reach = ""
         if grant.end is None and record is not None:
             reach = (await self.reached(grant.match, grant.agent)).words()
-        route = (await self._writer.policy()).route_for(grant.agent, grant.match.tool)
-        return Shown(
-            grant=grant,
-            card=grant_card_of(grant, record, reach=reach),
-            places=route.places(record.tier if record else 0),
-        )
+        policy = await self._writer.policy()
+        route = policy.route_for(grant.agent, grant.match.tool)
+        card = news = grant_card_of(grant, record, reach=reach)
+        if grant.end is None and grant.rests is not None and grant.rests.announced:
+            # It speaks for all that rest on its route.
+            said = tally(policy, route_of(policy, grant), await self.all())
+            news = replace(card, notices=(said,))
+        places = route.places(record.tier if record else 0)
+        return Shown(grant=grant, card=card, news=news, places=places)
 
     async def reached(self, match: Match, agent: str) -> Blast:
         """Return what an approval remembered so would have covered among the recent requests."""
@@ -176,14 +178,20 @@ class Granted:
         """Drop every grant there is."""
         await self.end(await self.all(), why, _GATEWAY)
 
+    async def reread(self) -> None:
+        """Settle what was remembered under earlier rules: what today's do not bear out rests."""
+        await self._rereading.look(await self.all())
+
     async def look_over(self) -> None:
         """Drop what has no end and was not used for 30 days, and say which grants are suspended
-        because those who made them may no longer approve there."""
+        because those who made them may no longer approve there. What rests had no use since."""
         policy, since = await self._writer.fresh_policy(), self._clock.now_ms() - _UNUSED_MS
         for grant in await self.all():
-            if grant.expires_at is None and (grant.last_used or grant.made_at) < since:
-                await self.end([grant], "unused for 30 days", _GATEWAY, announced=True)
-            elif grant.suspended == stands(policy, grant):
+            last = grant.rests.at if grant.rests else grant.last_used or grant.made_at
+            if grant.expires_at is None and last < since:
+                spoke = grant.rests is None
+                await self.end([grant], "unused for 30 days", _GATEWAY, announced=spoke)
+            elif grant.rests is None and grant.suspended == backed(policy, grant):
                 await self._suspend(grant, on=not grant.suspended)
             await asyncio.sleep(0)
 
@@ -193,9 +201,10 @@ class Granted:
 
     async def run(self) -> None:
         """Look over all grants once a day, and after each change of the policy, until cancelled.
-        Replicas may all do so."""
+        Replicas may all do so; what one of an earlier version made meanwhile is reread."""
         while True:
             self._policy_changed.clear()
+            await self.reread()
             await self.look_over()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DAY_SECONDS):

@@ -6,9 +6,10 @@ import math
 from dataclasses import replace
 
 from gateway.authority import ADMIN, Approver, admitted, refuse_requester, refuse_unknown
+from gateway.book import PAGE
 from gateway.clock import Clock
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
-from gateway.granted import PAGE, Granted, grant_id_of
+from gateway.granted import Granted, grant_id_of
 from gateway.grants.blast import Blast
 from gateway.grants.grant import ANY_TOOL, PASSES, Backer, Cover, Effect, Grant, Match, Shape
 from gateway.grants.matching import covers

@@ -35,6 +35,7 @@ from gateway.writer import FOLLOWUPS
 log = logging.getLogger("gateway.serving")
 
 _RESTART_SECONDS = 1.0
+_CHANGES_POLICY = ("policy_applied", "grant_made", "grant_ended", "grant_kept", "grant_rests")
 
 
 def desk_of(name: str, approvals: Approvals, store: RedisStore, *, inbox: str = "") -> FrontDesk:
@@ -98,7 +99,7 @@ async def policy_followed(approvals: Approvals, store: RedisStore) -> None:
                 approvals.forget_policy()
                 await recount(approvals.writer, store)
                 async for event in events:
-                    if event.type in ("policy_applied", "grant_made", "grant_ended"):
+                    if event.type in _CHANGES_POLICY:
                         approvals.forget_policy()
                     if event.type == "policy_applied":
                         approvals.granted.policy_changed()

@@ -62,6 +62,7 @@ def _row(grant: Grant, card: GrantCard) -> JsonObject:
     """Return a card with whose it is, so that what belongs together can be taken back together."""
     return {
         **_card(card),
+        "rests": grant.rests is not None,
         "allows": grant.effect is Effect.ALLOW,
         "agent": grant.agent,
         "session": grant.session,

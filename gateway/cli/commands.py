@@ -197,6 +197,7 @@ def _granting(verbs: Verbs) -> None:
     offers = _command(kinds, "offers", remembered.offers, "what may be remembered about a request")
     offers.add_argument("id", help="the request's id, or enough of its beginning")
     listed = _command(kinds, "list", remembered.listing, "list what is remembered")
+    listed.add_argument("--suspended", action="store_true", help="only what decides nothing now")
     show = _command(kinds, "show", remembered.show, "show one grant whole")
     show.add_argument("id", help="the grant's id, or enough of its beginning")
     revoke = _command(kinds, "revoke", remembered.revoke, "take grants back")

@@ -31,7 +31,10 @@ async def listing(options: argparse.Namespace) -> int:
 def _listing(options: argparse.Namespace) -> int:
     with connection() as http:
         found = [one for one in _all(http) if options.agent in (None, one["agent"])]
-        return listed(found, options, lambda grant: _line(http, grant), "nothing is remembered")
+        nothing = "nothing is remembered"
+        if options.suspended:
+            found, nothing = [one for one in found if _suspended(one)], "nothing is suspended"
+        return listed(found, options, lambda grant: _line(http, grant), nothing)
 
 
 async def show(options: argparse.Namespace) -> int:
@@ -133,8 +136,19 @@ def _line(http: Http, grant: dict[str, Any]) -> str:
     return (
         f"{grant['id']}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
         f"{visible(grant['match']['tool']).text:20} used {uses}  by {grant['made_by']}  "
-        f"{visible(grant.get('words', '')).text}{_exactly(http, grant)}"
+        f"{visible(grant.get('words', '')).text}{_exactly(http, grant)}{_suspended(grant)}"
     )
+
+
+def _suspended(grant: dict[str, Any]) -> str:
+    """Return why a grant decides nothing for now; empty when it decides."""
+    if rests := grant.get("rests"):
+        return (
+            f"  suspended: {visible(rests['why']).text}; let the agent ask again, and remember that"
+        )
+    if grant.get("suspended"):
+        return "  suspended: too few of those who remembered it may still approve here"
+    return ""
 
 
 def _exactly(http: Http, grant: dict[str, Any]) -> str:

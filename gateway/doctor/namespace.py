@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from gateway.backend import Backend
+from gateway.book import every
 from gateway.clock import SystemClock
 from gateway.delivery import UNTRUE
 from gateway.findings import Finding, doubtful, failed, fine
@@ -13,6 +14,7 @@ from gateway.records import REVIEWS, SCHEMA_VERSION
 from gateway.rulebook import Mode, posted
 from gateway.storage import REROUTING
 from gateway.stores.credentials import AGENT, APPROVER
+from gateway.stores.grants import RedisGrants
 from gateway.stores.held import RedisHeld
 from gateway.writer import FOLLOWUPS
 
@@ -92,6 +94,16 @@ async def _paused(backend: Backend) -> Finding:
     return fine("every agent may ask")
 
 
+async def _remembered(backend: Backend) -> Finding:
+    grants = await every(RedisGrants(backend.store))
+    resting = sum(grant.rests is not None for grant in grants)
+    if resting:
+        says = f"{resting} of {len(grants)} remembered answers rest: stricter rules came since"
+        remedy = "gateway grant list --suspended; let the agent ask again and remember that anew"
+        return doubtful(says, remedy)
+    return fine(f"{len(grants)} remembered, and none rests")
+
+
 async def _unread(backend: Backend) -> Finding:
     store = backend.store
     unread = 0
@@ -153,6 +165,7 @@ NAMESPACE_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...
     ("mode", _mode),
     ("kill switch", _stopped),
     ("paused agents", _paused),
+    ("remembered", _remembered),
     ("intake", _unread),
     ("dead letters", _dead),
     ("outboxes", _queues),

@@ -15,6 +15,9 @@ from gateway.models import Kind
 from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
 from gateway.wire import Wire
 
+READING = 2
+"""The rules that grants are made under and read by now. Those that were stored before they were
+numbered are of 1."""
 MAX_RULES = 32  # arguments that a pattern names
 MAX_PARTS = 64  # flags, words and the like in one command pattern
 MAX_TEXT = 4096  # characters of one value that a pattern compares with
@@ -208,6 +211,18 @@ class End(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rest(Wire):
+    """Why an approval that was remembered under earlier rules decides nothing, and since when.
+
+    Of those that rest on one route, one is `announced` beside its card, for all of them.
+    """
+
+    why: str
+    at: int
+    announced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grant(Wire):
     """A remembered decision. `session` None means everywhere: all sessions of this one agent.
 
@@ -215,8 +230,10 @@ class Grant(Wire):
     its visible changes. `from_request` is the request that somebody remembered, None when nobody
     asked. `words` say what it covers, as they were shown to whoever made it. `backers` are all who
     voted for it. `queues` name the outboxes that keep its cards; `notices` counts what was
-    announced beside them. `suspended` says that its backers may no longer approve there. With
-    `end` it decides nothing any more; `erased` ones have lost what they covered.
+    announced beside them. `suspended` says that its backers may no longer approve there.
+    `reading` is the number of the rules that it was made under, or was found to hold under since.
+    With `rests` it decides nothing, and only remembering anew changes that. With `end` it decides
+    nothing any more; `erased` ones have lost what they covered.
     """
 
     id: str
@@ -237,6 +254,8 @@ class Grant(Wire):
     queues: tuple[str, ...] = ()
     notices: int = 0
     suspended: bool = False
+    reading: int = READING
+    rests: Rest | None = None
     end: End | None = None
     erased: bool = False
 
@@ -263,6 +282,18 @@ class Grant(Wire):
     def uses_left(self) -> int | None:
         """How often it may still be used; None is without limit."""
         return None if self.max_uses is None else max(0, self.max_uses - self.used)
+
+    @property
+    def understood(self) -> bool:
+        """Whether today's rules say what it covers: an approval of more than one thing was made
+        under them, or holds under them too."""
+        narrow = self.effect is Effect.DENY or self.match.shape is Shape.EXACT
+        return narrow or (self.reading == READING and self.rests is None)
+
+    @property
+    def unread(self) -> bool:
+        """Whether it was made under earlier rules, and is still to be read by today's."""
+        return not self.understood and self.rests is None and self.reading < READING
 
     def live(self, now: int) -> bool:
         """Whether it has neither expired nor been used up."""

@@ -47,7 +47,7 @@ class GrantCourier:
             final=card.ended,
             deliver=lambda target, nonce: adapter.deliver_grant(target, card, nonce),
             update=lambda ref, nonce: adapter.update_grant(ref, card, nonce),
-            remind=lambda copy: adapter.tell_grant(_announced(copy), card),
+            remind=lambda copy: adapter.tell_grant(_announced(copy), shown.news),
             noted=partial(self._noted, shown),
             stands=partial(self._desk.stands, subject_id),
         )

@@ -29,6 +29,7 @@ class RedisGrants:
         self._add = Script("grant_add", store.at)
         self._drop = Script("grant_drop", store.at)
         self._say = Script("grant_say", store.at)
+        self._reread = Script("grant_reread", store.at)
 
     async def add(self, grant: Grant) -> str:
         """Write a grant and its event, durably, before it decides anything."""
@@ -39,7 +40,7 @@ class RedisGrants:
             [
                 grant.id,
                 grant.agent,
-                dumps(plain(grant)),
+                _body(grant),
                 "" if grant.expires_at is None else grant.expires_at,
                 "" if grant.max_uses is None else grant.max_uses,
                 "" if grant.session is None else "1",
@@ -101,11 +102,43 @@ class RedisGrants:
             )
         )
 
+    async def reread(self, before: Grant, after: Grant) -> bool:
+        """Put a live grant as today's rules read it, or at rest, in the place of what it was."""
+        keys, was = self._keys, await self._redis.hget(self._keys.grant(before.id), "body")
+        if was is None or _grant(was) != replace(before, **_OVERLAID):
+            return False
+        rest = after.rests
+        data = {"grant": after.id, "why": rest.why, "used": before.used} if rest else {}
+        return bool(
+            await self._reread.run(
+                self._redis,
+                [
+                    keys.grant(after.id),
+                    keys.grants_on(after.agent, after.match.tool),
+                    keys.events,
+                    keys.meta,
+                    keys.grants_ending,
+                    *self._outboxes(after),
+                ],
+                [
+                    after.id,
+                    after.agent,
+                    was,
+                    _body(after),
+                    "1" if rest else "",
+                    "grant_rests" if rest else "grant_kept",
+                    dumps(data or {"grant": after.id}),
+                    "1" if rest and rest.announced else "",
+                    GRANT + after.id,
+                ],
+            )
+        )
+
     async def erase(self, grant: Grant) -> None:
         """Put a grant that ended in the place of what it covered, and have its cards follow."""
         key = self._keys.grant(grant.id)
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hset(key, "was", dumps(plain(replace(grant, **_OVERLAID))))
+        pipeline.hset(key, "was", _body(grant))
         pipeline.hincrby(key, "gen", 1)
         for outbox in self._outboxes(grant):
             pipeline.zadd(outbox, {GRANT + grant.id: 0})
@@ -202,8 +235,14 @@ _OVERLAID: dict[str, Any] = {
 }
 
 
+def _body(grant: Grant) -> str:
+    """Return what is written once: with the number of the rules, which old bodies do not have."""
+    values = plain(replace(grant, **_OVERLAID))
+    return dumps({**values, "reading": grant.reading})
+
+
 def _grant(body: str) -> Grant:
-    return build(Grant, json.loads(body))
+    return build(Grant, {"reading": 1, **json.loads(body)})
 
 
 def _found(fields: dict[str, str | None]) -> Grant:

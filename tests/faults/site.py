@@ -180,6 +180,22 @@ class Site:
         await self.store.redis.hset(keys.attempts, f"{agent} 1-1", MOST_ATTEMPTS)
         await self.store.redis.xadd(keys.ingress(agent), {"v": "1"}, id="1-1")
 
+    async def leave_a_grant(self) -> None:
+        """Leave what a version before remembered, wider than today's rules bear out."""
+        keys, agent = self.store.keys, self.agent
+        body: JsonObject = {
+            "id": new_id(),
+            "effect": "allow",
+            "agent": agent,
+            "made_by": "ann",
+            "made_at": 1,
+        }
+        raw = json.dumps({**body, "match": {"shape": "tool", "tool": "unheard"}})
+        fields = {"body": raw, "expires": "", "max": "", "used": "0", "gen": "1"}
+        await self.store.redis.hset(keys.grant(body["id"]), mapping=fields)
+        await self.store.redis.hset(keys.grants_on(agent, "unheard"), body["id"], raw)
+        await self.store.redis.zadd(keys.grants, {body["id"]: SystemClock().now_ms()})
+
     async def send_nonsense(self) -> None:
         """Write an entry that no gateway can read, and one that is too large to be read."""
         queue = self.store.keys.ingress(self.agent)

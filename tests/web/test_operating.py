@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from gateway.grants.grant import Match, Shape
 from gateway.models import Action, Status
 from gateway.records import Remember
+from tests.earlier import stored
 from tests.web.chromium import Page, visiting
-from tests.web.inbox import COMMAND, Inbox
+from tests.web.inbox import AGENT, COMMAND, Inbox
 from tests.web.visitor import visitor
 from tests.world import click, identity
 
@@ -55,6 +57,29 @@ async def test_a_sessions_grants_and_all_of_them_are_taken_back_together(
     await page.press("Really revoke all 1 that you may")
     await page.until(f"{GRANTS} === 0")
     assert await box.gateway.approvals.granted.all() == []
+
+
+async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, page: Page) -> None:
+    """Remembered under earlier rules: the page says how many rest, each card why and what to do."""
+    kept = await remembered(box)
+    for tool in ("wipe", "tell"):
+        match = Match(shape=Shape.TOOL, tool=tool)
+        await stored(box.gateway.backend.store, match, agent=AGENT)
+    await box.gateway.approvals.granted.reread()
+    await page.evaluate("document.querySelector('[data-view=grants]').click()")
+    await page.until(f"{GRANTS} === 3")
+    said = await page.evaluate("document.querySelector('.grants > .notice').textContent")
+    assert said.startswith("2 of the remembered answers rest: they may have covered more")
+    assert "1 goes on." in said
+    cards = await page.evaluate(
+        "[...document.querySelectorAll('.grant')].map((card) => card.textContent)"
+    )
+    assert sum("Suspended" in text and "let the agent ask again" in text for text in cards) == 2
+    for grant in await box.gateway.approvals.granted.all():
+        if grant.id != kept:
+            await box.gateway.approvals.granted.revoke(grant.id, identity("ann"))
+    await page.until(f"{GRANTS} === 1")
+    assert await page.evaluate("document.querySelector('.grants > .notice') === null")
 
 
 async def test_what_was_pressed_stays_asked_when_the_list_is_drawn_anew(

@@ -1,0 +1,101 @@
+"""A gateway that starts on what the version before remembered, and what its people are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.app import Gateway, running
+from gateway.backend import opened
+from gateway.doctor import OK, WARN, Check, examine
+from gateway.grants.grant import Effect, Grant, Match, Shape
+from gateway.models import Reason, Status
+from gateway.settings import Settings
+from tests.cli.shell import Shell
+from tests.earlier import stored
+from tests.world import over_http, request
+
+WIPE = Match(shape=Shape.TOOL, tool="wipe")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Return the settings of a gateway with an engine of its own, which lives on in its folder."""
+    return Settings(data_dir=tmp_path / "state", port=0, adapters=())
+
+
+async def before(settings: Settings) -> Grant:
+    """Leave a whole tool as it was remembered once, and a denial; return the first."""
+    async with running(settings) as gateway:
+        store = gateway.backend.store
+        await stored(store, WIPE, effect=Effect.DENY)
+        return await stored(store, Match(shape=Shape.TOOL, tool="tell"), queues=())
+
+
+async def remembered(settings: Settings, gateway: Gateway) -> Check:
+    """Return what doctor says of what is remembered."""
+    found = await examine(settings, lambda: opened(settings, gateway.backend.url))
+    return next(check for check in found if check.name == "remembered")
+
+
+async def answered(gateway: Gateway, tool: str) -> tuple[Status, Reason | None]:
+    """Return what an agent is told of a call, and why."""
+    record, _ = await gateway.approvals.submit(request(tool=tool), over_http(None))
+    return record.status, record.decision.reason if record.decision else None
+
+
+async def listed(gateway: Gateway, shell: Shell, *words: str) -> str:
+    """Return what `gateway grant list` prints to ann."""
+    made = await gateway.backend.credentials.add_approver("ann")
+    env = {"GATEWAY_URL": gateway.url, "GATEWAY_APPROVER_TOKEN": made.token}
+    said = await asyncio.to_thread(shell.apart, "grant", "list", *words, env=env)
+    await gateway.backend.credentials.revoke_approver("ann")
+    return said
+
+
+async def test_what_was_wider_rests_from_the_first_start_on(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is listed with its reason, doctor counts it, and it is said once."""
+    grant = await before(settings)
+    shell = Shell(tmp_path)
+    for start in range(2):
+        caplog.clear()
+        async with running(settings) as gateway:
+            assert await answered(gateway, "tell") == (Status.PENDING, None)
+            assert await answered(gateway, "wipe") == (Status.DENIED, Reason.GRANT)
+            said = await listed(gateway, shell, "--suspended")
+            row = json.loads(await listed(gateway, shell, "--suspended", "--json"))
+            assert (await listed(gateway, shell)).count("\n") == 2
+            check = await remembered(settings, gateway)
+            events = await gateway.approvals.history(None, 1000)
+        assert said.startswith(grant.id)
+        assert said.count("\n") == 1
+        assert f"suspended: {row['rests']['why']}; let the agent ask again" in said
+        assert "written by hand" in said
+        assert (check.result, check.says[:31]) == (WARN, "1 of 2 remembered answers rest:")
+        assert [one.type for one in events].count("grant_rests") == 1
+        told = [one for one in caplog.records if one.name == "gateway.rereading"]
+        assert len(told) == (1 if start == 0 else 0)
+
+
+async def test_doctor_is_content_once_it_was_ended(settings: Settings) -> None:
+    """Whoever revokes what rests is not reminded of it."""
+    grant = await before(settings)
+    async with running(settings) as gateway:
+        assert (await remembered(settings, gateway)).result == WARN
+        await gateway.approvals.granted.end([grant], "revoked", "ann")
+        assert (await remembered(settings, gateway)).result == OK
+
+
+async def test_one_that_cannot_be_read_keeps_no_gateway_from_starting(settings: Settings) -> None:
+    """It decides nothing, as long as nothing says what it is."""
+    grant = await before(settings)
+    async with running(settings) as gateway:
+        redis, keys = gateway.backend.store.redis, gateway.backend.store.keys
+        await redis.hset(keys.grant(grant.id), "body", '{"id":"unheard of"}')
+    async with running(settings) as gateway:
+        assert await answered(gateway, "tell") == (Status.PENDING, None)
