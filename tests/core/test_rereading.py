@@ -71,7 +71,43 @@ UNBORNE: list[Any] = [
     pytest.param(
         {"kind": Kind.PLAN, "tool": "tell", "arguments": {"plan": "x"}},
         Match(shape=Shape.TOOL, tool="tell", kind=Kind.PLAN),
-        id="the whole tool",
+        id="the whole tool of a plan",
+    ),
+    # What the last version before offered, and today's does not.
+    pytest.param(
+        {
+            "tool": "tell",
+            "arguments": {"to": "ops", "text": "many words that somebody may read, one by one"},
+        },
+        Match(
+            shape=Shape.PATTERN,
+            tool="tell",
+            rules=(
+                Rule(name="to", kind=RuleKind.EQUALS, value="ops"),
+                Rule(name="text", kind=RuleKind.ANY),
+            ),
+        ),
+        id="free text of a tool that is no message",
+    ),
+    pytest.param(
+        {"kind": Kind.COMMAND, "arguments": {"command": ["cat", "a"]}},
+        Match(shape=Shape.PATTERN, tool="shell", kind=Kind.COMMAND, rules=(LISTED,)),
+        id="a list of words",
+    ),
+    pytest.param(
+        {"kind": Kind.COMMAND, "arguments": {"command": "cat a", "workdir": "/srv"}},
+        Match(
+            shape=Shape.PATTERN,
+            tool="shell",
+            kind=Kind.COMMAND,
+            rules=(LISTED, Rule(name="workdir", kind=RuleKind.EQUALS, value="/srv")),
+        ),
+        id="a folder given as an argument",
+    ),
+    pytest.param(
+        {"tool": "deploy", "arguments": {"to": "x"}},
+        Match(shape=Shape.TOOL, tool="deploy"),
+        id="the whole tool, undeclared",
     ),
 ]
 
