@@ -11,10 +11,10 @@ from time import monotonic
 
 from benchmarks import table
 from benchmarks.convergence import convergence
-from benchmarks.crowd import crowd
 from benchmarks.discord import discord_click_to_wake
 from benchmarks.inbox import inbox
 from benchmarks.intake import intake
+from benchmarks.many_waiters import crowd
 from benchmarks.memory import memory
 from benchmarks.processes import start_up
 from benchmarks.remembered import grants

@@ -18,7 +18,7 @@ from benchmarks.stage import ASK_TOOL, RULE_TOOL, argument
 from gateway.client import AsyncClient, config
 from gateway.client.client import transport_for
 from gateway.models import ApprovalRequest, Decision
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 _AT_ONCE = 50
 _PAUSE_SECONDS = 0.002

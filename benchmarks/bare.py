@@ -14,7 +14,7 @@ from benchmarks.children import serve
 from benchmarks.floor import raw
 from gateway.models import new_id
 from gateway.stores.keys import Keys
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 AGENT, PROCESS = "bench", "p" * 32
 _LONGEST_REPLY_STREAM = 10_000

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.children import serve
 from gateway.models import new_id
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 
 class Browser:

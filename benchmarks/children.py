@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 _LONGEST_LINE = 1 << 24
 _ANSWER_SECONDS = 90.0

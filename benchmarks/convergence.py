@@ -7,13 +7,13 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
-from benchmarks.crowd import commands
 from benchmarks.floor import raw
+from benchmarks.many_waiters import commands
 from benchmarks.stage import ARGUMENT, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row
+from gateway.domain.store import Origin
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.serving import desk_of, served
-from gateway.storage import Origin
+from gateway.server.background import desk_of, served
 from tests.recording import RecordingAdapter
 
 _COPIES = 3_000

@@ -13,7 +13,7 @@ from benchmarks.stage import APPROVER, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row
 from benchmarks.taps import compared, towards, written_down
 from benchmarks.wake import agent, elapsed, fill
-from gateway.rulebook import Route
+from gateway.domain.policy_document import Route
 from tests.discord.furnished import Server, furnished
 from tests.discord.messages import buttons, shown_text
 from tests.discord.server import running_discord

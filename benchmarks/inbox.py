@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic_ns
 
-from adapters.web.view import row_of
+from adapters.web.card_json import row_of
 from benchmarks.children import Child, child
 from benchmarks.stage import APPROVER, ARGUMENT, ASK_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile
 from benchmarks.wake import agent, elapsed, one_waiter, wake
+from gateway.domain.records import Record
+from gateway.domain.store import Origin
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.records import Record
-from gateway.storage import Origin
 
 _ROUNDS = 300
 _WARM_UP = 30

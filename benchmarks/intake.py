@@ -38,7 +38,7 @@ async def intake() -> list[Row]:
             Shape(large, "many", names[:1]),
             Shape(large, "many", names),
         ]
-        async with child("benchmarks.pour", small.redis_url) as writer:
+        async with child("benchmarks.flood", small.redis_url) as writer:
             for number in range(_ROUNDS + 1):
                 for shape in shapes:
                     await _burst(shape, writer, kept=number > 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from benchmarks.children import child
-from benchmarks.pour import submission
+from benchmarks.flood import submission
 from benchmarks.stage import stage, until_pending
 from benchmarks.table import Row, p50
 
@@ -44,7 +44,7 @@ async def _growth() -> float:
     """Return by how many bytes one server grows for each request."""
     letters = _BODY_BYTES - len(submission(_AGENT, "", 0)[1]["body"])
     used = []
-    async with stage() as scene, child("benchmarks.pour", scene.redis_url) as writer:
+    async with stage() as scene, child("benchmarks.flood", scene.redis_url) as writer:
         store = scene.gateway.backend.store
         await scene.gateway.backend.credentials.add_agent(_AGENT)
         for count, total in ((_FEW, _FEW), (_MANY - _FEW, _MANY)):

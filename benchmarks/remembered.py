@@ -9,10 +9,10 @@ from typing import Any
 
 from benchmarks.stage import ASK_TOOL, RULE_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile
-from gateway.grants.grant import Effect, Grant, Match, Shape
+from gateway.domain.records import Identity
+from gateway.domain.store import Origin
 from gateway.models import ApprovalRequest, Status, digest_of, new_id
-from gateway.records import Identity
-from gateway.storage import Origin
+from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.stores.grants import RedisGrants
 
 _AGENT = "bench"

@@ -12,7 +12,7 @@ from time import monotonic_ns
 
 from benchmarks.children import serve
 from benchmarks.stage import click, stage
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 
 async def main(url: str, namespace: str, first: bool) -> None:

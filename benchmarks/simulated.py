@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 import redis
 
-from gateway.clock import SystemClock
-from gateway.stores import bounded, feed
+from gateway.domain.clock import SystemClock
+from gateway.stores import bounded_reads as bounded
+from gateway.stores import event_feed as feed
 from gateway.stores.scripts import Script
 
 _KEY = "simulated:ms"

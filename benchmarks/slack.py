@@ -18,7 +18,7 @@ from benchmarks.stage import APPROVER, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row
 from benchmarks.taps import compared, towards, written_down
 from benchmarks.wake import agent, elapsed, fill
-from gateway.rulebook import Route
+from gateway.domain.policy_document import Route
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message

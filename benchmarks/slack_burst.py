@@ -8,7 +8,7 @@ from benchmarks.simulated import Loop, run
 from benchmarks.slack import towards_channel
 from benchmarks.stage import Stage, argument, click, stage
 from benchmarks.table import Row
-from gateway.storage import Origin
+from gateway.domain.store import Origin
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Hands
 from tests.slack.office import environment

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from gateway import app
+from gateway.domain.policy_document import Budget, Mode, Route
+from gateway.domain.records import Click, Identity
 from gateway.models import Action, new_id
-from gateway.records import Click, Identity
-from gateway.rulebook import Budget, Mode, Route
-from gateway.settings import Settings
-from gateway.stores.store import RedisStore
+from gateway.server import app
+from gateway.server.settings import Settings
+from gateway.stores.requests import RedisStore
 
 APPROVER = "ann"
 RULE_TOOL = "shell"

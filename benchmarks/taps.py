@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from benchmarks.stage import APPROVER, Stage
 from benchmarks.table import Row, p50, percentile
-from gateway.records import Person
-from gateway.rulebook import Route
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Person
 from gateway.stores.outbox import RedisOutbox
 
 _WARM_UP = 10

@@ -13,10 +13,10 @@ from benchmarks.children import Child, child
 from benchmarks.floor import raw
 from benchmarks.stage import until_pending
 from benchmarks.table import Row, p50
-from gateway.embedded import running_engine
+from gateway.stores.embedded_server import running_engine
 from gateway.stores.keys import Keys
-from gateway.stores.store import RedisStore
-from gateway.wire import JsonObject
+from gateway.stores.requests import RedisStore
+from gateway.wire.codec import JsonObject
 
 _NAMESPACE = "gw"
 _ROUNDS = 6
@@ -47,7 +47,7 @@ async def throughput() -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="agw-bench-") as folder:
         async with (
             running_engine(Path(folder)) as engine,
-            child("benchmarks.pour", engine.url) as writer,
+            child("benchmarks.flood", engine.url) as writer,
             child("benchmarks.bare", engine.url) as bare,
             child("benchmarks.replica", engine.url, _NAMESPACE, "first") as first,
         ):

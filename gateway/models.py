@@ -1,7 +1,7 @@
 """The wire contract: what agents and the gateway say to each other.
 
-The agent side builds them leniently (`gateway.wire`), the server validates the same classes
-strictly (`gateway.validation`). Times are milliseconds since the Unix epoch unless a name says
+The agent side builds them leniently (`gateway.wire.codec`), the server validates the same classes
+strictly (`gateway.domain.parsing`). Times are milliseconds since the Unix epoch unless a name says
 otherwise.
 """
 
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gateway.canonical import canonical
-from gateway.digest import action_digest
 from gateway.errors import InvalidRequest
-from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
-from gateway.sentences import sentence
-from gateway.wire import JsonObject, Wire, plain
+from gateway.wire.canonical_json import canonical
+from gateway.wire.codec import JsonObject, Wire, plain
+from gateway.wire.digest import action_digest
+from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
+from gateway.wire.outcome_text import sentence
 
 MAX_LIFE_SECONDS = 30 * 24 * 3600
 MAX_SYNC_IDS = 1000

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from gateway.embedded import find_server_binary
 from gateway.stores.connect import connect
+from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys
-from gateway.stores.store import RedisStore
+from gateway.stores.requests import RedisStore
 from tests.world import World, assembled
 
 for _name in [name for name in os.environ if name.startswith(("GATEWAY_", "REDIS_"))]:

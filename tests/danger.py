@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.models import Kind
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 REMOVES: JsonObject = {
     "tool": "shell",

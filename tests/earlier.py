@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.clock import SystemClock
-from gateway.grants.grant import Effect, Grant, Match
+from gateway.domain.clock import SystemClock
 from gateway.models import new_id
+from gateway.policy.grants.grant import Effect, Grant, Match
 from gateway.stores.grants import RedisGrants
-from gateway.stores.store import RedisStore
-from gateway.wire import plain
+from gateway.stores.requests import RedisStore
+from gateway.wire.codec import plain
 from tests.world import AGENT
 
 

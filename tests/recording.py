@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from gateway.cards import Card
-from gateway.delivery import CopyGone, Notice
-from gateway.grantcards import GrantCard
+from gateway.domain.records import MessageRef
 from gateway.ports import Desk
-from gateway.records import MessageRef
+from gateway.ports.cards import Card
+from gateway.ports.grant_cards import GrantCard
+from gateway.ports.outgoing import CopyGone, Notice
 
 
 @dataclass

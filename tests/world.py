@@ -10,26 +10,26 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gateway.approvals import Approvals
-from gateway.clock import SystemClock
-from gateway.intake import Intake
+from gateway.api.redis_intake import Intake
+from gateway.approvals.deadlines import Sweeper
+from gateway.approvals.service import Approvals
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
+from gateway.domain.records import Click, Event, Identity, Person, Record
+from gateway.domain.store import Origin
 from gateway.models import Action, ApprovalRequest, digest_of, new_id
-from gateway.policy import ModeDecider
+from gateway.policy.chain import ModeDecider
 from gateway.ports import Decider
-from gateway.records import Click, Event, Identity, Person, Record
-from gateway.rulebook import PolicyDocument, Route, ToolRow
-from gateway.signatures import Signer
-from gateway.storage import Origin
 from gateway.stores.connect import connect, line_to
 from gateway.stores.credentials import RedisCredentials
-from gateway.stores.feed import RedisFeed
+from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
+from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import At, unwatched
-from gateway.stores.store import RedisStore
-from gateway.sweeper import Sweeper
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
+from gateway.wire.signatures import Signer
 
 AGENT = "bot"
 PROCESS = "p" * 16

@@ -10,23 +10,23 @@ from typing import Any
 import discord
 from aiohttp import web
 
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES
 from adapters.discord.checks import examined
 from adapters.discord.clicks import Clicks
 from adapters.discord.commands import registered
 from adapters.discord.connection import Connection
-from adapters.discord.endpoint import PATH, Endpoint
-from adapters.discord.granted import GrantPosts
-from adapters.discord.ids import PLATFORM
+from adapters.discord.custom_ids import PLATFORM
+from adapters.discord.grant_cards import GrantPosts
+from adapters.discord.http_endpoint import PATH, Endpoint
+from adapters.discord.permissions import add_commands
 from adapters.discord.posting import Posting
-from adapters.discord.rights import add_commands
 from adapters.discord.settings import DiscordSettings, read_settings
-from adapters.discord.views import CARD_CHARS, CARD_LINES
-from gateway.cards import Card
-from gateway.delivery import Notes, Notice, TryLater
-from gateway.findings import Finding
-from gateway.grantcards import GrantCard
+from gateway.domain.records import MessageRef
 from gateway.ports import Desk, Logins
-from gateway.records import MessageRef
+from gateway.ports.cards import Card
+from gateway.ports.checks import Finding
+from gateway.ports.grant_cards import GrantCard
+from gateway.ports.outgoing import Notes, Notice, TryLater
 
 log = logging.getLogger("adapters.discord")
 

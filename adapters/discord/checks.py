@@ -9,11 +9,11 @@ import aiohttp
 import discord
 
 from adapters.discord.connection import login_of, point_at
-from adapters.discord.ids import read_target
-from adapters.discord.rights import examined_at
+from adapters.discord.custom_ids import read_target
+from adapters.discord.permissions import examined_at
 from adapters.discord.settings import DiscordSettings, read_settings
 from gateway.errors import GatewayError
-from gateway.findings import Finding, doubtful, failed, fine
+from gateway.ports.checks import Finding, doubtful, failed, fine
 
 Found = tuple[str, Finding]
 _PAGE = "see docs/discord.md"

@@ -12,15 +12,7 @@ from typing import Any
 import aiohttp
 import discord
 
-from adapters.discord.answers import Answer, answered, private, refusal
-from adapters.discord.commands import OPEN, Commands
-from adapters.discord.forms import REASON, Unfit, content_of, modal_for, typed
-from adapters.discord.granted import REVOKE, SWITCHES, Operating, grant_view
-from adapters.discord.ids import PLATFORM, Button, OldButton, read_button
-from adapters.discord.people import identity_of, refuse_unfit
-from adapters.discord.reading import Reading
-from adapters.discord.remembering import KEEP, Remembering, remember_of
-from adapters.discord.views import (
+from adapters.discord.card_views import (
     CLAIM,
     CONFIRMED,
     READ,
@@ -29,10 +21,18 @@ from adapters.discord.views import (
     card_view,
     outcome_view,
 )
-from gateway.cards import Field
+from adapters.discord.commands import OPEN, Commands
+from adapters.discord.custom_ids import PLATFORM, Button, OldButton, read_button
+from adapters.discord.forms import REASON, Unfit, content_of, modal_for, typed
+from adapters.discord.full_view import Reading
+from adapters.discord.grant_cards import REVOKE, SWITCHES, Operating, grant_view
+from adapters.discord.identities import identity_of, refuse_unfit
+from adapters.discord.remember import KEEP, Remembering, remember_of
+from adapters.discord.responses import Answer, answered, private, refusal
+from gateway.domain.records import Click, MessageRef, Record
 from gateway.models import Action
 from gateway.ports import Desk
-from gateway.records import Click, MessageRef, Record
+from gateway.ports.cards import Field
 
 log = logging.getLogger("adapters.discord")
 

@@ -12,22 +12,22 @@ import aiohttp
 import discord
 from discord import ui
 
-from adapters.discord.answers import Answer, private
-from adapters.discord.granted import ALL, SESSION, Operating
-from adapters.discord.ids import PLATFORM, Button
+from adapters.discord.card_views import READ, Shown, outcome_view
+from adapters.discord.custom_ids import PLATFORM, Button
+from adapters.discord.full_view import Reading
+from adapters.discord.grant_cards import ALL, SESSION, Operating
+from adapters.discord.identities import identity_of, refuse_stranger
 from adapters.discord.markup import clipped, inert
-from adapters.discord.people import identity_of, refuse_stranger
-from adapters.discord.reading import Reading
-from adapters.discord.remembering import Remembering
-from adapters.discord.views import READ, Shown, outcome_view
-from gateway.blocks import headline
-from gateway.delivery import Notes
-from gateway.masking import shown, start_of
+from adapters.discord.remember import Remembering
+from adapters.discord.responses import Answer, private
+from gateway.domain.records import Click, Record
+from gateway.domain.redaction import shown, start_of
 from gateway.models import Action
 from gateway.ports import Desk
-from gateway.records import Click, Record
-from gateway.wire import JsonObject
-from gateway.worklist import Worklist
+from gateway.ports.blocks import headline
+from gateway.ports.outgoing import Notes
+from gateway.ports.worklist import Worklist
+from gateway.wire.codec import JsonObject
 
 log = logging.getLogger("adapters.discord")
 

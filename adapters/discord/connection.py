@@ -20,11 +20,11 @@ import discord
 import yarl
 from discord.gateway import DiscordWebSocket, KeepAliveHandler
 
-from adapters.discord.lease import Lease, Sessions
+from adapters.discord.leader_lock import Lease, Sessions
 from adapters.discord.settings import DiscordSettings
-from gateway.delivery import Notes, TryLater
+from gateway.domain.tasks import ended
 from gateway.errors import GatewayError, Misconfigured
-from gateway.tasks import ended
+from gateway.ports.outgoing import Notes, TryLater
 
 log = logging.getLogger("adapters.discord")
 

@@ -7,13 +7,13 @@ from typing import Any
 import discord
 from discord import ui
 
-from adapters.discord.ids import Button
+from adapters.discord.custom_ids import Button
 from adapters.discord.markup import clipped, units
-from gateway.canonical import parse
-from gateway.cards import Card, Field
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
-from gateway.wire import JsonObject
+from gateway.ports.cards import Card, Field
+from gateway.wire.canonical_json import parse
+from gateway.wire.codec import JsonObject
 
 LONGEST_INPUT = 4000
 _MOST_FIELDS = 5

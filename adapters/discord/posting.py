@@ -12,12 +12,13 @@ import aiohttp
 import discord
 from discord.abc import Messageable
 
-from adapters.discord.ids import PLATFORM, Place, read_target
+from adapters.discord.card_views import Shown, card_view
+from adapters.discord.custom_ids import PLATFORM, Place, read_target
 from adapters.discord.markup import inert, named
-from adapters.discord.views import Shown, card_view
-from gateway.cards import Card
-from gateway.clock import SystemClock
-from gateway.delivery import (
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import MessageRef
+from gateway.ports.cards import Card
+from gateway.ports.outgoing import (
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
@@ -26,8 +27,7 @@ from gateway.delivery import (
     NoticeKind,
     TryLater,
 )
-from gateway.pace import Pace, Rate
-from gateway.records import MessageRef
+from gateway.ports.rate_limit import Pace, Rate
 
 log = logging.getLogger("adapters.discord")
 

@@ -15,39 +15,39 @@ import aiohttp
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 
-from adapters.slack.acts import Acts
+from adapters.slack.actions import Acts
+from adapters.slack.admin_actions import Operating
 from adapters.slack.app import App
-from adapters.slack.blocks import CARD_CHARS, CARD_LINES
-from adapters.slack.calls import CALL_SECONDS, Patience, Unavailable, client_of
+from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
 from adapters.slack.checks import examined
 from adapters.slack.commands import COMMAND, Commands
-from adapters.slack.directory import Directory
-from adapters.slack.granted import GrantPosts
-from adapters.slack.home import Home
-from adapters.slack.http import Receiver
+from adapters.slack.grant_cards import GrantPosts
+from adapters.slack.home_tab import Home
+from adapters.slack.http_mode import Receiver
 from adapters.slack.interactions import Interaction
 from adapters.slack.manifest import manifest, problems
 from adapters.slack.oauth import Installing
-from adapters.slack.operating import Operating
-from adapters.slack.posts import Posts
-from adapters.slack.replies import Reply
-from adapters.slack.rights import Rights
+from adapters.slack.payloads import PLATFORM
+from adapters.slack.permissions import Rights
+from adapters.slack.posting import Posts
+from adapters.slack.private_replies import Reply
 from adapters.slack.settings import SlackSettings
-from adapters.slack.sockets import IDLE_SECONDS, PING_SECONDS, Socket
+from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, Socket
 from adapters.slack.submissions import Submissions
 from adapters.slack.uploads import Uploads
-from adapters.slack.values import PLATFORM
+from adapters.slack.users import Directory
+from adapters.slack.web_api import CALL_SECONDS, Patience, Unavailable, client_of
 from adapters.slack.workspaces import TOKEN_SECONDS, Workspace, Workspaces
-from gateway.cards import Card
-from gateway.clock import SystemClock
-from gateway.delivery import Notes, Notice, TryLater
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import MessageRef
 from gateway.errors import InvalidRequest
-from gateway.findings import Finding
-from gateway.grantcards import GrantCard
-from gateway.pace import Pace
 from gateway.ports import Desk, Logins
-from gateway.records import MessageRef
-from gateway.worklist import Worklist
+from gateway.ports.cards import Card
+from gateway.ports.checks import Finding
+from gateway.ports.grant_cards import GrantCard
+from gateway.ports.outgoing import Notes, Notice, TryLater
+from gateway.ports.rate_limit import Pace
+from gateway.ports.worklist import Worklist
 
 _DRAIN_SECONDS = 10.0
 _HOOKS = "hooks.slack.com"

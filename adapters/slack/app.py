@@ -18,19 +18,19 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
 from adapters.slack import interactions, modals
-from adapters.slack.acts import OPENING, Acts
+from adapters.slack.actions import OPENING, Acts
 from adapters.slack.commands import Commands
-from adapters.slack.home import Home
+from adapters.slack.home_tab import Home
 from adapters.slack.interactions import Interaction
-from adapters.slack.logs import library_logger
-from adapters.slack.replies import Reply
+from adapters.slack.payloads import NO_COPY, Malformed
+from adapters.slack.private_replies import Reply
+from adapters.slack.redacted_logs import library_logger
 from adapters.slack.submissions import DONE, Submissions
-from adapters.slack.text import Json
-from adapters.slack.values import NO_COPY, Malformed
+from adapters.slack.text_objects import Json
 from adapters.slack.workspaces import Workspace, Workspaces
-from gateway.delivery import DeliveryFailed
+from gateway.domain.redaction import bug, shown
 from gateway.errors import GatewayError, NotFound, Unreachable
-from gateway.masking import bug, shown
+from gateway.ports.outgoing import DeliveryFailed
 
 log = logging.getLogger("adapters.slack.app")
 

@@ -10,16 +10,16 @@ from typing import Any
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.calls import CALL_SECONDS, SlackRefused, answered, asked, client_of
+from adapters.slack.live_check import rehearsed
 from adapters.slack.manifest import BOT_SCOPES
-from adapters.slack.rehearsal import rehearsed
+from adapters.slack.payloads import Malformed, Place, place_of
 from adapters.slack.settings import SlackSettings
-from adapters.slack.values import Malformed, Place, place_of
+from adapters.slack.web_api import CALL_SECONDS, SlackRefused, answered, asked, client_of
 from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, granted
-from gateway.clock import Clock
-from gateway.delivery import DeliveryFailed, Notes
+from gateway.domain.clock import Clock
 from gateway.errors import GatewayError
-from gateway.findings import Finding, doubtful, failed, fine
+from gateway.ports.checks import Finding, doubtful, failed, fine
+from gateway.ports.outgoing import DeliveryFailed, Notes
 
 _LARGEST_GAP_SECONDS = 60
 _MANIFEST = "make the app from `gateway manifest slack`, and install it again"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from adapters.slack import modals
-from adapters.slack.acts import Acts, click, said
-from adapters.slack.blocks import Act, actions, found
+from adapters.slack.actions import Acts, click, said
+from adapters.slack.admin_actions import Operating, session_of
+from adapters.slack.card_blocks import Act, actions, found
 from adapters.slack.interactions import Interaction
-from adapters.slack.operating import Operating, session_of
-from adapters.slack.replies import Reply
-from adapters.slack.rights import Rights
-from adapters.slack.text import (
+from adapters.slack.payloads import NO_COPY, Form
+from adapters.slack.permissions import Rights
+from adapters.slack.private_replies import Reply
+from adapters.slack.text_objects import (
     CONTEXT_UNITS,
     Budget,
     Json,
@@ -28,17 +29,16 @@ from adapters.slack.text import (
     row,
     words,
 )
-from adapters.slack.values import NO_COPY, Form
 from adapters.slack.workspaces import Workspace
-from gateway.cards import card_of
+from gateway.domain.records import Record
+from gateway.domain.safe_text import visible
 from gateway.errors import InvalidRequest
-from gateway.grants.grant import Grant
 from gateway.models import Action, RiskLevel
-from gateway.names import REQUEST_ID
+from gateway.policy.grants.grant import Grant
 from gateway.ports import Desk
-from gateway.records import Record
-from gateway.visible import visible
-from gateway.worklist import Worklist
+from gateway.ports.cards import card_of
+from gateway.ports.worklist import Worklist
+from gateway.wire.identifiers import REQUEST_ID
 
 COMMAND = "/approvals"
 _MOST_LISTED = 12

@@ -6,11 +6,11 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.slack.blocks import Act
-from adapters.slack.directory import Actor
-from adapters.slack.text import Json
-from adapters.slack.values import NO_COPY, Button, Form, Malformed, button_of, form_of, reference
-from gateway.records import MessageRef
+from adapters.slack.card_blocks import Act
+from adapters.slack.payloads import NO_COPY, Button, Form, Malformed, button_of, form_of, reference
+from adapters.slack.text_objects import Json
+from adapters.slack.users import Actor
+from gateway.domain.records import MessageRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adapters.slack.commands import COMMAND
-from adapters.slack.text import Json, units
+from adapters.slack.text_objects import Json, units
 
 BOT_SCOPES = (
     "channels:read",

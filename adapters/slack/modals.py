@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.slack.blocks import Act, actions, found
-from adapters.slack.text import (
+from adapters.slack.card_blocks import Act, actions, found
+from adapters.slack.payloads import Form
+from adapters.slack.text_objects import (
     INPUT_UNITS,
     TITLE_UNITS,
     Budget,
@@ -28,14 +29,13 @@ from adapters.slack.text import (
     units,
     words,
 )
-from adapters.slack.values import Form
-from gateway.canonical import parse
-from gateway.cards import Card, Field, FullView
+from gateway.domain.records import Remember
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
-from gateway.proving import HIDDEN
-from gateway.records import Remember
-from gateway.scopes import LIFETIME_WORDS
+from gateway.ports.cards import Card, Field, FullView
+from gateway.ports.proven_masks import HIDDEN
+from gateway.ports.remember_options import LIFETIME_WORDS
+from gateway.wire.canonical_json import parse
 
 DENY, EDIT, CHECK, RESPOND = "deny", "edit", "check_edit", "respond"
 ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"

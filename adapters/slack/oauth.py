@@ -12,13 +12,13 @@ from urllib.parse import urlencode
 import aiohttp
 from aiohttp import web
 
-from adapters.slack.calls import asked, client_of
 from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.settings import SlackSettings
+from adapters.slack.web_api import asked, client_of
 from adapters.slack.workspaces import Workspaces
-from gateway.clock import SystemClock
-from gateway.delivery import DeliveryFailed, Notes
+from gateway.domain.clock import SystemClock
 from gateway.errors import GatewayError, Misconfigured
+from gateway.ports.outgoing import DeliveryFailed, Notes
 
 log = logging.getLogger("adapters.slack.oauth")
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 from adapters.slack import modals
-from adapters.slack.acts import click, whole
+from adapters.slack.actions import click, whole
 from adapters.slack.interactions import Interaction
 from adapters.slack.modals import Typed
-from adapters.slack.rights import Rights
-from adapters.slack.text import Json
-from adapters.slack.values import Form, Malformed
+from adapters.slack.payloads import Form, Malformed
+from adapters.slack.permissions import Rights
+from adapters.slack.text_objects import Json
 from adapters.slack.workspaces import Workspace
-from gateway.blocks import changes
+from gateway.domain.records import Record
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
-from gateway.records import Record
-from gateway.wire import JsonObject
+from gateway.ports.blocks import changes
+from gateway.wire.codec import JsonObject
 
 DONE: Json = {"response_action": "clear"}
 _EDIT_SECONDS = 3600.0

@@ -8,14 +8,14 @@ from io import BytesIO
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.blocks import FullText
-from adapters.slack.calls import asked
-from adapters.slack.values import Place, place_of
+from adapters.slack.card_blocks import FullText
+from adapters.slack.payloads import Place, place_of
+from adapters.slack.web_api import asked
 from adapters.slack.workspaces import Workspace
-from gateway.cards import Card, full_view
-from gateway.delivery import DeliveryFailed
+from gateway.domain.records import MessageRef
 from gateway.ports import Desk
-from gateway.records import MessageRef
+from gateway.ports.cards import Card, full_view
+from gateway.ports.outgoing import DeliveryFailed
 
 log = logging.getLogger("adapters.slack.uploads")
 

@@ -16,10 +16,10 @@ from typing import Any
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.calls import SlackRefused, Unavailable, answered, asked, client_of
 from adapters.slack.settings import SlackSettings
-from gateway.delivery import DeliveryFailed, Notes
+from adapters.slack.web_api import SlackRefused, Unavailable, answered, asked, client_of
 from gateway.errors import GatewayError
+from gateway.ports.outgoing import DeliveryFailed, Notes
 
 log = logging.getLogger("adapters.slack.workspaces")
 

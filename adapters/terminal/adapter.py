@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from logging.handlers import MemoryHandler
 
-from adapters.terminal.answering import Answering
-from gateway.clock import SystemClock
+from adapters.terminal.screen import Answering
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import Identity
 from gateway.errors import InvalidRequest
 from gateway.ports import Desk
-from gateway.records import Identity
 
 _KEPT_LINES = 1000
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from aiohttp import web
 
-from adapters.web.guard import Guard, Handler, Refused, Visitor, problem, refuse_unseen
-from adapters.web.members import checked, writing
-from adapters.web.reading import Reading
+from adapters.web.queries import Reading
+from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
+from adapters.web.writes import checked, writing
+from gateway.domain.records import Click, Query, Record
 from gateway.errors import BatchRefused
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk
-from gateway.records import Click, Query, Record
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 MOST = 50
 _MOST_LETTERS = 2_000_000  # of all that one page is asked to show

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from adapters.web.guard import Guard, Handler, Refused, Visitor, problem, refuse_unseen
-from adapters.web.members import checked, writing
-from adapters.web.reading import Reading
-from adapters.web.view import changes_of
-from gateway.blocks import changes
-from gateway.drawing import made
+from adapters.web.card_json import changes_of
+from adapters.web.queries import Reading
+from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
+from adapters.web.writes import checked, writing
+from gateway.domain.records import Click, Remember
 from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
 from gateway.ports import Desk
-from gateway.records import Click, Remember
-from gateway.wire import JsonObject
+from gateway.ports.blocks import changes
+from gateway.ports.offload import made
+from gateway.wire.codec import JsonObject
 
 _DECISION: dict[str, type] = {
     "revision": int,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from adapters.web.guard import Guard, Handler
+from adapters.web.security import Guard, Handler
 from gateway.ports import Desk
-from gateway.wire import plain
+from gateway.wire.codec import plain
 
 
 class Reports:

@@ -7,13 +7,13 @@ from aiohttp import web
 from adapters.web.assets import Asset, assets
 from adapters.web.batches import Batches
 from adapters.web.decisions import Decisions
-from adapters.web.guard import Guard, Refused, finished, json_body
-from adapters.web.operating import Operating
-from adapters.web.reading import Reading
+from adapters.web.grants_and_stop import Operating
+from adapters.web.live_updates import Streams
+from adapters.web.queries import Reading
 from adapters.web.reports import Reports
-from adapters.web.streams import Streams
-from gateway.canonical import parse
+from adapters.web.security import Guard, Refused, finished, json_body
 from gateway.ports import Desk, Logins
+from gateway.wire.canonical_json import parse
 
 
 class Inbox:

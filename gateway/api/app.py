@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from gateway.api.access import LOOPBACK_HOSTS, Access, FailureLimit
-from gateway.api.calls import Call, Enrolment, Intercept, Limits, Services, read_body, read_query
-from gateway.api.guards import Handler, as_problems, at_our_address, secured, traced
+from gateway.api.authentication import LOOPBACK_HOSTS, Access, FailureLimit
+from gateway.api.call import Call, Enrolment, Intercept, Limits, Services, read_body, read_query
 from gateway.api.metrics import Metrics
+from gateway.api.middleware import Handler, as_problems, at_our_address, secured, traced
 from gateway.api.openapi import served_document
 from gateway.api.routes import Endpoint, routes
-from gateway.approvals import Approvals
-from gateway.holding import Holding
+from gateway.approvals.grouping import Holding
+from gateway.approvals.service import Approvals
 from gateway.ports import Credentials
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 # A kept connection on which nothing is asked: longer than proxies keep theirs, so that none of them
 # sends a call into one that ends.

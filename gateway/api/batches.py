@@ -8,14 +8,14 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.calls import Call, reply
+from gateway.api.call import Call, reply
 from gateway.api.messages import NONCE, check_match
 from gateway.api.requests import shown
-from gateway.batches import MOST
+from gateway.approvals.batches import MOST
+from gateway.domain.records import Click
 from gateway.models import Action, new_id
-from gateway.names import REQUEST_ID
-from gateway.records import Click
-from gateway.wire import Wire
+from gateway.wire.codec import Wire
+from gateway.wire.identifiers import REQUEST_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

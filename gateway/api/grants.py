@@ -8,15 +8,15 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.calls import Call, masked_reply, reply
+from gateway.api.call import Call, masked_reply, reply
 from gateway.api.messages import MAX_PAGE
 from gateway.api.requests import known
 from gateway.errors import InvalidRequest, NotFound
-from gateway.grants.blast import Blast
-from gateway.grants.grant import Effect, Grant, Match, Shape
-from gateway.grants.offers import LIFETIMES, Offer, offers
-from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME
-from gateway.wire import Wire
+from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.policy.grants.offers import LIFETIMES, Offer, offers
+from gateway.policy.grants.past_coverage import Blast
+from gateway.wire.codec import Wire
+from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api.calls import Call, reply
+from gateway.api.call import Call, reply
 from gateway.errors import InvalidRequest
-from gateway.names import SESSION_NAME
-from gateway.wire import JsonObject, Wire
+from gateway.wire.codec import JsonObject, Wire
+from gateway.wire.identifiers import SESSION_NAME
 
 METHODS = ("before_llm", "after_llm", "after_tool")
 

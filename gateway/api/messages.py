@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from gateway.domain.parsing import check_agent_reason, check_digest
+from gateway.domain.records import Record, Remember, Session, Vote
+from gateway.domain.redaction import masked
 from gateway.errors import InvalidRequest
-from gateway.masking import masked
 from gateway.models import (
     AGENT_REASONS,
     MAX_SYNC_IDS,
@@ -22,10 +24,8 @@ from gateway.models import (
     State,
     Status,
 )
-from gateway.names import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
-from gateway.records import Record, Remember, Session, Vote
-from gateway.validation import check_agent_reason, check_digest
-from gateway.wire import JsonObject, Wire, plain
+from gateway.wire.codec import JsonObject, Wire, plain
+from gateway.wire.identifiers import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
 
 MAX_WAIT_SECONDS = 60.0
 MAX_PAGE = 200

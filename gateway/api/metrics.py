@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
-from gateway.approvals import Approvals
-from gateway.delivery import UNTRUE
+from gateway.approvals.service import Approvals
+from gateway.domain.records import Event
 from gateway.errors import Unreachable
 from gateway.models import Reason, Status
-from gateway.records import Event
+from gateway.ports.outgoing import UNTRUE
 
 log = logging.getLogger("gateway.api")
 

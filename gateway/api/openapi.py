@@ -16,8 +16,8 @@ from gateway.api.messages import Problem
 from gateway.api.problems import MEDIA_TYPE
 from gateway.api.routes import Endpoint, Nothing, routes
 from gateway.models import Reason
-from gateway.names import AGENT_NAME, REQUEST_ID, SESSION_NAME
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
+from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
 
 _REF = "#/components/schemas/{model}"
 _OPEN_LISTS = (Reason,)  # a newer gateway may say what is not on them

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway.api.messages import Problem
 from gateway.errors import BatchRefused, Busy, GatewayError, NotFound
-from gateway.wire import plain
+from gateway.wire.codec import plain
 
 MEDIA_TYPE = "application/problem+json"
 

@@ -8,8 +8,8 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.calls import Call, reply
-from gateway.wire import Wire
+from gateway.api.call import Call, reply
+from gateway.wire.codec import Wire
 
 _LATEST = 2**53
 

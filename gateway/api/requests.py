@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from gateway.api.calls import Call, long_poll, reply
+from gateway.api.call import Call, long_poll, reply
 from gateway.api.messages import MAX_WAIT_SECONDS, Look, Requests, masked_view, view
-from gateway.drawing import made, weight_of
+from gateway.domain.records import Click, Query, Record
+from gateway.domain.tasks import check_wanted
 from gateway.errors import NotFound
 from gateway.models import Status, new_id
-from gateway.records import Click, Query, Record
-from gateway.tasks import check_wanted
-from gateway.wire import JsonObject, plain
+from gateway.ports.offload import made, weight_of
+from gateway.wire.codec import JsonObject, plain
 
 
 async def look(call: Call) -> web.Response:

@@ -7,20 +7,13 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api import (
-    agents,
-    batches,
-    events,
-    grants,
-    hooks,
-    operations,
-    reports,
-    requests,
-    verbs,
-)
-from gateway.api.agents import Lifted, PausedAgents
+from gateway.api import agent_verbs as verbs
+from gateway.api import batches, grants, hooks, reports, requests
+from gateway.api import event_stream as events
+from gateway.api import health as operations
+from gateway.api import paused_agents as agents
 from gateway.api.batches import Batch
-from gateway.api.calls import AGENT, APPROVER, Call
+from gateway.api.call import AGENT, APPROVER, Call
 from gateway.api.grants import (
     GrantPage,
     Grants,
@@ -52,11 +45,12 @@ from gateway.api.messages import (
     Sync,
     WhichAgent,
 )
+from gateway.api.paused_agents import Lifted, PausedAgents
 from gateway.api.reports import Period
-from gateway.grants.grant import Grant
+from gateway.domain.statistics import Report
 from gateway.models import State
-from gateway.report import Report
-from gateway.wire import Wire
+from gateway.policy.grants.grant import Grant
+from gateway.wire.codec import Wire
 
 ANYONE: frozenset[str] = frozenset()
 AGENTS = frozenset({AGENT})

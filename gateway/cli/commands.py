@@ -12,13 +12,18 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from gateway import __version__
-from gateway.cli import explaining, operator, people, policy, remembered, serve, trail
-from gateway.embedded import EngineError
+from gateway.cli import admin as operator
+from gateway.cli import answering as people
+from gateway.cli import audit as trail
+from gateway.cli import explain as explaining
+from gateway.cli import grants as remembered
+from gateway.cli import policy, serve
 from gateway.errors import GatewayError, NotFound, Unreachable
 from gateway.ports import HasCommands
-from gateway.registry import BrokenAdapter, adapter_class, adapter_names
-from gateway.settings import BadSettings, sentences
+from gateway.server.plugins import BrokenAdapter, adapter_class, adapter_names
+from gateway.server.settings import BadSettings, sentences
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.embedded_server import EngineError
 
 _INTERRUPTED = 130
 _EXPECTED: tuple[type[Exception], ...] = (

@@ -7,11 +7,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.cli.operator import backend
-from gateway.policyfile import differences, read_policy_file
-from gateway.registry import refuse_unknown
+from gateway.cli.admin import backend
+from gateway.policy.policy_file import differences, read_policy_file
+from gateway.server.plugins import refuse_unknown
 from gateway.stores.credentials import APPROVER
-from gateway.wire import plain
+from gateway.wire.codec import plain
 
 
 async def apply(options: argparse.Namespace) -> int:

@@ -12,11 +12,12 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from gateway import alone, app
-from gateway.demo import run_demo
-from gateway.masking import masked
-from gateway.newcomers import first_login
-from gateway.settings import Settings
+from gateway.domain.redaction import masked
+from gateway.server import adapter_process as alone
+from gateway.server import app
+from gateway.server.demo import run_demo
+from gateway.server.first_run import first_login
+from gateway.server.settings import Settings
 
 _OPEN_FILES = 16_384
 _NOT_READY = "Stopped before it was ready"

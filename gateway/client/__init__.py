@@ -15,30 +15,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gateway.client.approval import Approval, Event
+    from gateway.client.ask_inside_tool import confirm, confirm_async
+    from gateway.client.blocking import Client, use_client
     from gateway.client.client import AsyncClient
     from gateway.client.context import session
     from gateway.client.decorator import requires_approval
-    from gateway.client.inside import confirm, confirm_async
-    from gateway.client.later import resume, suspend
-    from gateway.client.local import CallableTransport, Reply
-    from gateway.client.sync import Client, use_client
+    from gateway.client.in_process import CallableTransport, Reply
+    from gateway.client.suspend_resume import resume, suspend
     from gateway.client.toolset import gated
 
 _HOMES = {
     "Approval": "approval",
     "AsyncClient": "client",
-    "CallableTransport": "local",
-    "Client": "sync",
+    "CallableTransport": "in_process",
+    "Client": "blocking",
     "Event": "approval",
-    "Reply": "local",
-    "confirm": "inside",
-    "confirm_async": "inside",
+    "Reply": "in_process",
+    "confirm": "ask_inside_tool",
+    "confirm_async": "ask_inside_tool",
     "gated": "toolset",
     "requires_approval": "decorator",
-    "resume": "later",
+    "resume": "suspend_resume",
     "session": "context",
-    "suspend": "later",
-    "use_client": "sync",
+    "suspend": "suspend_resume",
+    "use_client": "blocking",
 }
 
 __all__ = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
 from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Decision, Reason, Status
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from gateway.client import config
-from gateway.client.connection import TIMEOUT_SECONDS, Connection
-from gateway.client.files import bound, check_bound
-from gateway.client.verdict import Verdict, ended
-from gateway.digest import action_digest
+from gateway.client.bound_files import bound, check_bound
+from gateway.client.check_decision import Verdict, ended
+from gateway.client.http_connection import TIMEOUT_SECONDS, Connection
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable
-from gateway.names import REQUEST_ID
+from gateway.wire.digest import action_digest
+from gateway.wire.identifiers import REQUEST_ID
 
 EXIT_CODES = {"approved": 0, "denied": 1, "expired": 3, "cancelled": 4}
 PENDING_EXIT = 6

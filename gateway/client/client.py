@@ -13,8 +13,8 @@ from typing import Any
 
 from gateway.client import config
 from gateway.client.approval import Approval, Event, refusal, unanswered
+from gateway.client.bound_files import bound, check_bound
 from gateway.client.context import session_name
-from gateway.client.files import bound, check_bound
 from gateway.client.transport import Transport
 from gateway.errors import (
     AlreadyUsed,
@@ -41,8 +41,8 @@ from gateway.models import (
     digest_of,
     new_id,
 )
-from gateway.signatures import Verifier
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
+from gateway.wire.signatures import Verifier
 
 log = logging.getLogger("gateway.client")
 

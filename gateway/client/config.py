@@ -11,9 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gateway.discovery import FILE_NAME, read_private, secret, state_folder, write_private
 from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
-from gateway.names import AGENT_NAME
+from gateway.wire.identifiers import AGENT_NAME
+from gateway.wire.local_discovery import (
+    FILE_NAME,
+    read_private,
+    secret,
+    state_folder,
+    write_private,
+)
 
 _STALE = (
     "the gateway at {url} did not write the file by which it was found: the one that did has ended "
@@ -99,7 +105,7 @@ def _usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
     if known is None or known.get("url") != url or "token" not in known:
         return None
     if check:
-        from gateway.client.connection import Connection  # noqa: PLC0415 (Redis needs none of it)
+        from gateway.client.http_connection import Connection  # noqa: PLC0415 (Redis needs none of it)
 
         try:
             with Connection(url, known["token"]) as gateway:
@@ -110,7 +116,7 @@ def _usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
 
 
 def _enrolled(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]:
-    from gateway.client.connection import Connection  # noqa: PLC0415 (as above)
+    from gateway.client.http_connection import Connection  # noqa: PLC0415 (as above)
 
     try:
         with Connection(announced["url"], announced["enroll"]) as gateway:

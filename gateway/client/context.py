@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway.client.sync import Client
+    from gateway.client.blocking import Client
 
 DEFAULT_SESSION = "default"
 

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gateway.client.approval import Approval
+from gateway.client.blocking import Client, current_client
 from gateway.client.client import DEFAULT_TIMEOUT, unfailing
 from gateway.client.context import running
 from gateway.client.gate import ALLOWED, Asking, Gate, Hint, Replan, Serialize, gate_for
-from gateway.client.sync import Client, current_client
 from gateway.errors import Denied, GatewayError
 from gateway.models import Action, Execution, Kind, Risk
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.canonical import canonical
-from gateway.client import shape
+from gateway.client import argument_schema as shape
 from gateway.client.approval import Approval
+from gateway.client.blocking import Client
 from gateway.client.client import DEFAULT_TIMEOUT, AsyncClient
-from gateway.client.sync import Client
 from gateway.errors import Denied, InvalidRequest, Unverified
 from gateway.models import Action, ApprovalRequest, Kind, Reason, Risk
-from gateway.wire import JsonObject
+from gateway.wire.canonical_json import canonical
+from gateway.wire.codec import JsonObject
 
 Hint = str | Callable[..., str]
 Replan = Callable[[JsonObject, str], JsonObject]

@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from gateway.client.connection import Connection
-from gateway.client.http import Http
+from gateway.client.http_connection import Connection
+from gateway.client.http_pool import Http
 from gateway.client.http_waits import MOST_POLLS, Poll, Waits
 from gateway.client.transport import Process, is_final, state_of
 from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State
-from gateway.wire import plain
+from gateway.wire.codec import plain
 
 _POLL_SECONDS = 25.0
 _SLACK_SECONDS = 10.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from gateway.client.local import Reply
+    from gateway.client.in_process import Reply
     from gateway.models import ApprovalRequest, Report
 
 
@@ -45,13 +45,13 @@ class ScriptedApprovals:
         """Answer one request from the script."""
         if self._script:
             return self._script.popleft()
-        from gateway.client.local import Reply  # noqa: PLC0415 (pytest loads us in every run)
+        from gateway.client.in_process import Reply  # noqa: PLC0415 (pytest loads us in every run)
         from gateway.models import Action  # noqa: PLC0415 (as above)
 
         return Reply(action=Action.DENY, message="this test scripted no answer for it")
 
     def _add(self, action: str, **details: Any) -> None:
-        from gateway.client.local import Reply  # noqa: PLC0415 (pytest loads us in every run)
+        from gateway.client.in_process import Reply  # noqa: PLC0415 (pytest loads us in every run)
         from gateway.models import Action  # noqa: PLC0415 (as above)
 
         self._script.append(Reply(action=Action(action), **details))
@@ -61,8 +61,8 @@ class ScriptedApprovals:
 def approvals() -> Iterator[ScriptedApprovals]:
     """Script the answers that gated code gets in this test, in all its threads; unscripted calls
     are denied."""
-    from gateway.client.local import CallableTransport  # noqa: PLC0415 (pytest loads us in every run)
-    from gateway.client.sync import Client, use_client  # noqa: PLC0415 (as above)
+    from gateway.client.blocking import Client, use_client  # noqa: PLC0415 (as above)
+    from gateway.client.in_process import CallableTransport  # noqa: PLC0415 (pytest loads us in every run)
 
     scripted = ScriptedApprovals()
     transport = CallableTransport(scripted.decide)

@@ -17,12 +17,12 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
-from gateway.client.problems import error_of
+from gateway.client.error_codes import error_of
 from gateway.client.transport import Process, chunks, is_final, state_of
 from gateway.errors import GatewayError, Unauthorized, Unreachable, Unverified
-from gateway.line import Line
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
-from gateway.wire import JsonObject, plain
+from gateway.wire.codec import JsonObject, plain
+from gateway.wire.redis_multiplexer import Line
 
 log = logging.getLogger("gateway.client")
 

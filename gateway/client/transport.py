@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from gateway.errors import GatewayError, InvalidRequest, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, Status, new_id
-from gateway.wire import build
+from gateway.wire.codec import build
 
 
 class Process:

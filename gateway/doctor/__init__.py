@@ -7,19 +7,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from gateway.backend import Backend
 from gateway.doctor.namespace import NAMESPACE_CHECKS
 from gateway.doctor.outside import OUTSIDE_CHECKS, gateway_url
 from gateway.doctor.servers import SERVER_CHECKS, all_facts
+from gateway.domain.redaction import masked
 from gateway.errors import Conflict, GatewayError
-from gateway.findings import FAIL, OK, WARN, Finding, doubtful, failed, fine
-from gateway.masking import masked
 from gateway.ports import HasChecks
-from gateway.registry import adapter_class
-from gateway.settings import Settings
+from gateway.ports.checks import FAIL, OK, WARN, Finding, doubtful, failed, fine
+from gateway.server.connections import Backend
+from gateway.server.plugins import adapter_class
+from gateway.server.settings import Settings
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.outbox import RedisNotes
-from gateway.stores.store import RedisStore
+from gateway.stores.requests import RedisStore
 
 __all__ = ["FAIL", "OK", "WARN", "Check", "examine", "gateway_url"]
 

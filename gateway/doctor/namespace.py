@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from gateway.backend import Backend
-from gateway.book import every
-from gateway.clock import SystemClock
-from gateway.delivery import UNTRUE
-from gateway.findings import Finding, doubtful, failed, fine
-from gateway.records import REVIEWS, SCHEMA_VERSION
-from gateway.rulebook import Mode, posted
-from gateway.storage import REROUTING
+from gateway.approvals.writer import FOLLOWUPS
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import Mode, posted
+from gateway.domain.records import REVIEWS, SCHEMA_VERSION
+from gateway.domain.store import REROUTING
+from gateway.policy.grant_deciders import every
+from gateway.ports.checks import Finding, doubtful, failed, fine
+from gateway.ports.outgoing import UNTRUE
+from gateway.server.connections import Backend
 from gateway.stores.credentials import AGENT, APPROVER
 from gateway.stores.grants import RedisGrants
-from gateway.stores.held import RedisHeld
-from gateway.writer import FOLLOWUPS
+from gateway.stores.groups import RedisHeld
 
 _LARGEST_CLOCK_GAP_MS = 1000
 _LATE_MS = 60_000

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gateway.discovery import FILE_NAME, read_private
 from gateway.errors import GatewayError, InvalidRequest, NotFound
-from gateway.findings import Finding, doubtful, failed, fine
-from gateway.newcomers import OWNER_FILE
-from gateway.settings import Settings
+from gateway.ports.checks import Finding, doubtful, failed, fine
+from gateway.server.first_run import OWNER_FILE
+from gateway.server.settings import Settings
+from gateway.wire.local_discovery import FILE_NAME, read_private
 
 _SECONDS = 4.0
 _START = "start `gateway up`, or set GATEWAY_HOST, GATEWAY_PORT or GATEWAY_PUBLIC_URL"

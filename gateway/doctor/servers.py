@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gateway.backend import Backend
-from gateway.findings import Finding, doubtful, failed, fine
-from gateway.production import OPEN_DEFAULT
-from gateway.settings import Settings
+from gateway.ports.checks import Finding, doubtful, failed, fine
+from gateway.server.connections import Backend
+from gateway.server.production_checks import OPEN_DEFAULT
+from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT
-from gateway.stores.nodes import Facts, facts
-from gateway.stores.users import user_name
+from gateway.stores.redis_users import user_name
+from gateway.stores.servers import Facts, facts
 
 _BACK = (
     "bring them back, then `gateway agent rotate NAME` for agents made meanwhile; of one that is "

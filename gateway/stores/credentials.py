@@ -14,18 +14,18 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from gateway.canonical import sha256_hex
-from gateway.clock import Clock
+from gateway.domain.clock import Clock
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import Identity, Person
+from gateway.domain.tasks import ended
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
-from gateway.names import AGENT_NAME
 from gateway.ports import Credential
-from gateway.records import Identity, Person
-from gateway.rulebook import PolicyDocument, Route
+from gateway.stores.redis_users import RedisUser, grant, remove
+from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
-from gateway.stores.store import RedisStore
-from gateway.stores.users import RedisUser, grant, remove
-from gateway.tasks import ended
-from gateway.wire import JsonObject
+from gateway.wire.canonical_json import sha256_hex
+from gateway.wire.codec import JsonObject
+from gateway.wire.identifiers import AGENT_NAME
 
 _TOKEN = re.compile(r"agw_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _PERSON = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from gateway.delivery import GRANT
-from gateway.grants.grant import ANY_TOOL, End, Grant, Shape
-from gateway.masking import masked
-from gateway.stores.codec import dumps
+from gateway.domain.redaction import masked
+from gateway.policy.grants.grant import ANY_TOOL, End, Grant, Shape
+from gateway.ports.outgoing import GRANT
+from gateway.stores.record_codec import dumps
+from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
-from gateway.stores.store import RedisStore
-from gateway.wire import JsonObject, build, plain
+from gateway.wire.codec import JsonObject, build, plain
 
 # Patterns of one agent for one tool are tried one after the other; exact grants are looked up.
 MOST_PATTERNS = 200
@@ -21,7 +21,7 @@ _FIELDS = ("body", "was", "used", "last", "gen", "notices", "suspended", "why", 
 
 
 class RedisGrants:
-    """A `gateway.book.GrantStore` beside a store of requests."""
+    """A `gateway.policy.grant_deciders.GrantStore` beside a store of requests."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys = store.redis, store.keys

@@ -17,11 +17,11 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from gateway.canonical import sha256_hex
-from gateway.stores.bounded import BoundedReader
+from gateway.domain.tasks import ended
+from gateway.stores.bounded_reads import BoundedReader
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import At, Script, unwatched
-from gateway.tasks import ended
+from gateway.wire.canonical_json import sha256_hex
 
 log = logging.getLogger("gateway.ingress")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.delivery import GRANT, is_grant
-from gateway.records import CROWD
+from gateway.domain.records import CROWD
+from gateway.ports.outgoing import GRANT, is_grant
 
 
 class Keys:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 
-from gateway.delivery import Copy, Task
-from gateway.stores.codec import dumps
+from gateway.ports.outgoing import Copy, Task
+from gateway.stores.record_codec import dumps
+from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
-from gateway.stores.store import RedisStore
-from gateway.wire import build, plain
+from gateway.wire.codec import build, plain
 
 _MINUTE_MS = 60_000
 
 
 class RedisOutbox:
-    """A `gateway.delivery.Outbox` over one namespace."""
+    """A `gateway.ports.outgoing.Outbox` over one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
@@ -69,7 +69,7 @@ class RedisOutbox:
 
 
 class RedisNotes:
-    """The `gateway.delivery.Notes` of one adapter."""
+    """The `gateway.ports.outgoing.Notes` of one adapter."""
 
     def __init__(self, store: RedisStore, adapter: str) -> None:
         self._redis, self._keys, self._adapter = store.redis, store.keys, adapter

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gateway.clock import Clock
-from gateway.delivery import GRANT
+from gateway.domain.clock import Clock
 from gateway.errors import GatewayError
+from gateway.ports.outgoing import GRANT
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.requests import RedisStore
 from gateway.stores.seals import seals_of
-from gateway.stores.store import RedisStore
 
 log = logging.getLogger("gateway.retention")
 

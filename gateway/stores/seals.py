@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 
 from redis.exceptions import RedisError
 
-from gateway.audit import GENESIS, Seal, event_line, seal_line, sealed
+from gateway.domain.audit import GENESIS, Seal, event_line, seal_line, sealed
+from gateway.domain.records import place_of
 from gateway.errors import GatewayError
 from gateway.ports import Feed
-from gateway.records import place_of
-from gateway.stores.codec import dumps
+from gateway.stores.record_codec import dumps
+from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
-from gateway.stores.store import RedisStore
-from gateway.wire import build, plain
+from gateway.wire.codec import build, plain
 
 log = logging.getLogger("gateway.seals")
 

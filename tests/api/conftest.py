@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gateway.embedded import running_engine
 from gateway.models import new_id
+from gateway.stores.embedded_server import running_engine
 from tests.api.replica import POLICY, Replica, replica
 
 

@@ -13,24 +13,24 @@ from aiohttp import ClientResponse, ClientSession, TCPConnector, web
 from redis.exceptions import RedisError
 
 from gateway.api.app import SERVICES, Site, build_api, runner
-from gateway.api.calls import Enrolment, Limits
-from gateway.approvals import Approvals
-from gateway.clock import SystemClock
+from gateway.api.call import Enrolment, Limits
+from gateway.approvals.grouping import Holding
+from gateway.approvals.service import Approvals
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import Person
 from gateway.errors import Unauthorized
-from gateway.holding import Holding
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.policy import ModeDecider
+from gateway.policy.chain import ModeDecider
 from gateway.ports import Credential
-from gateway.records import Person
-from gateway.rulebook import PolicyDocument, Route
-from gateway.signatures import Signer
 from gateway.stores.credentials import RedisCredentials
-from gateway.stores.feed import RedisFeed
+from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
-from gateway.stores.held import RedisHeld
+from gateway.stores.groups import RedisHeld
 from gateway.stores.keys import Keys
-from gateway.stores.store import RedisStore
-from gateway.wire import JsonObject, build, plain
+from gateway.stores.requests import RedisStore
+from gateway.wire.codec import JsonObject, build, plain
+from gateway.wire.signatures import Signer
 from tests.waiting import moment
 
 SEED = "A" * 43 + "="

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway.api.access import FailureLimit
+from gateway.api.authentication import FailureLimit
 from gateway.api.problems import TooMany
 from gateway.models import new_id
 from tests.api.replica import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.rulebook import Budget
+from gateway.domain.policy_document import Budget
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, EVE_TOKEN, POLICY, Replica, made
 
 BUDGET = Budget(name="strict", agents=("agent1",), denials=1, pause=1800)

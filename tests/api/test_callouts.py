@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from gateway.callouts import Forbidden, is_public, pinned, resolve_by_system, target_of
+from gateway.delivery.egress_guard import Forbidden, is_public, pinned, resolve_by_system, target_of
 
 ALLOWED = ("hooks.example", "hooks.example:8443", "localhost:8080", "127.0.0.1", "2130706433")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from gateway.domain.policy_document import ToolRow
 from gateway.models import new_id
-from gateway.rulebook import ToolRow
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, EVE_TOKEN, Replica, made
 
 LOG: dict[str, Any] = {"kind": "command", "arguments": {"command": "git log -n 5"}}

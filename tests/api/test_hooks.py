@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gateway import app
-from gateway.hooks.config import Hook
-from gateway.hooks.host import HookHost
-from gateway.settings import Settings
-from gateway.storage import Origin
+from gateway.domain.store import Origin
+from gateway.policy.hooks.config import Hook
+from gateway.policy.hooks.host import HookHost
+from gateway.server import app
+from gateway.server.settings import Settings
 from tests.api.replica import ANN_TOKEN, Replica
 from tests.world import request
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.grants.grant import Grant
+from gateway.domain.policy_document import Mode, PolicyRule, Route, RuleEffect
 from gateway.models import Context, Kind
-from gateway.rulebook import Mode, PolicyRule, Route, RuleEffect
-from gateway.wire import plain
+from gateway.policy.grants.grant import Grant
+from gateway.wire.codec import plain
 from tests.api.replica import ANN_TOKEN, Replica, made
 from tests.grants.test_everyday import EVERYDAY
 from tests.grants.test_inputs import ASK, FOLDER, MORE, TEMPLATES

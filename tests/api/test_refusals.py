@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from redis.exceptions import ConnectionError as RedisDown
 
-from gateway.api.calls import Limits
-from gateway.rulebook import Budget
-from gateway.wire import plain
+from gateway.api.call import Limits
+from gateway.domain.policy_document import Budget
+from gateway.wire.codec import plain
 from tests.api.replica import AGENT_TOKEN, ANN_TOKEN, PROCESS, Replica, made, replica
 
 

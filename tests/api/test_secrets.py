@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.records import REVIEWS
+from gateway.domain.records import REVIEWS
 from tests.api.replica import ANN_TOKEN, EVE_TOKEN, POLICY, Replica, made
 
 SECRET = "hunter2-hunter2"

@@ -13,11 +13,11 @@ import pytest_asyncio
 from aiohttp import ClientError
 
 from gateway.api.app import SERVICES
-from gateway.api.calls import Limits
+from gateway.api.call import Limits
 from gateway.api.routes import AGENTS, APPROVERS, ENROL_SECRET, Endpoint, routes
-from gateway.clock import SystemClock
+from gateway.domain.clock import SystemClock
 from gateway.stores.credentials import RedisCredentials
-from gateway.wire import plain
+from gateway.wire.codec import plain
 from tests.api.replica import ENROL_SECRET as SECRET
 from tests.api.replica import PROCESS, Replica, made, replica, until
 from tests.waiting import moment

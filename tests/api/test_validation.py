@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.domain.parsing import LARGE_BYTES, parse_message, parse_request, parsed
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Report
-from gateway.validation import LARGE_BYTES, parse_message, parse_request, parsed
-from gateway.wire import plain
+from gateway.wire.codec import plain
 from tests.api.replica import made
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from gateway.domain.policy_document import Route
 from gateway.models import Reason, State, new_id
-from gateway.rulebook import Route
-from gateway.signatures import Signer, Verifier
-from gateway.wire import build
+from gateway.wire.codec import build
+from gateway.wire.signatures import Signer, Verifier
 from tests.api.replica import (
     AGENT_TOKEN,
     ANN_TOKEN,

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import ClientError
 
 from gateway.api.app import SERVICES
-from gateway.api.calls import Limits
+from gateway.api.call import Limits
 from gateway.models import new_id
 from tests.api.replica import (
     AGENT_TOKEN,

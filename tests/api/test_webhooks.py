@@ -15,10 +15,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from gateway.callouts import Forbidden, Resolve
-from gateway.clock import SystemClock
+from gateway.delivery.egress_guard import Forbidden, Resolve
+from gateway.delivery.webhooks import Webhook, Webhooks
+from gateway.domain.clock import SystemClock
 from gateway.stores.credentials import REDIS_ERRORS
-from gateway.webhooks import Webhook, Webhooks
 from tests.api.replica import POLICY, Replica, made, replica, until
 
 KEY = bytes(range(32))

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.audit import GENESIS, event_line, seal_line, sealed, verify
+from gateway.domain.audit import GENESIS, event_line, seal_line, sealed, verify
+from gateway.domain.records import Event
 from gateway.errors import Conflict
 from gateway.models import Action
-from gateway.records import Event
 from gateway.stores.retention import Retention
 from gateway.stores.seals import Sealer, export
 from tests.waiting import moment

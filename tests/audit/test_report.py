@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import Event, Person, Remember
+from gateway.domain.statistics import (
+    AgentReport,
+    ApproverReport,
+    CanaryReport,
+    Report,
+    Tally,
+    lines,
+)
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.models import Action, new_id
-from gateway.records import Event, Person, Remember
-from gateway.report import AgentReport, ApproverReport, CanaryReport, Report, Tally, lines
-from gateway.rulebook import PolicyDocument, Route
 from tests.world import World, click, identity, over_http, request
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.cli import people
-from gateway.client.http import Http
-from gateway.digest import action_digest
+from gateway.cli import answering as people
+from gateway.client.http_pool import Http
 from gateway.models import new_id
+from gateway.wire.digest import action_digest
 from tests.cli.shell import Shell
 
 DECEIVING = "\u202e\u009b\u2066\u200b"

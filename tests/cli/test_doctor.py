@@ -12,24 +12,24 @@ from typing import Any
 
 import pytest
 
-from gateway.app import Gateway, running
-from gateway.backend import Backend, opened
-from gateway.clock import SystemClock
-from gateway.discovery import FILE_NAME, write_private
+from gateway.approvals.writer import FOLLOWUPS
 from gateway.doctor import FAIL, OK, WARN, Check, examine, gateway_url
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import REVIEWS
+from gateway.domain.store import REROUTING
 from gateway.errors import InvalidRequest, NotFound
-from gateway.records import REVIEWS
-from gateway.settings import Settings
-from gateway.storage import REROUTING
+from gateway.server.app import Gateway, running
+from gateway.server.connections import Backend, opened
+from gateway.server.settings import Settings
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
-from gateway.writer import FOLLOWUPS
+from gateway.wire.local_discovery import FILE_NAME, write_private
 from tests.cli.shell import Shell
 from tests.cli.test_adapters import install
 from tests.ports import free_port
 
 KIND = """
-from gateway.findings import fine
+from gateway.ports.checks import fine
 
 class Kind:
     async def checks(self, targets, notes, *, live):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gateway.client.http import Http
+from gateway.client.http_pool import Http
 from gateway.models import new_id
 from tests.cli.shell import Shell
 from tests.cli.test_answering import agent, ask, submit

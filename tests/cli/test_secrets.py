@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from gateway.cli.serve import JsonFormatter, LineFormatter
-from gateway.client.http import Http
-from gateway.digest import action_digest
+from gateway.client.http_pool import Http
 from gateway.errors import GatewayError
 from gateway.models import new_id
+from gateway.wire.digest import action_digest
 from tests.cli.shell import Shell
 
 CORES = [f"{number:02}Fake{'Secret' * 5}{number:02}" for number in range(20)]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app import Gateway, running
-from gateway.backend import opened
 from gateway.doctor import OK, WARN, Check, examine
-from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import Reason, Status
-from gateway.settings import Settings
+from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.server.app import Gateway, running
+from gateway.server.connections import opened
+from gateway.server.settings import Settings
 from tests.cli.shell import Shell
 from tests.earlier import stored
 from tests.world import over_http, request

@@ -18,8 +18,8 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.signatures import Signer
-from gateway.wire import JsonObject, build, plain
+from gateway.wire.codec import JsonObject, build, plain
+from gateway.wire.signatures import Signer
 from tests.client.scripted import answer
 from tests.world import SEED
 

@@ -12,8 +12,8 @@ import pytest
 
 from gateway.client import ask
 from gateway.models import Action, ApprovalRequest, Decision
-from gateway.signatures import Signer
-from gateway.wire import JsonObject, build, plain
+from gateway.wire.codec import JsonObject, build, plain
+from gateway.wire.signatures import Signer
 from tests.client.approving import PENDING, SIGNER, decided, deciding
 from tests.client.scripted import Cut, answer
 

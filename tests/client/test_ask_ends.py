@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.client import ask
-from gateway.discovery import FILE_NAME, write_private
+from gateway.wire.local_discovery import FILE_NAME, write_private
 from tests.client.approving import ASK, PENDING, SIGNER, deciding
 from tests.client.scripted import Script, answer, scripted
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.client.files import bound
+from gateway.client.bound_files import bound
 from gateway.models import Action, Status
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 from tests.client.approving import deciding
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app import running
 from gateway.client.config import load
-from gateway.discovery import FILE_NAME, announced, read_private, write_private
 from gateway.errors import InvalidRequest, Unauthorized
-from gateway.settings import Settings
+from gateway.server.app import running
+from gateway.server.settings import Settings
+from gateway.wire.local_discovery import FILE_NAME, announced, read_private, write_private
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateway.client.connection import Connection
-from gateway.client.http import Http
+from gateway.client.http_connection import Connection
+from gateway.client.http_pool import Http
 from gateway.errors import (
     Busy,
     Conflict,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.client import CallableTransport, Client, Reply, requires_approval
-from gateway.client.files import ABSENT
+from gateway.client.bound_files import ABSENT
 from gateway.errors import InvalidRequest, Unverified
 from gateway.models import Action, ApprovalRequest, Execution
 

@@ -20,9 +20,9 @@ from gateway.client import (
     session,
     suspend,
 )
+from gateway.client.blocking import current_client
 from gateway.client.gate import gate_of
 from gateway.client.pytest_plugin import ScriptedApprovals
-from gateway.client.sync import current_client
 from gateway.errors import Denied, InvalidRequest, Unverified
 from gateway.models import Action, ApprovalRequest, Execution
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gateway.api.calls import Limits
+from gateway.api.call import Limits
 from gateway.client import AsyncClient, http_waits
 from gateway.client.http_transport import HttpTransport
+from gateway.domain.policy_document import Mode, Route
+from gateway.domain.records import Query
 from gateway.errors import Denied, NotFound, Pending, Unauthorized, Unreachable, Unverified
 from gateway.models import Execution, Status
-from gateway.records import Query
-from gateway.rulebook import Mode, Route
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, made, replica, until
 
 

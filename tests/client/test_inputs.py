@@ -12,10 +12,10 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.errors import InvalidRequest
-from gateway.grants.grant import Backer
 from gateway.models import Context, DeciderKind, Kind, Risk, RiskLevel, Status, new_id
+from gateway.policy.grants.grant import Backer
 from gateway.stores.grants import RedisGrants
-from gateway.wire import plain
+from gateway.wire.codec import plain
 from tests.grants.test_everyday import EVERYDAY
 from tests.grants.test_inputs import ASK, FOLDER, MORE, TEMPLATES
 from tests.world import AGENT, World, request

@@ -17,6 +17,7 @@ from gateway.client import Approval, AsyncClient, CallableTransport, Client
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.client.transport import Transport
+from gateway.domain.records import Query
 from gateway.errors import (
     AlreadyUsed,
     Cancelled,
@@ -27,8 +28,7 @@ from gateway.errors import (
     Unverified,
 )
 from gateway.models import Action, ApprovalRequest, Context, Execution, Status, new_id
-from gateway.records import Query
-from gateway.signatures import Signer
+from gateway.wire.signatures import Signer
 from tests.api.replica import AGENT_TOKEN, POLICY, SEED, Replica, replica
 from tests.waiting import moment
 from tests.world import AGENT, World, assembled, click

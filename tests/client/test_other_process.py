@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gateway.records import Query
+from gateway.domain.records import Query
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
 
 COMMON = """

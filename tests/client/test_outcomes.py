@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest_asyncio
 
+from gateway.approvals.transitions import SYSTEM, Ending
 from gateway.client import Approval, AsyncClient
 from gateway.client.http_transport import HttpTransport
+from gateway.domain.records import Query, Record
 from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
-from gateway.records import Query, Record
-from gateway.transitions import SYSTEM, Ending
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica
 
 ANN = DecidedBy(kind=DeciderKind.PERSON, name="ann")

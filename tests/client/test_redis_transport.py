@@ -12,10 +12,10 @@ import pytest
 
 from gateway.client import Approval, AsyncClient
 from gateway.client.redis_transport import RedisTransport
+from gateway.domain.records import Query
+from gateway.domain.store import Origin
 from gateway.errors import Cancelled, Conflict, Denied, Unauthorized, Unverified
 from gateway.models import ApprovalRequest, Execution, Reason, Status
-from gateway.records import Query
-from gateway.storage import Origin
 from tests.waiting import moment
 from tests.world import AGENT, World, click, identity
 

@@ -22,10 +22,10 @@ from gateway.client import (
     suspend,
     use_client,
 )
+from gateway.client.blocking import current_client
 from gateway.client.context import session_name
-from gateway.client.local import Approver
+from gateway.client.in_process import Approver
 from gateway.client.pytest_plugin import ScriptedApprovals
-from gateway.client.sync import current_client
 from gateway.errors import (
     Aborted,
     Denied,

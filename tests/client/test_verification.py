@@ -13,16 +13,11 @@ from typing import Any
 
 import pytest
 
-from gateway.client import (
-    AsyncClient,
-    CallableTransport,
-    Client,
-    sync,
-    use_client,
-)
-from gateway.client.local import Approver
+from gateway.client import AsyncClient, CallableTransport, Client, use_client
+from gateway.client import blocking as sync
+from gateway.client.blocking import current_client
+from gateway.client.in_process import Approver
 from gateway.client.pytest_plugin import ScriptedApprovals
-from gateway.client.sync import current_client
 from gateway.errors import (
     AlreadyUsed,
     Denied,
@@ -32,7 +27,7 @@ from gateway.errors import (
     Unverified,
 )
 from gateway.models import Action, ApprovalRequest, Execution, Reason, State
-from gateway.signatures import Signer
+from gateway.wire.signatures import Signer
 from tests.signals import handlers_kept
 from tests.waiting import moment
 from tests.world import SEED
@@ -204,7 +199,7 @@ def test_ctrl_c_stays_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_importing_the_client_loads_no_server_and_no_library() -> None:
     """The agent side loads no library; `ask` and `wait` not even what costs them milliseconds."""
     heavy = "pydantic aiohttp redis nacl jsonschema prometheus_client adapters"
-    slow = "asyncio dataclasses email gateway.models gateway.wire http pathlib secrets ssl"
+    slow = "asyncio dataclasses email gateway.models gateway.wire.codec http pathlib secrets ssl"
     for module, banned in (
         ("gateway.client.client, gateway.client.decorator", heavy),
         ("gateway.client.ask", f"{heavy} {slow}"),

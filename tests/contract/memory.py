@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.delivery import DeliveryFailed, Notice, TryLater
+from gateway.domain.records import Click, Identity, MessageRef
 from gateway.errors import GatewayError
-from gateway.grantcards import GrantCard
 from gateway.models import Action, new_id
 from gateway.ports import Desk
-from gateway.records import Click, Identity, MessageRef
+from gateway.ports.grant_cards import GrantCard
+from gateway.ports.outgoing import DeliveryFailed, Notice, TryLater
 from tests.recording import Message, Plate, RecordingAdapter
 
 

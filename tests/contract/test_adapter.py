@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.cards import Card, card_of
-from gateway.delivery import CopyGone, DeliveryFailed, Notice, NoticeKind, Posts, TryLater
 from gateway.models import Risk, RiskLevel
-from gateway.serving import desk_of
+from gateway.ports.cards import Card, card_of
+from gateway.ports.outgoing import CopyGone, DeliveryFailed, Notice, NoticeKind, Posts, TryLater
+from gateway.server.background import desk_of
 from tests.contract.stages import Stage
 from tests.waiting import moment
 from tests.world import World, click

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery import CopyState, Lists
-from gateway.desk import FrontDesk
+from gateway.approvals.front_desk import FrontDesk
+from gateway.domain.policy_document import Budget, PolicyDocument, Route
+from gateway.domain.records import Person, Record
 from gateway.models import Action, Status
-from gateway.records import Person, Record
-from gateway.rulebook import Budget, PolicyDocument, Route
-from gateway.serving import desk_of, served
+from gateway.ports.outgoing import CopyState, Lists
+from gateway.server.background import desk_of, served
 from tests.contract.stages import Faulty, Stage, until
 from tests.waiting import moment
 from tests.world import AGENT, World, click, identity
@@ -155,8 +155,8 @@ async def test_refused_edits_are_made_later(
     faulty: Faulty, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The decision stands meanwhile, and the card follows."""
-    monkeypatch.setattr("gateway.posting.copies.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("gateway.posting.worker.IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.delivery.copies.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.delivery.outbox_worker.IDLE_SECONDS", 0.1)
     async with playing(faulty, world) as play:
         record = await play.asked()
         faulty.refuse_edits(2)
@@ -169,9 +169,9 @@ async def test_a_refusal_has_an_end(
     faulty: Faulty, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy is stuck, and that is noted."""
-    monkeypatch.setattr("gateway.posting.copies.RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("gateway.posting.worker.IDLE_SECONDS", 0.1)
-    monkeypatch.setattr("gateway.posting.copies.MOST_REFUSALS", 2)
+    monkeypatch.setattr("gateway.delivery.copies.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.delivery.outbox_worker.IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.delivery.copies.MOST_REFUSALS", 2)
     async with playing(faulty, world) as play:
         record = await play.asked()
         faulty.refuse_edits(100)
@@ -226,7 +226,7 @@ async def test_a_crowd_leads_on_and_a_pause_says_its_end(
     stage: Stage, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The digest card leads to the inbox; it says until when its agent is paused, and when not."""
-    monkeypatch.setattr("gateway.posting.copies._COUNT_MS", 0)
+    monkeypatch.setattr("gateway.delivery.copies._COUNT_MS", 0)
     budgets = (Budget(cards=1, denials=1),)
     async with playing(stage, world, inbox=ADDRESS, budgets=budgets) as play:
         first = await play.asked()

@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery import (
+from gateway.domain.records import Remember
+from gateway.models import Action, Kind, Status
+from gateway.policy.grants.grant import Effect, End, Grant, Match, Shape
+from gateway.ports.grant_cards import GrantCard, grant_card_of
+from gateway.ports.outgoing import (
     GRANT,
     CopyGone,
     CopyState,
@@ -20,11 +24,7 @@ from gateway.delivery import (
     NoticeKind,
     PostsGrants,
 )
-from gateway.grantcards import GrantCard, grant_card_of
-from gateway.grants.grant import Effect, End, Grant, Match, Shape
-from gateway.models import Action, Kind, Status
-from gateway.records import Remember
-from gateway.serving import desk_of
+from gateway.server.background import desk_of
 from tests.contract.stages import GRANTING, Granting, Stage, until
 from tests.contract.test_adapter import HOSTILE, NONCE, patiently
 from tests.contract.test_cards import Play, playing

@@ -13,9 +13,9 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as Unanswered
 
-from gateway import line as line_module
-from gateway.line import Line
 from gateway.stores.connect import connect, line_to
+from gateway.wire import redis_multiplexer as line_module
+from gateway.wire.redis_multiplexer import Line
 
 ECHO = "return ARGV[1]"
 

@@ -9,17 +9,17 @@ from typing import Any
 import fakeredis
 import pytest
 
+from gateway.approvals.transitions import SYSTEM, Ending, ended
+from gateway.domain.policy_document import Budget, PolicyDocument, Route
+from gateway.domain.records import Query, Record
+from gateway.domain.store import Origin, Outcome, Transition
 from gateway.errors import Conflict
-from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import DecidedBy, DeciderKind, Status
-from gateway.records import Query, Record
-from gateway.rulebook import Budget, PolicyDocument, Route
-from gateway.storage import Origin, Outcome, Transition
+from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.stores.connect import connect
 from gateway.stores.grants import RedisGrants
 from gateway.stores.keys import Keys
-from gateway.stores.store import RedisStore
-from gateway.transitions import SYSTEM, Ending, ended
+from gateway.stores.requests import RedisStore
 from tests.unit.test_transitions import record
 from tests.world import AGENT, PROCESS, over_http, request
 
@@ -295,7 +295,7 @@ async def test_a_process_that_waits_for_many_lapses_whole(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told in bounded steps; the ended ones are left as they are."""
-    monkeypatch.setattr("gateway.stores.store._AT_ONCE", 2)
+    monkeypatch.setattr("gateway.stores.requests._AT_ONCE", 2)
     made = [await create(store, pending()) for _ in range(5)]
     assert await store.change(denied(made[0])) == Outcome.OK
     await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})

@@ -11,22 +11,23 @@ from typing import Any
 import pytest
 from rich.console import Console, Group
 
-from adapters.discord.ids import Button
-from adapters.discord.views import CARD_CHARS, CARD_LINES, card_view
-from adapters.discord.views import full_view as discord_view
-from adapters.discord.views import page_fits as discord_fits
-from adapters.slack import blocks, modals
-from adapters.slack.blocks import CARD_CHARS as SLACK_CHARS
-from adapters.slack.blocks import CARD_LINES as SLACK_LINES
-from adapters.slack.values import Form
-from adapters.terminal import answering
-from adapters.terminal.drawing import drawn, text_of
-from adapters.web.view import row_of, whole_of
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, card_view
+from adapters.discord.card_views import full_view as discord_view
+from adapters.discord.card_views import page_fits as discord_fits
+from adapters.discord.custom_ids import Button
+from adapters.slack import card_blocks as blocks
+from adapters.slack import modals
+from adapters.slack.card_blocks import CARD_CHARS as SLACK_CHARS
+from adapters.slack.card_blocks import CARD_LINES as SLACK_LINES
+from adapters.slack.payloads import Form
+from adapters.terminal import screen as answering
+from adapters.terminal.card_text import drawn, text_of
+from adapters.web.card_json import row_of, whole_of
 from gateway.api.messages import masked_view
-from gateway.cards import Card, card_of, full_view
-from gateway.cli.reading import line, runs, whole
+from gateway.cli.formatting import line, runs, whole
+from gateway.domain.records import Record
 from gateway.models import Action, Context, Origin
-from gateway.records import Record
+from gateway.ports.cards import Card, card_of, full_view
 from tests.contract.texts import PAYLOAD, texts, unescaped
 from tests.discord.limits import TEXT, V2, check_message, units, walk
 from tests.discord.messages import buttons

@@ -10,11 +10,11 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from adapters.discord.views import card_view
-from adapters.slack.blocks import message
-from gateway.cards import Card
-from gateway.holding import Crowd
-from gateway.posting.crowds import digest_card
+from adapters.discord.card_views import card_view
+from adapters.slack.card_blocks import message
+from gateway.approvals.grouping import Crowd
+from gateway.delivery.digest_cards import digest_card
+from gateway.ports.cards import Card
 from tests.discord import pictures as discord_pictures
 from tests.slack import pictures as slack_pictures
 from tests.slack import render

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Click, Record, Remember
 from gateway.errors import BatchRefused, InvalidRequest
 from gateway.models import Action, Reason, Risk, RiskLevel, Status, new_id
-from gateway.records import Click, Record, Remember
-from gateway.rulebook import Route
-from gateway.wire import plain
+from gateway.wire.codec import plain
 from tests.world import World, assembled, click, identity, over_http, policy, request
 
 HIGH = Risk(level=RiskLevel.HIGH)

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from gateway.canaries import BAITS, Canaries
-from gateway.cards import card_of
+from gateway.approvals.canaries import BAITS, Canaries
+from gateway.approvals.transitions import Ending, ended
+from gateway.domain.policy_document import Mode, Route
+from gateway.domain.records import Query, Record, Remember
+from gateway.domain.store import Outcome, Transition
 from gateway.errors import BatchRefused, Conflict, GatewayError, InvalidRequest, WasCanary
 from gateway.models import Action, Execution, Kind, Reason, Report, Status, new_id
-from gateway.policyfile import BadPolicy, read_policy
-from gateway.records import Query, Record, Remember
-from gateway.rulebook import Mode, Route
-from gateway.storage import Outcome, Transition
+from gateway.policy.policy_file import BadPolicy, read_policy
+from gateway.ports.cards import card_of
 from gateway.stores.outbox import RedisNotes
-from gateway.transitions import Ending, ended
 from tests.world import (
     AGENT,
     PROCESS,

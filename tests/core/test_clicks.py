@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Record
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Action, Status
-from gateway.records import Record
-from gateway.rulebook import Route
-from gateway.serving import desk_of
+from gateway.server.background import desk_of
 from tests.world import World, assembled, click, identity, policy
 
 

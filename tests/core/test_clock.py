@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.approvals import Approvals
-from gateway.clock import SystemClock
+from gateway.approvals.service import Approvals
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import Mode, Route
 from gateway.models import Reason, Status
-from gateway.policy import ModeDecider
-from gateway.rulebook import Mode, Route
+from gateway.policy.chain import ModeDecider
 from gateway.stores.grants import RedisGrants
 from tests.world import World, over_http, policy, request
 

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from gateway.cards import Card
-from gateway.delivery import DeliveryUncertain, TryLater
+from gateway.approvals.writer import FOLLOWUPS
+from gateway.delivery import copies
+from gateway.delivery.reminders import GRACE_SECONDS
+from gateway.domain.policy_document import Escalation
+from gateway.domain.records import MessageRef
 from gateway.models import Status
-from gateway.posting import copies
-from gateway.posting.followups import GRACE_SECONDS
-from gateway.records import MessageRef
-from gateway.rulebook import Escalation
-from gateway.writer import FOLLOWUPS
+from gateway.ports.cards import Card
+from gateway.ports.outgoing import DeliveryUncertain, TryLater
 from tests.core.test_outbox import Office, route
 from tests.world import World, click
 

@@ -14,14 +14,14 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
 import gateway.stores.credentials as stores_credentials
-from gateway.clock import SystemClock
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import Person
 from gateway.errors import Conflict, NotFound, Unauthorized
-from gateway.records import Person
-from gateway.stores import users
+from gateway.stores import redis_users as users
 from gateway.stores.connect import connect
 from gateway.stores.credentials import AGENT, APPROVER, NewCredential, RedisCredentials
 from gateway.stores.keys import Keys
-from gateway.stores.store import RedisStore
+from gateway.stores.requests import RedisStore
 from tests.world import World
 
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from gateway.api.messages import masked_view, view
-from gateway.cards import card_of
-from gateway.holding import Crowd
+from gateway.approvals.grouping import Crowd
+from gateway.delivery.digest_cards import digest_card
+from gateway.domain.policy_document import Guardrails, Mode, RiskRule, Route
+from gateway.domain.records import Record, Remember
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Risk, RiskLevel, Status
-from gateway.policy import ALLOW, MODIFY, settled
+from gateway.policy.chain import ALLOW, MODIFY, settled
 from gateway.ports import Decider, Verdict
-from gateway.posting.crowds import digest_card
-from gateway.records import Record, Remember
-from gateway.rulebook import Guardrails, Mode, RiskRule, Route
-from gateway.stores.codec import record_from
-from gateway.wire import plain
+from gateway.ports.cards import card_of
+from gateway.stores.record_codec import record_from
+from gateway.wire.codec import plain
 from tests.danger import HOSTILE, PATH, QUOTED, REMOVES
 from tests.world import World, assembled, click, request
 

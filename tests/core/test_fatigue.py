@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from gateway.delivery.digest_cards import digest_card
+from gateway.domain.policy_document import Budget, PolicyDocument, Route
+from gateway.domain.records import Record, Remember
 from gateway.errors import OverBudget
 from gateway.models import Action, DeciderKind, Origin, Reason, Risk, RiskLevel, Status
-from gateway.posting.crowds import digest_card
-from gateway.records import Record, Remember
-from gateway.rulebook import Budget, PolicyDocument, Route
-from gateway.wire import plain
+from gateway.wire.codec import plain
 from tests.core.test_outbox import Office
 from tests.world import AGENT, PEOPLE, World, assembled, click, identity, over_http, request
 

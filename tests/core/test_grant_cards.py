@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery import GRANT, DeliveryUncertain, TryLater
+from gateway.domain.policy_document import ToolRow
+from gateway.domain.records import MessageRef, Person
 from gateway.errors import Conflict, Unauthorized
-from gateway.grants.grant import Effect, Grant, Match, Shape
-from gateway.grants.offers import offers
-from gateway.records import MessageRef, Person
-from gateway.rulebook import ToolRow
+from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.policy.grants.offers import offers
+from gateway.ports.outgoing import GRANT, DeliveryUncertain, TryLater
 from gateway.stores.retention import Retention
 from tests.core.test_outbox import Office, route
 from tests.core.test_remembering import remember, widest

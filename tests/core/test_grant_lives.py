@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals import Approvals
-from gateway.clock import SystemClock
+from gateway.approvals.service import Approvals
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Person, Remember
 from gateway.errors import Conflict, Unauthorized
-from gateway.grants.grant import Effect
 from gateway.models import Action, Kind, Reason, Status
-from gateway.records import Person, Remember
-from gateway.rulebook import Route
+from gateway.policy.grants.grant import Effect
 from gateway.stores.grants import RedisGrants
-from gateway.stores.store import RedisStore
+from gateway.stores.requests import RedisStore
 from tests.core.test_remembering import GIT_LOG, remember, widest
 from tests.world import World, click, identity, policy
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Record, Remember
 from gateway.errors import BatchRefused, InvalidRequest
-from gateway.grants.offers import offers
 from gateway.models import Action, Kind, Status
-from gateway.records import Record, Remember
-from gateway.rulebook import Route
+from gateway.policy.grants.offers import offers
 from tests.world import World, click, identity, policy
 
 HIDING = {

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.json_schema import check_schema
+from gateway.domain.redaction import shown
 from gateway.errors import Conflict, InvalidRequest
-from gateway.masking import shown
 from gateway.models import Action, Execution, Reason, Report, Status, new_id
-from gateway.schemas import check_schema
-from gateway.serving import desk_of
+from gateway.server.background import desk_of
 from tests.world import World, click, identity, over_http
 
 pytestmark = pytest.mark.timeout(120)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from gateway.clock import SystemClock
+from gateway.domain.clock import SystemClock
+from gateway.domain.store import Origin
 from gateway.models import (
     Status,
 )
-from gateway.storage import Origin
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS
-from gateway.wire import plain
+from gateway.wire.codec import plain
 from tests.waiting import moment
 from tests.world import (
     AGENT,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import Identity, Person, Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, Unauthorized
-from gateway.grants.grant import Shape
 from gateway.models import Risk, RiskLevel, Status
-from gateway.records import Identity, Person, Record, Remember, ScopeQuorum
-from gateway.rulebook import PolicyDocument, Route
+from gateway.policy.grants.grant import Shape
 from tests.core.test_remembering import widest
 from tests.world import World, click, over_http, request
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.errors import Unauthorized
-from gateway.stores.logins import CODE_SECONDS, SESSION_SECONDS, RedisLogins
+from gateway.stores.browser_sessions import CODE_SECONDS, SESSION_SECONDS, RedisLogins
 from tests.world import World, identity
 
 

@@ -6,28 +6,28 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.delivery import (
+from gateway.approvals.front_desk import FrontDesk
+from gateway.approvals.writer import FOLLOWUPS
+from gateway.delivery.copies import Copies
+from gateway.delivery.grant_copies import GrantCourier, either
+from gateway.delivery.new_targets import Rerouting
+from gateway.delivery.outbox_worker import LEASE_SECONDS, Worker
+from gateway.delivery.reminders import GRACE_SECONDS, Followups
+from gateway.delivery.request_copies import Courier
+from gateway.domain.policy_document import Escalation, Route
+from gateway.domain.records import MessageRef, Record
+from gateway.domain.store import REROUTING
+from gateway.errors import Unauthorized
+from gateway.models import Action, Reason, Status
+from gateway.ports.outgoing import (
     CopyState,
     DeliveryFailed,
     DeliveryUncertain,
     NoticeKind,
     TryLater,
 )
-from gateway.desk import FrontDesk
-from gateway.errors import Unauthorized
-from gateway.models import Action, Reason, Status
-from gateway.posting.copies import Copies
-from gateway.posting.courier import Courier
-from gateway.posting.followups import GRACE_SECONDS, Followups
-from gateway.posting.grants import GrantCourier, either
-from gateway.posting.rerouting import Rerouting
-from gateway.posting.worker import LEASE_SECONDS, Worker
-from gateway.records import MessageRef, Record
-from gateway.rulebook import Escalation, Route
-from gateway.serving import desk_of
-from gateway.storage import REROUTING
+from gateway.server.background import desk_of
 from gateway.stores.outbox import RedisOutbox
-from gateway.writer import FOLLOWUPS
 from tests.recording import RecordingAdapter
 from tests.world import World, click, identity, policy
 

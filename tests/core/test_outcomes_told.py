@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.delivery import Copy, CopyState, DeliveryFailed, DeliveryUncertain
-from gateway.records import Record
+from gateway.domain.records import Record
+from gateway.ports.outgoing import Copy, CopyState, DeliveryFailed, DeliveryUncertain
 from tests.core.test_outbox import Office, route
 from tests.recording import RecordingAdapter
 from tests.world import World, click

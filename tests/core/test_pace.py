@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.delivery import TryLater
-from gateway.pace import Pace, Rate
+from gateway.ports.outgoing import TryLater
+from gateway.ports.rate_limit import Pace, Rate
 from gateway.stores.outbox import RedisNotes
-from gateway.stores.store import RedisStore
+from gateway.stores.requests import RedisStore
 
 RATE = Rate(45, 2)
 
@@ -87,7 +87,7 @@ async def test_a_full_line_is_left_for_later_and_then_goes_on(
     notes: RedisNotes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One call that hangs holds the others up for a while only, and what it held is given on."""
-    monkeypatch.setattr("gateway.pace._CROWDED_SECONDS", 0.3)
+    monkeypatch.setattr("gateway.ports.rate_limit._CROWDED_SECONDS", 0.3)
     pace, rate = Pace(notes, Ticks()), Rate(6000, 9)
     async with pace.turn("posts", rate, "hangs"):
         with pytest.raises(TryLater):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.policy_document import RiskRule, Route
+from gateway.domain.records import Record
+from gateway.domain.store import Origin
 from gateway.errors import InvalidRequest, Unauthorized
-from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import Action, Context, Kind, RiskLevel, Status, new_id
-from gateway.records import Record
-from gateway.rulebook import RiskRule, Route
-from gateway.storage import Origin
+from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from tests.world import World, click, identity, over_http, policy, request
 
 HOUR = 3_600_000

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.cards import Card
+from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.models import Action, DeciderKind, Reason, Status
-from gateway.rulebook import Budget, PolicyDocument, Route
-from gateway.stores.held import RedisHeld
+from gateway.ports.cards import Card
+from gateway.stores.groups import RedisHeld
 from tests.core.test_fatigue import distinct, govern, settled
 from tests.core.test_outbox import Office
 from tests.world import AGENT, PEOPLE, World, click

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.grant import Effect
-from gateway.grants.offers import offers
+from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, RiskRule, Route, RuleEffect
+from gateway.domain.records import Record, Remember
 from gateway.models import Action, Context, Kind, RiskLevel, Status
-from gateway.records import Record, Remember
-from gateway.rulebook import Guardrails, Mode, PolicyRule, RiskRule, Route, RuleEffect
+from gateway.policy.grants.grant import Effect
+from gateway.policy.grants.offers import offers
 from tests.core.test_passes import passed
 from tests.world import World, click, policy
 

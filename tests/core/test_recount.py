@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.cards import card_of
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Record
 from gateway.errors import Unauthorized
 from gateway.models import Status
-from gateway.records import Record
-from gateway.rulebook import Route
-from gateway.serving import desk_of, policy_followed
+from gateway.ports.cards import card_of
+from gateway.server.background import desk_of, policy_followed
 from tests.world import World, click, identity, policy
 
 PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.delivery import CopyState, DeliveryFailed, DeliveryUncertain
+from gateway.delivery import copies
+from gateway.domain.records import Record
 from gateway.models import Action
-from gateway.posting import copies
-from gateway.records import Record
+from gateway.ports.outgoing import CopyState, DeliveryFailed, DeliveryUncertain
 from tests.core.test_outbox import Office, route
 from tests.world import World, click, identity
 

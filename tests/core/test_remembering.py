@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals import Approvals
+from gateway.approvals.service import Approvals
+from gateway.domain.policy_document import Mode, RiskRule, Route
+from gateway.domain.records import Record, Remember
+from gateway.domain.store import Origin
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
-from gateway.grants.grant import Effect, Grant
-from gateway.grants.offers import offers
 from gateway.models import Action, DeciderKind, Kind, Reason, RiskLevel, Status, new_id
-from gateway.policy import ModeDecider
+from gateway.policy.chain import ModeDecider
+from gateway.policy.grants.grant import Effect, Grant
+from gateway.policy.grants.offers import offers
 from gateway.ports import Verdict
-from gateway.records import Record, Remember
-from gateway.rulebook import Mode, RiskRule, Route
-from gateway.storage import Origin
 from gateway.stores.grants import RedisGrants
 from tests.world import World, assembled, click, identity, over_http, policy, request
 

@@ -10,10 +10,17 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals import Approvals
-from gateway.clock import SystemClock
+from gateway.approvals.earlier_grants import BY_HAND, GONE, PASSES_CHANGED, WIDER
+from gateway.approvals.service import Approvals
+from gateway.approvals.transitions import Ending
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Record
+from gateway.domain.store import Outcome, Transition
 from gateway.errors import Conflict
-from gateway.grants.grant import (
+from gateway.models import Action, DecidedBy, DeciderKind, Kind, Reason, Status, new_id
+from gateway.policy.chain import ModeDecider
+from gateway.policy.grants.grant import (
     READING,
     CommandPattern,
     Effect,
@@ -23,16 +30,9 @@ from gateway.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.grants.offers import offers
-from gateway.models import Action, DecidedBy, DeciderKind, Kind, Reason, Status, new_id
-from gateway.policy import ModeDecider
-from gateway.records import Record
-from gateway.rereading import BY_HAND, GONE, PASSES_CHANGED, WIDER
-from gateway.rulebook import Route
-from gateway.storage import Outcome, Transition
+from gateway.policy.grants.offers import offers
 from gateway.stores.grants import RedisGrants
-from gateway.stores.store import RedisStore
-from gateway.transitions import Ending
+from gateway.stores.requests import RedisStore
 from tests.core.test_outbox import Office, route
 from tests.core.test_remembering import GIT_LOG, remember
 from tests.earlier import older, stored

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Record
+from gateway.domain.store import REROUTING
 from gateway.models import Action
-from gateway.records import Record
-from gateway.rulebook import Route
-from gateway.storage import REROUTING
 from tests.core.test_outbox import Office, route
 from tests.world import World, assembled, click, policy
 

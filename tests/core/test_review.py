@@ -7,18 +7,18 @@ import time
 
 import pytest
 
-from gateway.book import GrantBook
-from gateway.canonical import MAX_BYTES, parse
-from gateway.clock import SystemClock
+from gateway.approvals.writer import Writer
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import Mode, PolicyDocument, Route
+from gateway.domain.records import Query
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Kind, Question, Status
-from gateway.records import Query
-from gateway.rulebook import Mode, PolicyDocument, Route
-from gateway.serving import problems
+from gateway.policy.grant_deciders import GrantBook
+from gateway.server.background import problems
 from gateway.stores.grants import RedisGrants
-from gateway.stores.store import RedisStore
-from gateway.wire import plain
-from gateway.writer import Writer
+from gateway.stores.requests import RedisStore
+from gateway.wire.canonical_json import MAX_BYTES, parse
+from gateway.wire.codec import plain
 from tests.waiting import moment
 from tests.world import World, click, identity, over_http, policy, request
 
@@ -136,8 +136,8 @@ async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Something else lies where the events should: the feed is not ready until they are back."""
-    monkeypatch.setattr("gateway.stores.feed._PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr("gateway.stores.feed._BLOCK_MS", 100)
+    monkeypatch.setattr("gateway.stores.event_feed._PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.stores.event_feed._BLOCK_MS", 100)
     record = await world.submit()
     raw, events = world.store.redis, world.store.keys.events
     assert await problems(world.store, world.feed, ()) == []

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.grant import Cover
+from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
+from gateway.domain.records import Record, Remember
 from gateway.models import Context, Kind, Risk, RiskLevel, Status
-from gateway.policyfile import BadPolicy, read_policy
+from gateway.policy.grants.grant import Cover
+from gateway.policy.policy_file import BadPolicy, read_policy
+from gateway.policy.rules import fits, mistakes
 from gateway.ports import Verdict
-from gateway.records import Record, Remember
-from gateway.rulebook import Guardrails, Mode, PolicyRule, Route, RuleEffect
-from gateway.rules import fits, mistakes
 from tests.grants.making import asked, command
 from tests.world import World, assembled, click
 
@@ -122,7 +122,7 @@ async def test_a_decider_that_hangs_has_failed(
     server_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request is stored and people are asked, though the route would approve."""
-    monkeypatch.setattr("gateway.policy.DECIDER_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.policy.chain.DECIDER_SECONDS", 0.01)
     async with assembled(server_url, namespace, (Hanging(),)) as world:
         await in_force(world, routes=(Route(approvers=("ann",), mode=Mode.AUTO_APPROVE),))
         assert (await world.submit()).status is Status.PENDING

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.records import Record
 from gateway.errors import Unauthorized
 from gateway.models import MAX_LIFE_SECONDS, Context, Kind, RiskLevel, Status
-from gateway.policyfile import read_policy_file
-from gateway.records import Record
+from gateway.policy.policy_file import read_policy_file
 from tests.world import World, click, identity
 
 SAMPLES = Path(__file__).parents[2] / "deploy" / "policies"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gateway.cards import card_of
+from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
+from gateway.domain.records import Person, Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
-from gateway.grants.grant import Effect, Grant, Match, Shape
 from gateway.models import Action, Status, new_id
-from gateway.records import Person, Record, Remember, ScopeQuorum
-from gateway.rulebook import PolicyDocument, Route, ToolRow
+from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.ports.cards import card_of
 from tests.core.test_remembering import widest
 from tests.world import World, click, identity, policy
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.departures import dismiss
+from gateway.approvals.agent_removal import dismiss
+from gateway.domain.records import Record, Remember
+from gateway.domain.store import Origin
 from gateway.errors import NotFound, Unauthorized
-from gateway.grants.grant import Effect
-from gateway.grants.offers import LIFETIMES
 from gateway.models import Action, Execution, Reason, Report, Status, new_id
-from gateway.records import Record, Remember
-from gateway.storage import Origin
-from gateway.wire import plain
+from gateway.policy.grants.grant import Effect
+from gateway.policy.grants.offers import LIFETIMES
+from gateway.wire.codec import plain
 from tests.world import AGENT, PROCESS, World, click, over_http, request
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.policy_document import Mode, Route
+from gateway.domain.records import Query, Record
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import (
     Action,
@@ -21,10 +23,8 @@ from gateway.models import (
     Status,
 )
 from gateway.ports import Verdict
-from gateway.records import Query, Record
-from gateway.rulebook import Mode, Route
-from gateway.signatures import Verifier
-from gateway.wire import plain
+from gateway.wire.codec import plain
+from gateway.wire.signatures import Verifier
 from tests.world import (
     AGENT,
     PROCESS,

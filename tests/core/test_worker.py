@@ -8,14 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.cards import Card
-from gateway.delivery import CopyState
-from gateway.posting import copies, worker
-from gateway.posting.worker import InOrder
-from gateway.records import MessageRef
-from gateway.rulebook import Route
+from gateway.delivery import copies
+from gateway.delivery import outbox_worker as worker
+from gateway.delivery.outbox_worker import InOrder
+from gateway.domain.policy_document import Route
+from gateway.domain.records import MessageRef
+from gateway.domain.tasks import ended
+from gateway.ports.cards import Card
+from gateway.ports.outgoing import CopyState
 from gateway.stores.outbox import RedisOutbox
-from gateway.tasks import ended
 from tests.core.test_outbox import Office, route
 from tests.recording import RecordingAdapter
 from tests.waiting import moment
@@ -184,7 +185,7 @@ async def test_who_reads_faster_overtakes_nobody() -> None:
 
 async def test_who_hangs_holds_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """After its patience the next goes on, and one that leaves is not waited for."""
-    monkeypatch.setattr("gateway.posting.worker._PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.delivery.outbox_worker._PATIENCE_SECONDS", 0.01)
     line, passed, read = InOrder(), list[int](), asyncio.Event()
     read.set()
     hanging = asyncio.create_task(in_line(line, 0, asyncio.Event(), passed))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.settings import Settings
+from gateway.server.settings import Settings
 from tests.discord.furnished import Server
 from tests.discord.processes import Replica
 from tests.discord.stage import Stage, settings, staged

@@ -18,12 +18,17 @@ from typing import Any
 import discord
 import simcord
 
-from adapters.discord.ids import Button
-from adapters.discord.remembering import grants_view
-from adapters.discord.views import CARD_CHARS, CARD_LINES, Shown, card_view, full_view, page_fits
-from gateway.cards import card_of
-from gateway.cards import full_view as pages_of
-from gateway.grants.grant import Effect, Grant, Match, Shape
+from adapters.discord.card_views import (
+    CARD_CHARS,
+    CARD_LINES,
+    Shown,
+    card_view,
+    full_view,
+    page_fits,
+)
+from adapters.discord.custom_ids import Button
+from adapters.discord.remember import grants_view
+from gateway.domain.records import Record, Vote
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -42,7 +47,9 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
-from gateway.records import Record, Vote
+from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.ports.cards import card_of
+from gateway.ports.cards import full_view as pages_of
 from tests.web.chromium import Page, chromium
 from tests.web.sheets import cropped, only, sheet
 from tests.world import request

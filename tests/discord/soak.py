@@ -25,25 +25,25 @@ from typing import Any
 import discord
 import fakeredis
 
-import gateway.posting.worker
-import gateway.sweeper
+import gateway.approvals.deadlines
+import gateway.delivery.outbox_worker
 from adapters.discord.adapter import DiscordAdapter
-from gateway.app import Gateway
-from gateway.approvals import Approvals
-from gateway.backend import Backend
-from gateway.clock import SystemClock
+from gateway.approvals.deadlines import Sweeper
+from gateway.approvals.service import Approvals
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import Record
 from gateway.models import Reason, Status
-from gateway.policy import ModeDecider
-from gateway.records import Record
-from gateway.serving import background, desk_of, followed_up, served
-from gateway.signatures import Signer
+from gateway.policy.chain import ModeDecider
+from gateway.server.app import Gateway
+from gateway.server.background import background, desk_of, followed_up, served
+from gateway.server.connections import Backend
+from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.credentials import RedisCredentials
-from gateway.stores.feed import RedisFeed
+from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
 from gateway.stores.keys import Keys
-from gateway.stores.logins import RedisLogins
-from gateway.stores.store import RedisStore
-from gateway.sweeper import Sweeper
+from gateway.stores.requests import RedisStore
+from gateway.wire.signatures import Signer
 from tests.discord import simulated
 from tests.discord.furnished import Server, furnished
 from tests.discord.messages import shown_text
@@ -389,8 +389,8 @@ def main() -> None:
     """Run it and print what was counted."""
     kind, hours, pause = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
     # Nothing here waits for these two, and a simulated day has 86 400 of their seconds.
-    gateway.sweeper.TICK_SECONDS = 10.0
-    gateway.posting.worker.IDLE_SECONDS = 10.0
+    gateway.approvals.deadlines.TICK_SECONDS = 10.0
+    gateway.delivery.outbox_worker.IDLE_SECONDS = 10.0
     counted = simulated.run((storm if kind == "storm" else day)(hours, pause))
     sys.stdout.write(json.dumps(counted))
 

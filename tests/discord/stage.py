@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gateway.app import Gateway, running
-from gateway.records import Person, Record
-from gateway.rulebook import Budget, PolicyDocument, RiskRule, Route
-from gateway.settings import Settings
+from gateway.domain.policy_document import Budget, PolicyDocument, RiskRule, Route
+from gateway.domain.records import Person, Record
+from gateway.server.app import Gateway, running
+from gateway.server.settings import Settings
 from gateway.stores.outbox import RedisOutbox
 from tests.discord.furnished import Server
 from tests.discord.interactions import Interaction

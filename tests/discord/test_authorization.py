@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.policy_document import RiskRule
 from gateway.models import Origin, Reason, RiskLevel, Status
-from gateway.rulebook import RiskRule
 from tests.discord.interactions import OPEN_MODAL
 from tests.discord.person import Person
 from tests.discord.stage import Stage, labels, private_text

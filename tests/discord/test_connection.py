@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.alone import adapter_running
 from gateway.errors import GatewayError
 from gateway.models import Status
+from gateway.server.adapter_process import adapter_running
 from tests.discord.furnished import Server
 from tests.discord.ground import Ground
 from tests.discord.messages import buttons
@@ -179,7 +179,7 @@ async def test_40_sessions_that_end_as_they_begin_do_not_use_up_the_day(
 ) -> None:
     """discord.py would begin one every five seconds, and Discord reset the token after a thousand:
     here they are counted, it is said, and a restart of the line waits for the next one."""
-    monkeypatch.setattr("adapters.discord.lease._SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr("adapters.discord.leader_lock._SESSIONS_AT_ONCE", 1)
     gateway = stage.server.discord.gateway
     gateway.fickle = True
     await gateway.command(9, False)
@@ -276,7 +276,7 @@ async def test_42_a_push_that_trickles_is_cut_off(
     pushed: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read before its signature can be checked, so anybody may send it."""
-    monkeypatch.setattr("gateway.bodies.SECONDS", 0.05)
+    monkeypatch.setattr("gateway.domain.http_body.SECONDS", 0.05)
     url = pushed.server.app.endpoint
     assert url is not None
     assert await announced(url, Content_Type="application/json") == 408

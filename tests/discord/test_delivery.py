@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from adapters.discord.posting import POSTS
+from gateway.domain.policy_document import Budget, Escalation
 from gateway.models import Reason, Status
-from gateway.pace import Rate
-from gateway.rulebook import Budget, Escalation
+from gateway.ports.rate_limit import Rate
 from tests.discord.faults import VIA
 from tests.discord.furnished import Server
 from tests.discord.ground import Ground
@@ -115,7 +115,7 @@ async def test_06_a_burst_arrives_whole_in_order_and_within_the_limits(
     the other as they were asked for, and none is refused."""
     monkeypatch.setattr("adapters.discord.posting.POSTS", Rate(POSTS.per_minute * 10, POSTS.burst))
     # At Discord's own pace a call is over long before the next slot; at ten times it, a line forms.
-    monkeypatch.setattr("gateway.pace._CROWDED_SECONDS", 50.0)
+    monkeypatch.setattr("gateway.ports.rate_limit._CROWDED_SECONDS", 50.0)
     rest = stage.server.discord.rest
     rest.limits.rule("POST", r"/channels/\d+/messages$", 5, 0.5)
     await stage.policy(stage.route(), budgets=(Budget(cards=50),))

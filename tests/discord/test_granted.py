@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from gateway.domain.records import Remember
 from gateway.models import Action, Status
-from gateway.records import Remember
 from tests.discord.messages import shown_text
 from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Json

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adapters.discord.answers import refusal
+from adapters.discord.responses import refusal
+from gateway.domain.policy_document import Budget, Escalation, Route
+from gateway.domain.records import Identity
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Reason, Status
-from gateway.records import Identity
-from gateway.rulebook import Budget, Escalation, Route
 from tests.discord.ground import Ground
 from tests.discord.messages import buttons
 from tests.discord.stage import Stage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.domain.policy_document import RiskRule
 from gateway.models import Reason, RiskLevel, Status
-from gateway.rulebook import RiskRule
 from tests.discord.interactions import OPEN_MODAL, Interaction
 from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Json

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from adapters.discord.ids import Button
+from adapters.discord.card_views import Shown, card_view, full_view, page_fits
+from adapters.discord.custom_ids import Button
 from adapters.discord.markup import clipped, fenced, inert, quoted, units
-from adapters.discord.views import Shown, card_view, full_view, page_fits
-from gateway.canonical import parse
-from gateway.cards import FullView, card_of
-from gateway.cards import full_view as pages_of
+from gateway.domain.policy_document import RiskRule
+from gateway.domain.records import Record
+from gateway.domain.safe_text import Visible
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Context, FieldKind, Kind, Option, Question, RiskLevel, Status
-from gateway.records import Record
-from gateway.rulebook import RiskRule
-from gateway.visible import Visible
+from gateway.ports.cards import FullView, card_of
+from gateway.ports.cards import full_view as pages_of
+from gateway.wire.canonical_json import parse
 from tests.discord.limits import V2, check_message, walk
 from tests.discord.messages import shown_text
 from tests.discord.pictures import (

@@ -14,18 +14,18 @@ import discord
 import pytest
 import simcord
 
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES
 from adapters.discord.clicks import Clicks
 from adapters.discord.connection import Bot
-from adapters.discord.lease import Lease, Sessions
+from adapters.discord.leader_lock import Lease, Sessions
 from adapters.discord.posting import Posting
-from adapters.discord.views import CARD_CHARS, CARD_LINES
-from gateway.clock import SystemClock
-from gateway.desk import FrontDesk
+from gateway.approvals.front_desk import FrontDesk
+from gateway.delivery.request_copies import Courier
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Person, Record
 from gateway.models import Status
-from gateway.posting.courier import Courier
-from gateway.records import Person, Record
-from gateway.rulebook import Route
-from gateway.serving import desk_of
+from gateway.server.background import desk_of
 from gateway.stores.outbox import RedisOutbox
 from tests.discord.messages import buttons, shown_text
 from tests.discord.test_wire import card

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.clock import SystemClock
+from gateway.domain.clock import SystemClock
 
 Json = dict[str, Any]
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gateway.client.pytest_plugin import ScriptedApprovals
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Record
 from gateway.models import Origin
-from gateway.policy import Chain
-from gateway.policyfile import read_policy
-from gateway.records import Record
-from gateway.rulebook import Route
+from gateway.policy.chain import Chain
+from gateway.policy.policy_file import read_policy
 from tests.grants.making import asked
 
 ROOT = Path(__file__).parents[2]

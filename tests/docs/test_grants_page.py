@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.grant import Cover, Effect, Grant
-from gateway.grants.matching import covers
-from gateway.grants.offers import offers
 from gateway.models import Context, Kind, new_id
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import Cover, Effect, Grant
+from gateway.policy.grants.offers import offers
 from tests.unit.test_transitions import record
 from tests.world import AGENT, request
 

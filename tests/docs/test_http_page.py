@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from gateway import names
-from gateway.canonical import canonical, parse
+from gateway.domain.parsing import parse_request
 from gateway.models import new_id
-from gateway.signatures import Verifier
-from gateway.validation import parse_request
+from gateway.wire import identifiers as names
+from gateway.wire.canonical_json import canonical, parse
+from gateway.wire.signatures import Verifier
 from tests.docs.test_tutorial import gateway
 
 pytestmark = pytest.mark.xdist_group("tutorial")  # one server or build for all of them

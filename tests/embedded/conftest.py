@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import redis.asyncio
 
-from gateway.embedded import running_engine
+from gateway.stores.embedded_server import running_engine
 
 
 @pytest.fixture

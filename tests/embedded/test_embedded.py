@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from gateway.embedded import (
+from gateway.stores.embedded_server import (
     EngineFailed,
     EngineMissing,
     engine_url,

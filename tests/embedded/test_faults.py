@@ -17,8 +17,8 @@ import redis
 import redis.asyncio
 
 import gateway
-from gateway import embedded
-from gateway.embedded import (
+from gateway.stores import embedded_server as embedded
+from gateway.stores.embedded_server import (
     EngineBusy,
     EngineFailed,
     engine_url,
@@ -31,7 +31,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's p
 
 GATEWAY_PROCESS = """
 import asyncio, pathlib, sys
-from gateway.embedded import running_engine
+from gateway.stores.embedded_server import running_engine
 async def main():
     async with running_engine(pathlib.Path(sys.argv[1])) as engine:
         print(engine.pid, flush=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import redis.asyncio
 
-from gateway import headroom
-from gateway.embedded import running_engine
-from gateway.headroom import ROOM, keep_headroom
-from gateway.tasks import ended
+from gateway.domain.tasks import ended
+from gateway.stores import preallocation as headroom
+from gateway.stores.embedded_server import running_engine
+from gateway.stores.preallocation import ROOM, keep_headroom
 from tests.waiting import moment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux takes room ahead")

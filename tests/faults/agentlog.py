@@ -10,9 +10,9 @@ import json
 import os
 from pathlib import Path
 
-from gateway.clock import SystemClock
+from gateway.domain.clock import SystemClock
 from gateway.models import ApprovalRequest, Decision, digest_of
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 
 
 class AgentLog:

@@ -15,13 +15,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.cards import Card
-from gateway.delivery import Notice
+from gateway.domain.records import Click, Event, Identity, MessageRef
+from gateway.domain.tasks import ended
 from gateway.errors import Conflict
 from gateway.models import Action, new_id
 from gateway.ports import Desk
-from gateway.records import Click, Event, Identity, MessageRef
-from gateway.tasks import ended
+from gateway.ports.cards import Card
+from gateway.ports.outgoing import Notice
 from tests.faults.roles import Deadly
 
 ANN = Identity(platform="board", id="ann")

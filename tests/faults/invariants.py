@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.audit import verify
+from gateway.domain.audit import verify
 from gateway.models import Status
 
 Line = dict[str, Any]

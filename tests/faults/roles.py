@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gateway import app
 from gateway.cli import main as command
 from gateway.client import AsyncClient, config
 from gateway.client.approval import Approval
@@ -21,7 +20,8 @@ from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.errors import Denied, GatewayError, NotApproved, Unauthorized, Unreachable
 from gateway.models import Action, ApprovalRequest, Execution
-from gateway.settings import Settings
+from gateway.server import app
+from gateway.server.settings import Settings
 from gateway.stores import ingress
 from tests.faults.agentlog import AgentLog
 from tests.faults.processes import Door

@@ -10,7 +10,7 @@ from pathlib import Path
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.embedded import find_server_binary
+from gateway.stores.embedded_server import find_server_binary
 from tests.waiting import moment
 
 

@@ -17,21 +17,21 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from gateway.client.http import Http
-from gateway.clock import SystemClock
+from gateway.approvals.writer import FOLLOWUPS
+from gateway.client.http_pool import Http
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import Budget
+from gateway.domain.records import REVIEWS, Identity
+from gateway.domain.tasks import ended
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.records import REVIEWS, Identity
-from gateway.rulebook import Budget
-from gateway.stores.bounded import MOST_BYTES
+from gateway.stores.bounded_reads import MOST_BYTES
 from gateway.stores.connect import connect
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.ingress import MOST_ATTEMPTS
 from gateway.stores.keys import Keys
-from gateway.stores.store import RedisStore
-from gateway.tasks import ended
-from gateway.wire import JsonObject, plain
-from gateway.writer import FOLLOWUPS
+from gateway.stores.requests import RedisStore
+from gateway.wire.codec import JsonObject, plain
 from tests.faults import roles
 from tests.faults.processes import Child, child
 from tests.faults.wall import ANN, CHANNEL, Wall

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Record
 from gateway.ports import Verdict
-from gateway.records import Record
-from gateway.rulebook import Route
 
 
 class Slow:

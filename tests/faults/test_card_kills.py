@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.clock import SystemClock
-from gateway.posting.worker import LEASE_SECONDS
+from gateway.delivery.outbox_worker import LEASE_SECONDS
+from gateway.domain.clock import SystemClock
 from gateway.stores.credentials import RedisCredentials
 from tests.faults.board import ANN, DIES, PLACES, REPEATABLE, Board
 from tests.faults.invariants import problems

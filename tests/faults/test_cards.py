@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from gateway.cards import Card
-from gateway.delivery import CopyState, DeliveryUncertain, TryLater
+from gateway.delivery import outbox_worker as worker
+from gateway.domain.records import MessageRef
+from gateway.domain.tasks import ended
 from gateway.models import Action
-from gateway.posting import worker
-from gateway.records import MessageRef
-from gateway.tasks import ended
+from gateway.ports.cards import Card
+from gateway.ports.outgoing import CopyState, DeliveryUncertain, TryLater
 from tests.core.test_outbox import Office, route
 from tests.recording import RecordingAdapter
 from tests.waiting import moment

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tasks import ended
+from gateway.domain.tasks import ended
 from tests.faults.invariants import problems
 from tests.faults.roles import ANY
 from tests.faults.site import Site

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from gateway.errors import Unreachable
-from gateway.stores import feed
-from gateway.wire import plain
+from gateway.stores import event_feed as feed
+from gateway.wire.codec import plain
 from tests.world import AGENT, World, click, request
 
 GREATEST = f"{2**64 - 1}-{2**64 - 1}"

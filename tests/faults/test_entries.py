@@ -10,7 +10,7 @@ import pytest
 from gateway.models import new_id
 from gateway.stores.connect import connect
 from gateway.stores.seals import Sealer, export
-from gateway.wire import plain
+from gateway.wire.codec import plain
 from tests.faults.invariants import problems
 from tests.faults.test_cursors import FAR_AHEAD, GREATEST
 from tests.world import AGENT, PROCESS, World, click, request

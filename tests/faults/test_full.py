@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from redis.exceptions import OutOfMemoryError
 
+from gateway.domain.policy_document import Budget, Mode, PolicyDocument, Route
 from gateway.errors import OverBudget, Unauthorized
 from gateway.models import Action, Status
-from gateway.rulebook import Budget, Mode, PolicyDocument, Route
 from gateway.stores.connect import connect
 from tests.faults.server import own_server
 from tests.world import AGENT, PEOPLE, World, assembled, click

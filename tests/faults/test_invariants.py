@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.audit import GENESIS, event_line, seal_line, sealed
-from gateway.records import Event
+from gateway.domain.audit import GENESIS, event_line, seal_line, sealed
+from gateway.domain.records import Event
 from tests.faults.invariants import ended_as, problems
 
 ID, OTHER = "1" * 32, "2" * 32

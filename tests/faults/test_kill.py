@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from gateway.audit import verify
 from gateway.client import AsyncClient
 from gateway.client.approval import Approval
 from gateway.client.config import AgentConfig, load
-from gateway.client.http import Http
+from gateway.client.http_pool import Http
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.client.transport import Transport
+from gateway.domain.audit import verify
 from gateway.errors import Expired, GatewayError
 from gateway.models import Status, new_id
-from gateway.wire import plain
+from gateway.wire.codec import plain
 from tests.ports import free_port
 from tests.world import request
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.stores.bounded import MOST_BYTES
-from gateway.wire import plain
+from gateway.stores.bounded_reads import MOST_BYTES
+from gateway.wire.codec import plain
 from tests.world import AGENT, World, request
 
 MEGABYTE = 1_048_576

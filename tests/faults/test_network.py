@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from gateway import line
 from gateway.client import AsyncClient, http_transport, redis_transport
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.errors import NotFound
 from gateway.models import Status
 from gateway.stores.connect import connect
+from gateway.wire import redis_multiplexer as line
 from tests.api.replica import AGENT_TOKEN, POLICY, replica
 from tests.faults.invariants import problems
 from tests.faults.proxy import Open, Proxy

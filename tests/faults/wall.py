@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.cards import Card
-from gateway.delivery import Notice
-from gateway.desk import FrontDesk
+from gateway.approvals.front_desk import FrontDesk
+from gateway.domain.records import Click, Identity, MessageRef, Remember
+from gateway.domain.tasks import ended
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, new_id
 from gateway.ports import Desk
-from gateway.records import Click, Identity, MessageRef, Remember
-from gateway.tasks import ended
+from gateway.ports.cards import Card
+from gateway.ports.outgoing import Notice
 
 CHANNEL = "wall:a"
 ANN = Identity(platform="wall", id="ann")

@@ -22,8 +22,8 @@ SERVER_LIBRARIES = {
 }  # fmt: skip
 # Modules that need an extra or a test runner; all others import on rfc8785 alone.
 WITH_EXTRAS = {
-    "gateway.client.pytest_plugin", "gateway.client.redis_transport", "gateway.line",
-    "gateway.replies",
+    "gateway.client.pytest_plugin", "gateway.client.redis_transport",
+    "gateway.wire.redis_multiplexer", "gateway.wire.redis_replies",
 }  # fmt: skip
 IMPORT_EACH = """
 import importlib, json, pkgutil, sys

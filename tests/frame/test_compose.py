@@ -24,8 +24,8 @@ from redis.retry import Retry
 
 from adapters.discord.settings import DiscordSettings
 from adapters.slack.settings import SlackSettings
-from gateway.embedded import find_server_binary
-from gateway.settings import Settings
+from gateway.server.settings import Settings
+from gateway.stores.embedded_server import find_server_binary
 from tests.frame.tree import ROOT
 
 pytestmark = pytest.mark.xdist_group("compose")  # one server or build for all of them

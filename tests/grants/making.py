@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.grants.grant import Cover, Effect, Grant, Match, Shape
-from gateway.grants.matching import covers
-from gateway.grants.offers import Offer, offers
+from gateway.domain.records import Record
 from gateway.models import Context, Kind, new_id
-from gateway.records import Record
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import Cover, Effect, Grant, Match, Shape
+from gateway.policy.grants.offers import Offer, offers
 from tests.unit.test_transitions import record
 from tests.world import AGENT, request
 

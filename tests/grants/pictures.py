@@ -10,12 +10,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from adapters.discord.granted import grant_view
-from adapters.slack.granted import message
-from gateway.grantcards import GrantCard
-from gateway.grants.offers import offers
+from adapters.discord.grant_cards import grant_view
+from adapters.slack.grant_cards import message
+from gateway.domain.records import Remember
 from gateway.models import Action, Kind
-from gateway.records import Remember
+from gateway.policy.grants.offers import offers
+from gateway.ports.grant_cards import GrantCard
 from tests.discord import pictures as discord_pictures
 from tests.slack import pictures as slack_pictures
 from tests.slack import render

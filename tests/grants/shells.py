@@ -11,8 +11,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from gateway.grants.commands import Known, table
-from gateway.grants.grant import Operands
+from gateway.policy.grants.command_table import Known, table
+from gateway.policy.grants.grant import Operands
 
 # Shells do these themselves, some of them at least, so that no stub is called.
 BUILT_IN = frozenset({"echo", "pwd", "which", "realpath"})

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from gateway.grants.blast import blast
+from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Decision, Reason, Status
-from gateway.records import Record
+from gateway.policy.grants.past_coverage import blast
 from tests.grants.making import command, offer_of
 from tests.world import AGENT
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.grant import Cover, Effect, Match, Rule, RuleKind, Shape
-from gateway.grants.matching import covers
+from gateway.domain.policy_document import PolicyRule, RuleEffect
 from gateway.models import Context, Kind
-from gateway.rulebook import PolicyRule, RuleEffect
-from gateway.rules import fits
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import Cover, Effect, Match, Rule, RuleKind, Shape
+from gateway.policy.rules import fits
 from tests.grants.making import asked, command, granted
 
 YES, NO, UNSURE = Cover.YES, Cover.NO, Cover.UNSURE

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.grants.grant import Shape
-from gateway.grants.matching import covers
-from gateway.grants.offers import narrowest, offers
 from gateway.models import Kind
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import Shape
+from gateway.policy.grants.offers import narrowest, offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, remembered
 
 # What was approved with "any of its flags", and what must then go through.

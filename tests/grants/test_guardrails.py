@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from gateway.guardrails import findings
+from gateway.policy.guardrails import findings
 from tests.grants.making import asked, command
 from tests.grants.test_everyday import EVERYDAY
 

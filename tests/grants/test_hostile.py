@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.grant import Effect, RuleKind, Shape
-from gateway.grants.offers import Offer, offers
+from gateway.domain.records import Record
 from gateway.models import Kind
-from gateway.records import Record
-from gateway.wire import JsonObject
+from gateway.policy.grants.grant import Effect, RuleKind, Shape
+from gateway.policy.grants.offers import Offer, offers
+from gateway.wire.codec import JsonObject
 from tests.grants.making import allowed, asked, granted
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL

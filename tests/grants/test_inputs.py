@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.grants.grant import Cover, Effect, Shape
-from gateway.grants.matching import covers
-from gateway.grants.offers import offers
 from gateway.models import Context, Risk, RiskLevel, digest_of
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import Cover, Effect, Shape
+from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, remembered
 from tests.world import request
 

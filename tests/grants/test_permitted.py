@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.grant import CommandPattern, Match, Rule, RuleKind, Shape
-from gateway.grants.offers import offers
 from gateway.models import Context, Kind
+from gateway.policy.grants.grant import CommandPattern, Match, Rule, RuleKind, Shape
+from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
 
 # What was approved, and what must not follow from it, however wide the pattern is.

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.grants.grant import ANY_TOOL, Grant, Match, Shape
-from gateway.grants.matching import covers
-from gateway.grants.offers import Offer, offers
+from gateway.domain.records import Record
 from gateway.models import Context, Kind
-from gateway.records import Record
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import ANY_TOOL, Grant, Match, Shape
+from gateway.policy.grants.offers import Offer, offers
 from tests.grants.making import allowed, asked, command, granted, remembered
 
 

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.grants.grant import CommandPattern, Match, Operands, Rule, RuleKind, Shape
-from gateway.grants.offers import offers
-from gateway.grants.shell import simple_command
 from gateway.models import Kind
+from gateway.policy.grants.grant import CommandPattern, Match, Operands, Rule, RuleKind, Shape
+from gateway.policy.grants.offers import offers
+from gateway.policy.grants.shell_words import simple_command
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

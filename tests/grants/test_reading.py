@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.grant import (
+from gateway.domain.records import Record
+from gateway.models import Context, Kind
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import (
     ANY_TOOL,
     CommandPattern,
     Cover,
@@ -17,10 +20,7 @@ from gateway.grants.grant import (
     RuleKind,
     Shape,
 )  # fmt: skip
-from gateway.grants.matching import covers
-from gateway.grants.offers import offers
-from gateway.models import Context, Kind
-from gateway.records import Record
+from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, granted
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL

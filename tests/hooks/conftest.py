@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gateway.hooks.config import Hook
-from gateway.hooks.host import HookHost
-from gateway.hooks.link import HookLink
+from gateway.policy.hooks.config import Hook
+from gateway.policy.hooks.decider import HookLink
+from gateway.policy.hooks.host import HookHost
 from tests.hooks.stage import Stage, Staged, hook
 from tests.world import assembled
 

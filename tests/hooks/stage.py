@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.hooks.config import Hook
-from gateway.hooks.host import HookHost
-from gateway.records import Record
-from gateway.rulebook import Mode, Route
-from gateway.stores.held import RedisHeld
+from gateway.domain.policy_document import Mode, Route
+from gateway.domain.records import Record
+from gateway.policy.hooks.config import Hook
+from gateway.policy.hooks.host import HookHost
+from gateway.stores.groups import RedisHeld
 from tests.world import World
 
 PUPPET = Path(__file__).with_name("puppet.py")

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.policy_document import PolicyRule, RuleEffect
+from gateway.domain.records import Remember
 from gateway.errors import InvalidRequest
-from gateway.hooks.host import HookHost
 from gateway.models import Action, Origin, Reason, Status, digest_of
-from gateway.records import Remember
-from gateway.rulebook import PolicyRule, RuleEffect
+from gateway.policy.hooks.host import HookHost
 from tests.hooks.stage import QUICK, Staged, hook, reviewed_in
 from tests.waiting import moment
 from tests.world import click, over_http, request

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gateway.hooks.link import HookEvents
+from gateway.domain.tasks import ended
 from gateway.models import Execution, Reason, Report, new_id
-from gateway.tasks import ended
+from gateway.policy.hooks.decider import HookEvents
 from tests.hooks.stage import Stage, Staged, hook
 from tests.waiting import moment
 from tests.world import click, over_http
@@ -88,7 +88,7 @@ async def test_whoever_tells_hooks_goes_on_after_events_were_missed(
     staged: Staged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A burst that is more than is kept for it costs events, and is no end of them."""
-    monkeypatch.setattr("gateway.stores.feed._BUFFER", 1)
+    monkeypatch.setattr("gateway.stores.event_feed._BUFFER", 1)
     notes = tmp_path / "notes"
     stage = await staged(puppet=hook(notes=notes, intercept=("after_tool",), observe=("*",)))
     async with followed(stage) as follower, asyncio.timeout(40):

@@ -16,14 +16,14 @@ import pytest
 
 from gateway.client import AsyncClient
 from gateway.client.redis_transport import RedisTransport
+from gateway.domain.policy_document import Budget, PolicyRule, RuleEffect
+from gateway.domain.records import REVIEWS, Event, Query, Record, Remember
 from gateway.errors import Aborted, Denied, NotFound, Unauthorized
-from gateway.hooks.config import Hook
-from gateway.hooks.host import HookHost
-from gateway.hooks.link import HookLink
 from gateway.models import Action, Reason, Status
-from gateway.records import REVIEWS, Event, Query, Record, Remember
-from gateway.rulebook import Budget, PolicyRule, RuleEffect
-from gateway.serving import desk_of, reviewed
+from gateway.policy.hooks.config import Hook
+from gateway.policy.hooks.decider import HookLink
+from gateway.policy.hooks.host import HookHost
+from gateway.server.background import desk_of, reviewed
 from tests.faults import roles
 from tests.faults.processes import child
 from tests.hooks.stage import hook, reviewed_in

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from gateway.app import running
-from gateway.discovery import read_private
-from gateway.newcomers import OWNER, OWNER_FILE, first_login
-from gateway.settings import Settings
+from gateway.server.app import running
+from gateway.server.first_run import OWNER, OWNER_FILE, first_login
+from gateway.server.settings import Settings
 from gateway.stores.credentials import APPROVER
+from gateway.wire.local_discovery import read_private
 
 
 async def test_the_owner_is_made_once(tmp_path: Path) -> None:

@@ -17,16 +17,16 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from gateway.backend import opened
-from gateway.clock import SystemClock
 from gateway.doctor import OK, WARN, examine
+from gateway.domain.clock import SystemClock
 from gateway.errors import NotFound, Unreachable
-from gateway.settings import Settings
+from gateway.server.connections import opened
+from gateway.server.settings import Settings
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import NewCredential, RedisCredentials
 from gateway.stores.keys import Keys
-from gateway.stores.nodes import facts
-from gateway.stores.store import RedisStore
+from gateway.stores.requests import RedisStore
+from gateway.stores.servers import facts
 from tests.ports import free_port
 from tests.settings.test_settings import server
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from gateway.alone import adapter_running
-from gateway.app import running
-from gateway.backend import Backend, opened
 from gateway.doctor import OK, examine
-from gateway.embedded import find_server_binary
 from gateway.errors import GatewayError
-from gateway.production import OPEN_DEFAULT, UnsafeSettings
-from gateway.settings import Settings
+from gateway.server.adapter_process import adapter_running
+from gateway.server.app import running
+from gateway.server.connections import Backend, opened
+from gateway.server.production_checks import OPEN_DEFAULT, UnsafeSettings
+from gateway.server.settings import Settings
 from gateway.stores.connect import connect
+from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys
-from gateway.stores.store import RedisStore
+from gateway.stores.requests import RedisStore
 from tests.frame.test_compose import Server
 from tests.ports import free_port
 from tests.settings.test_settings import server

@@ -17,14 +17,14 @@ import pytest
 import redis
 from pydantic import ValidationError
 
-from gateway.app import running
-from gateway.embedded import find_server_binary
 from gateway.errors import GatewayError
-from gateway.settings import BadSettings, Settings
+from gateway.server.app import running
+from gateway.server.settings import BadSettings, Settings
 from gateway.stores.connect import UnusableUrl, connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.embedded_server import find_server_binary
 from gateway.stores.keys import Keys
-from gateway.stores.store import RedisStore
+from gateway.stores.requests import RedisStore
 from tests.contract.test_store import create, pending
 from tests.ports import free_port
 from tests.world import SEED

@@ -12,11 +12,11 @@ from typing import Any
 from aiohttp import web
 
 from adapters.slack import SlackAdapter
-from gateway.desk import FrontDesk
+from gateway.approvals.front_desk import FrontDesk
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
-from gateway.records import Person, Record
-from gateway.rulebook import PolicyDocument, Route
-from gateway.serving import desk_of, followed_up, served
+from gateway.server.background import desk_of, followed_up, served
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message

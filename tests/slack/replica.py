@@ -14,7 +14,7 @@ import sys
 from contextlib import AsyncExitStack
 
 from adapters.slack import SlackAdapter
-from gateway.serving import desk_of, followed_up, served
+from gateway.server.background import desk_of, followed_up, served
 from tests.world import assembled
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from adapters.slack import blocks, modals
-from adapters.slack.blocks import CARD_CHARS, CARD_LINES, FullText
-from adapters.slack.home import home
-from adapters.slack.values import Form
-from gateway.cards import card_of, full_view
-from gateway.grants.grant import Effect, Grant, Match, Shape
+from adapters.slack import card_blocks as blocks
+from adapters.slack import modals
+from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FullText
+from adapters.slack.home_tab import home
+from adapters.slack.payloads import Form
+from gateway.domain.records import Claim, Record, Vote
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -32,7 +32,8 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.records import Claim, Record, Vote
+from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.ports.cards import card_of, full_view
 from tests.danger import WIDEST
 
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.settings import Settings
+from gateway.server.settings import Settings
 from tests.frame.test_compose import compose
 from tests.ports import free_port
 from tests.slack.counterpart.slack import Slack

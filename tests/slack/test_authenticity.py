@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from adapters.slack.values import Button, Malformed, button_of, form_of
+from adapters.slack.payloads import Button, Malformed, button_of, form_of
 from gateway.models import Status, new_id
 from tests.slack.counterpart.deliveries import form as form_body
 from tests.slack.counterpart.slack import Slack
@@ -112,7 +112,7 @@ async def test_15_a_delivery_that_trickles_is_cut_off(
     web: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read before its signature can be checked, so anybody may send it."""
-    monkeypatch.setattr("gateway.bodies.SECONDS", 0.05)
+    monkeypatch.setattr("gateway.domain.http_body.SECONDS", 0.05)
     url = web.slack.deliveries.request_url
     assert url is not None
     assert await announced(url, Content_Type=FORM) == 408

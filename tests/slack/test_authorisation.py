@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from gateway.domain.policy_document import Route
 from gateway.models import Origin as Claimed
 from gateway.models import Risk, RiskLevel, Status
-from gateway.rulebook import Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import (

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.domain.policy_document import Route
+from gateway.domain.store import Origin
 from gateway.errors import Unreachable
 from gateway.models import Action, Execution, Reason, Report, Status
-from gateway.rulebook import Route
-from gateway.storage import Origin
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import (

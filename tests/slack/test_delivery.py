@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
+from gateway.domain.policy_document import Escalation, Route
 from gateway.models import Reason, Status
-from gateway.rulebook import Escalation, Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.domain.policy_document import Route
 from gateway.models import Action, Status
-from gateway.rulebook import Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import ROUTE, Office, at_work, form, labels, put_in_force, shown, told

@@ -19,9 +19,9 @@ import pytest
 from aiohttp import web
 
 from adapters.slack.manifest import BOT_SCOPES
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Person
 from gateway.models import Status
-from gateway.records import Person
-from gateway.rulebook import Route
 from tests.ports import free_port
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message, View

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gateway.domain.policy_document import RiskRule
 from gateway.models import Action, Kind, Option, Question, Reason, RiskLevel, Status
 from gateway.models import FieldKind as Kinds
-from gateway.rulebook import RiskRule
 from tests.slack.office import HIGH, Office, form, labels, shown, told
 
 

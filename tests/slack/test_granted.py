@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.grants.grant import Grant
+from gateway.domain.records import Remember
 from gateway.models import Action, Status
-from gateway.records import Remember
+from gateway.policy.grants.grant import Grant
 from tests.slack.counterpart.state import Message
 from tests.slack.office import Office, shown, told
 from tests.world import click

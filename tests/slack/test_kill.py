@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from gateway.delivery.outbox_worker import LEASE_SECONDS
 from gateway.models import Status
-from gateway.posting.worker import LEASE_SECONDS
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.person import NotShown
 from tests.slack.counterpart.slack import Slack

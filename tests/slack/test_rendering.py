@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.slack import blocks, modals
-from adapters.slack.blocks import CARD_CHARS, CARD_LINES, MOST_UNITS
-from adapters.slack.values import Form
-from gateway.cards import card_of, full_view
+from adapters.slack import card_blocks as blocks
+from adapters.slack import modals
+from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, MOST_UNITS
+from adapters.slack.payloads import Form
 from gateway.errors import InvalidRequest
 from gateway.models import Context, Risk, RiskLevel
+from gateway.ports.cards import card_of, full_view
 from tests.slack import render, states
 from tests.slack.counterpart.blocks import Checker, check_message, units
 from tests.slack.counterpart.views import checked_view

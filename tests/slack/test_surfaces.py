@@ -12,13 +12,13 @@ import aiohttp
 import pytest
 
 from adapters.slack.manifest import BOT_SCOPES, manifest, problems
+from gateway.approvals.grouping import Crowd
 from gateway.cli import main
+from gateway.delivery.digest_cards import digest_card
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Person
 from gateway.errors import GatewayError
-from gateway.holding import Crowd
 from gateway.models import Action, Status
-from gateway.posting.crowds import digest_card
-from gateway.records import Person
-from gateway.rulebook import Route
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import User

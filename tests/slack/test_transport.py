@@ -11,13 +11,13 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.slack import SlackAdapter
-from adapters.slack.acts import Acts
-from adapters.slack.directory import Directory
-from gateway.alone import adapter_running
-from gateway.app import running
+from adapters.slack.actions import Acts
+from adapters.slack.users import Directory
 from gateway.errors import GatewayError
 from gateway.models import Status
-from gateway.settings import Settings
+from gateway.server.adapter_process import adapter_running
+from gateway.server.app import running
+from gateway.server.settings import Settings
 from tests.ports import free_port
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
@@ -242,7 +242,7 @@ async def test_41_every_interaction_is_acked_at_once(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slack's directory hangs: clicks are acked in far less than a second, and modals too."""
-    monkeypatch.setattr("adapters.slack.directory._CHECK_SECONDS", 1)
+    monkeypatch.setattr("adapters.slack.users._CHECK_SECONDS", 1)
     asked = [await office.asked(arguments={"command": f"ls {n}"}) for n in range(2)]
     office.slack.faults.plan("users.info", Fault.HANGS, times=20)
     for _, message in asked:

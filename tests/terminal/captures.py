@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.embedded import running_engine
 from gateway.models import Action, Context
+from gateway.stores.embedded_server import running_engine
 from tests.terminal.seat import Seat, by_bob, seated, staffed
 from tests.terminal.test_terminal import FORM
 from tests.web.chromium import Page, chromium

@@ -11,12 +11,12 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from adapters.terminal.answering import Answering
-from gateway.clock import SystemClock
+from adapters.terminal.screen import Answering
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import PolicyDocument, RiskRule, Route
+from gateway.domain.records import Identity, Person, Record
 from gateway.models import RiskLevel
-from gateway.records import Identity, Person, Record
-from gateway.rulebook import PolicyDocument, RiskRule, Route
-from gateway.serving import desk_of
+from gateway.server.background import desk_of
 from tests.waiting import MOMENT
 from tests.world import World, click, identity
 

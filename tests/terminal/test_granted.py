@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.domain.records import Remember
 from gateway.models import Status
-from gateway.records import Remember
 from tests.terminal.seat import seated, staffed
 from tests.world import World, click
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from adapters.terminal import answering, questions
+from adapters.terminal import prompts as questions
+from adapters.terminal import screen as answering
 
 PAGE = (Path(__file__).parents[2] / "docs" / "terminal.md").read_text(encoding="utf-8")
 NAMES = {"left": "←", "right": "→", "question_mark": "?", "ctrl+s": "Ctrl+S", "escape": "Esc"}

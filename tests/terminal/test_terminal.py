@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.policy_document import RiskRule
+from gateway.domain.records import Record
 from gateway.models import (
     Action,
     Context,
@@ -20,8 +22,6 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
-from gateway.records import Record
-from gateway.rulebook import RiskRule
 from tests.terminal.seat import by_bob, seated, staffed
 from tests.world import World
 

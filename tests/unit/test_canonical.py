@@ -8,8 +8,8 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.canonical import canonical, parse
 from gateway.errors import InvalidRequest
+from gateway.wire.canonical_json import canonical, parse
 
 _text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 _numbers = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(-(2**53) + 1, 2**53 - 1)

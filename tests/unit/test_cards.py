@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.blocks import changes, cut
-from gateway.cards import Card, card_of, full_view
-from gateway.masking import shown
+from gateway.domain.records import Claim, Record, Vote
+from gateway.domain.redaction import shown
 from gateway.models import (
     Action,
     Context,
@@ -27,7 +26,8 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
-from gateway.records import Claim, Record, Vote
+from gateway.ports.blocks import changes, cut
+from gateway.ports.cards import Card, card_of, full_view
 from tests.world import request
 
 FORMS = {"kind": Kind.QUESTION, "allowed": (Action.ANSWER,), "arguments": {}}

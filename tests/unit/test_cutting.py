@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from gateway.blocks import headline
-from gateway.cards import HEADLINE_CHARS
+from gateway.domain.json_schema import check_schema
+from gateway.domain.policy_document import Route
+from gateway.domain.records import Record
+from gateway.domain.redaction import shown
 from gateway.errors import InvalidRequest
-from gateway.grants.offers import offers
-from gateway.guardrails import findings
-from gateway.hooks.answers import approval
-from gateway.masking import shown
-from gateway.policy import Chain
-from gateway.records import Record
-from gateway.rulebook import Route
-from gateway.schemas import check_schema
+from gateway.policy.chain import Chain
+from gateway.policy.grants.offers import offers
+from gateway.policy.guardrails import findings
+from gateway.policy.hooks.replies import approval
+from gateway.ports.blocks import headline
+from gateway.ports.cards import HEADLINE_CHARS
 from tests.unit.test_cards import card, record
 from tests.world import request
 

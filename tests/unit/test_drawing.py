@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.api.requests import shown
-from gateway.drawing import HEAVY_CHARS, heavy, made, weight_of
 from gateway.models import FieldKind, Kind, Question
+from gateway.ports.offload import HEAVY_CHARS, heavy, made, weight_of
 from tests.unit.test_cards import record
 
 

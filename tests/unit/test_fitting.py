@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway import fitting
-from gateway.cards import card_of
-from gateway.fitting import fits
+from gateway.approvals.transitions import erased
+from gateway.domain.records import Record
 from gateway.models import digest_of
-from gateway.records import Record
-from gateway.transitions import erased
+from gateway.ports import card_size as fitting
+from gateway.ports.card_size import fits
+from gateway.ports.cards import card_of
 from tests.unit.test_transitions import decide, record
 
 LINES, CHARS = 5, 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.masking import masked, shown, start_of
+from gateway.domain.redaction import masked, shown, start_of
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
 

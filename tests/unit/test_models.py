@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.api.routes import Nothing
-from gateway.canonical import canonical
+from gateway.domain.parsing import parse_message, parse_request
 from gateway.errors import InvalidRequest
 from gateway.models import (
     Action,
@@ -29,8 +29,8 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.validation import parse_message, parse_request
-from gateway.wire import build, plain
+from gateway.wire.canonical_json import canonical
+from gateway.wire.codec import build, plain
 from tests.world import request
 
 FULL = request(

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from gateway.cards import full_view
-from gateway.paging import paged
+from gateway.ports.cards import full_view
+from gateway.ports.paging import paged
 from tests.unit.test_cards import record
 
 MARK = "── "

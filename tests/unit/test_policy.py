@@ -5,11 +5,11 @@ from itertools import product
 
 import pytest
 
+from gateway.domain.policy_document import Mode, Route
+from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Risk, RiskLevel
-from gateway.policy import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, settled
+from gateway.policy.chain import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, settled
 from gateway.ports import Verdict
-from gateway.records import Record
-from gateway.rulebook import Mode, Route
 from tests.unit.test_transitions import form, record
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import Identity
 from gateway.models import RiskLevel
-from gateway.policyfile import BadPolicy, differences, read_policy
-from gateway.records import Identity
-from gateway.rulebook import PolicyDocument
+from gateway.policy.policy_file import BadPolicy, differences, read_policy
 from tests.world import request
 
 PAGE = Path(__file__).parents[2] / "docs" / "routes.md"

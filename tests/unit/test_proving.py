@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest
 
-from adapters.discord import views
-from adapters.discord.ids import Button
-from adapters.slack import blocks, modals
-from adapters.slack.values import Form
-from adapters.terminal.drawing import drawn
-from adapters.web.view import row_of, whole_of
-from gateway.cards import card_of, full_view
-from gateway.masking import secrets_in
+from adapters.discord import card_views as views
+from adapters.discord.custom_ids import Button
+from adapters.slack import card_blocks as blocks
+from adapters.slack import modals
+from adapters.slack.payloads import Form
+from adapters.terminal.card_text import drawn
+from adapters.web.card_json import row_of, whole_of
+from gateway.domain.records import Record
+from gateway.domain.redaction import secrets_in
 from gateway.models import Action, Context, Kind, new_id
-from gateway.proving import HIDDEN, NEEDS_ALL_SEEN, hides
-from gateway.records import Record
-from gateway.scopes import scopes_of
+from gateway.ports.cards import card_of, full_view
+from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.ports.remember_options import scopes_of
 from tests.unit.test_cards import actions, record
 
 TOKEN = "ghp_" + "a1B2" * 9

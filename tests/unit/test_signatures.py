@@ -8,8 +8,8 @@ import pytest
 
 from gateway.errors import Unverified
 from gateway.models import Status
-from gateway.signatures import Signer, Verifier
-from gateway.wire import plain
+from gateway.wire.codec import plain
+from gateway.wire.signatures import Signer, Verifier
 from tests.unit.test_transitions import decide, record
 from tests.world import SEED
 

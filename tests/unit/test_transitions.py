@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.authority import answers_for, approver
+from gateway.approvals.transitions import By, Effect, clicked, nonce_of, summary
+from gateway.domain.policy_document import PolicyDocument, Route, raised
+from gateway.domain.records import Identity, Person, Record, Remember
+from gateway.domain.redaction import masked
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
-from gateway.masking import masked
 from gateway.models import (
     Action,
     FieldKind,
@@ -21,9 +23,7 @@ from gateway.models import (
     Status,
     digest_of,
 )
-from gateway.records import Identity, Person, Record, Remember
-from gateway.rulebook import PolicyDocument, Route, raised
-from gateway.transitions import By, Effect, clicked, nonce_of, summary
+from gateway.policy.authorization import answers_for, approver
 from tests.world import PEOPLE, click, identity, request
 
 

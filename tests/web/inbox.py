@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.app import Gateway, running
+from gateway.domain.policy_document import Budget, PolicyDocument, Route
+from gateway.domain.records import Event, Person, Record
+from gateway.domain.store import Origin
 from gateway.models import (
     Action,
     Context,
@@ -20,11 +22,9 @@ from gateway.models import (
     Risk,
     RiskLevel,
 )
-from gateway.records import Event, Person, Record
-from gateway.rulebook import Budget, PolicyDocument, Route
-from gateway.serving import desk_of
-from gateway.settings import Settings
-from gateway.storage import Origin
+from gateway.server.app import Gateway, running
+from gateway.server.background import desk_of
+from gateway.server.settings import Settings
 from tests.web.chromium import Page
 from tests.world import PROCESS, click, identity, request
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gateway.domain.policy_document import Budget
+from gateway.domain.records import Query, Record
+from gateway.domain.store import Origin
 from gateway.models import Action, Execution, Reason, Report
-from gateway.records import Query, Record
-from gateway.rulebook import Budget
-from gateway.storage import Origin
 from tests.web.chromium import DESK, PHONE, Page, running, visiting
 from tests.web.inbox import (
     AGENT,

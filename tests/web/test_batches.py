@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from gateway.canaries import Canaries
-from gateway.clock import SystemClock
+from gateway.approvals.canaries import Canaries
+from gateway.domain.clock import SystemClock
+from gateway.domain.records import Record
 from gateway.models import Action, Status
-from gateway.records import Record
 from gateway.stores.outbox import RedisNotes
 from tests.web.chromium import DESK, PHONE, Page
 from tests.web.inbox import AGENT, COMMAND, FILE_CHANGE, HIGH_RISK, LONG, QUESTION, Inbox, card

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.domain.policy_document import Budget
+from gateway.domain.store import Origin
 from gateway.models import (
     Action,
     Execution,
@@ -16,8 +18,6 @@ from gateway.models import (
     Report,
     Status,
 )
-from gateway.rulebook import Budget
-from gateway.storage import Origin
 from tests.web.chromium import Browser, Page, visiting
 from tests.web.inbox import (
     AGENT,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.grants.grant import Match, Shape
+from gateway.domain.records import Remember
 from gateway.models import Action, Status
-from gateway.records import Remember
+from gateway.policy.grants.grant import Match, Shape
 from tests.earlier import stored
 from tests.web.chromium import Page, visiting
 from tests.web.inbox import AGENT, COMMAND, Inbox

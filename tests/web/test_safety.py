@@ -327,7 +327,7 @@ async def test_a_login_that_trickles_is_cut_off(
     box: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is asked who they are before it is read, so it must not take for ever."""
-    monkeypatch.setattr("gateway.bodies.SECONDS", 0.05)
+    monkeypatch.setattr("gateway.domain.http_body.SECONDS", 0.05)
     login, kind = f"{box.gateway.url}/inbox/api/login", "application/json"
     assert await announced(login, Origin=box.gateway.url, Content_Type=kind) == 408
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gateway.domain.policy_document import RiskRule
 from gateway.models import Action, RiskLevel, Status
-from gateway.rulebook import RiskRule
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import (
     COMMAND,

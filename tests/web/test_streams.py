@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from adapters.web.streams import MOST_STREAMS
+from adapters.web.live_updates import MOST_STREAMS
 from tests.waiting import moment
 from tests.web.inbox import COMMAND, Inbox
 from tests.web.visitor import Visitor, visitor
@@ -93,7 +93,7 @@ async def test_all_visitors_together_have_so_many_streams(
     box: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever signs in again and again opens no more than that."""
-    monkeypatch.setattr("adapters.web.streams.MOST_OF_ALL", 2)
+    monkeypatch.setattr("adapters.web.live_updates.MOST_OF_ALL", 2)
     async with visitor(box) as ann, visitor(box, "bob") as bob, stream(ann), stream(bob):
         assert await refusal(bob) == (429, "too_many_pages")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import aiohttp
 
+from gateway.domain.records import Record
 from gateway.models import new_id
-from gateway.records import Record
-from gateway.wire import JsonObject
+from gateway.wire.codec import JsonObject
 from tests.web.inbox import Inbox
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from gateway.clock import SystemClock
+from gateway.domain.clock import SystemClock
 from tests.slack.counterpart.sockets import Sockets
 from tests.slack.counterpart.state import Json, State, Workspace
 

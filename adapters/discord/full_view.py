@@ -1,0 +1,80 @@
+"""The full view: everything that would run, for the one who asked, with what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import discord
+
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, full_view, page_fits
+from adapters.discord.custom_ids import Button
+from adapters.discord.identities import refuse_stranger
+from adapters.discord.responses import Answer
+from gateway.domain.records import Record
+from gateway.ports import Desk
+from gateway.ports.cards import Card, card_of
+from gateway.ports.cards import full_view as pages_of
+from gateway.ports.offload import made, weight_of
+
+EVERYTHING = 10**9
+
+
+class Reading:
+    """Makes cards and full views of requests."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def card(self, record: Record) -> Card:
+        """Return the card as it fits into a channel."""
+        return await made(partial(_card, record, CARD_LINES, CARD_CHARS), *weight_of(record))
+
+    async def whole(self, record: Record) -> Card:
+        """Return the card with room for everything, and so with every control."""
+        return await made(partial(_card, record, EVERYTHING, EVERYTHING), *weight_of(record))
+
+    async def permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
+        """Return a request to whoever may decide it. Raises NotFound, Unauthorized."""
+        record = await self._desk.get(request_id)
+        await refuse_stranger(self._desk, interaction, record)
+        return record
+
+    def placed(self, interaction: discord.Interaction, button: Button) -> Button:
+        """Return the button for a private view: it must name the card that it came from."""
+        message = interaction.message
+        if message is not None and not message.flags.ephemeral and button.copy:
+            return replace(button, card=str(message.id))
+        return button
+
+    async def page(self, interaction: discord.Interaction, button: Button) -> Answer:
+        """Return the page that a button asks for, to whoever may decide the request."""
+        record = await self.permitted(interaction, button.request_id)
+        message = interaction.message
+        turning = message is not None and message.flags.ephemeral and button.more.isdecimal()
+        button = self.placed(interaction, button)
+        page = int(button.more) - 1 if button.more.isdecimal() else 0
+        return await self.answer(record, interaction, button, page=page, replaces=turning)
+
+    async def answer(
+        self,
+        record: Record,
+        interaction: discord.Interaction,
+        button: Button,
+        *,
+        page: int = 0,
+        replaces: bool = False,
+    ) -> Answer:
+        """Return the full view of a record. The caller has checked who asks."""
+
+        def drawn() -> Answer:
+            view = pages_of(record, fits=page_fits)
+            limit = interaction.filesize_limit
+            card = _card(record, EVERYTHING, EVERYTHING)
+            return Answer(full_view(card, view, button, page=page, limit=limit), replaces=replaces)
+
+        return await made(drawn, *weight_of(record))
+
+
+def _card(record: Record, lines: int, chars: int) -> Card:
+    return card_of(record, lines=lines, chars=chars)

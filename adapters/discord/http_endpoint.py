@@ -1,0 +1,107 @@
+"""Clicks over HTTP: Discord's signed pushes, verified, fresh, and each taken once.
+
+Discord is told at once that we have it; the answer goes the same way as for the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+
+import discord
+from aiohttp import web
+from nacl.exceptions import BadSignatureError
+from nacl.signing import VerifyKey
+
+from gateway.domain.clock import SystemClock
+from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, whole
+from gateway.ports.outgoing import Notes, TryLater
+
+log = logging.getLogger("adapters.discord")
+
+PATH = "/discord/interactions"
+FRESH_SECONDS = 300
+_SEEN_SECONDS = 900.0  # a token lives no longer, so that a later replay can do nothing
+_MOST_BYTES = 1_048_576
+_PING = 1
+_NOTE_SECONDS = 1.5
+
+Arrived = Callable[[discord.Interaction], Awaitable[None]]
+
+
+class Endpoint:
+    """The Interactions Endpoint URL."""
+
+    def __init__(
+        self,
+        public_key: str,
+        notes: Notes,
+        client: Callable[[], discord.Client],
+        arrived: Arrived,
+    ) -> None:
+        self._key = VerifyKey(bytes.fromhex(public_key))
+        self._notes = notes
+        self._clock = SystemClock()
+        self._client = client
+        self._arrived = arrived
+
+    async def serve(self, request: web.Request) -> web.Response:
+        """Take one push. 401 for anything that Discord did not sign just now."""
+        try:
+            if (request.content_length or 0) > _MOST_BYTES:
+                raise BodyTooLarge
+            body = await whole(request.content.iter_any(), most=_MOST_BYTES)
+        except BodyTooLarge:
+            return web.Response(status=413)
+        except BodyTooSlow:
+            return web.Response(status=408)
+        if not self._is_signed(request, body):
+            return web.Response(status=401)
+        try:
+            payload = json.loads(body)
+            kind, number = payload["type"], str(payload["id"])
+        except (ValueError, KeyError, TypeError):
+            return web.Response(status=400)
+        if kind == _PING:
+            return web.json_response({"type": _PING})
+        return await self._take(payload, number)
+
+    async def _take(self, payload: object, number: str) -> web.Response:
+        try:
+            async with asyncio.timeout(_NOTE_SECONDS):
+                fresh = await self._notes.put_new(f"seen {number}", "", seconds=_SEEN_SECONDS)
+        except Exception as error:
+            # Without the store nothing can be decided, and a replay not be told from the first.
+            log.warning("push not taken: %s", error, extra={"event": "push_refused"})
+            return web.Response(status=503)
+        if not fresh:
+            return web.Response(status=401)
+        try:
+            client = self._client()
+            interaction: discord.Interaction = discord.Interaction(
+                data=payload,  # type: ignore[arg-type]
+                state=client._connection,
+            )
+        except TryLater:
+            return web.Response(status=503)
+        except Exception as error:
+            # discord.py raises whatever comes of content that it did not expect.
+            log.warning("push not understood: %r", error, extra={"event": "push_refused"})
+            return web.Response(status=400)
+        # The answer is posted to Discord; this only says that we have it.
+        task = asyncio.ensure_future(self._arrived(interaction))
+        # What it raises has been told to the person, and logged.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return web.Response(status=202)
+
+    def _is_signed(self, request: web.Request, body: bytes) -> bool:
+        stamp = request.headers.get("X-Signature-Timestamp", "")
+        try:
+            signature = bytes.fromhex(request.headers.get("X-Signature-Ed25519", ""))
+            self._key.verify(stamp.encode() + body, signature)
+            age = self._clock.now_ms() / 1000 - int(stamp)
+        except (ValueError, BadSignatureError):
+            return False
+        return abs(age) <= FRESH_SECONDS

@@ -1,0 +1,102 @@
+"""What people take back and stop in Slack: grants, one, a session's or all, and the kill switch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adapters.slack.card_blocks import Act
+from adapters.slack.interactions import Interaction
+from adapters.slack.payloads import NO_COPY, Malformed
+from adapters.slack.permissions import Rights
+from adapters.slack.private_replies import Reply
+from adapters.slack.text_objects import Json, button, ours, plain, row, section
+from adapters.slack.workspaces import Workspace
+from gateway.domain.records import Identity
+from gateway.errors import Conflict, InvalidRequest
+from gateway.policy.grants.grant import Grant
+from gateway.ports import Desk
+
+OPERATING = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
+_STOP = "Everything that waits or is asked is denied, for all agents, until somebody lifts it."
+_LIFT = "Agents are answered again as before. What was denied stays denied."
+_ALL = "Everything is taken back that you may take back; people are asked again."
+_SESSION = "All that was remembered for this session is taken back; people are asked again."
+
+
+class Operating:
+    """Does it at the desk, which checks who asks."""
+
+    def __init__(self, desk: Desk, rights: Rights) -> None:
+        self._desk = desk
+        self._rights = rights
+
+    async def clicked(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
+        """Do what a button asks for."""
+        identity = await self._rights.caller(workspace, did.actor)
+        if did.act in (Act.STOP_ALL, Act.ALLOW_AGAIN):
+            await self._desk.stop_all(identity, on=did.act == Act.STOP_ALL)
+        elif did.act == Act.REVOKE_ALL:
+            await self._desk.revoke_all(identity)
+        elif did.act == Act.REVOKE_SESSION:
+            agent, _, session = did.value.partition(" ")
+            await self._desk.revoke_all(identity, agent=agent, session=session)
+        else:
+            await self._revoke(identity, did)
+
+    async def _revoke(self, identity: Identity, did: Interaction) -> None:
+        grant_id, _, copy = did.value.partition(" ")
+        ref = did.ref if copy else None
+        if copy and (ref is None or copy == NO_COPY):
+            raise Malformed("a button of a copy, but not on it")
+        await self._desk.revoke(grant_id, identity, copy=copy, ref=ref)
+
+    async def command(self, identity: Identity, rest: str) -> str:
+        """Run `revoke all` or `revoke session AGENT NAME`; return what to say."""
+        what, _, whose = rest.partition(" ")
+        agent, _, session = whose.strip().partition(" ")
+        if what == "session" and not (agent and session):
+            raise InvalidRequest("write revoke session AGENT NAME")
+        named = {"agent": agent, "session": session.strip()} if what == "session" else {}
+        gone = await self._desk.revoke_all(identity, **named)
+        if not gone:
+            raise Conflict("there is nothing there that you may take back")
+        return f"Revoked: {len(gone)}. From now on they decide nothing."
+
+    async def frame(self, identity: Identity) -> list[Json]:
+        """Return what stands above everything on a Home tab: the kill switch, for admins."""
+        person = await self._desk.person(identity)
+        admin = person is not None and person.admin
+        stopped = await self._desk.stopped()
+        blocks: list[Json] = []
+        if stopped:
+            blocks.append(section(ours("*Everything is denied:* the kill switch is on.")))
+        if admin and stopped:
+            blocks.append(
+                _row(button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(_LIFT, "Allow again")))
+            )
+        elif admin:
+            stop = button(
+                "Stop everything", Act.STOP_ALL, "-", style="danger", confirm=(_STOP, "Stop")
+            )
+            blocks.append(_row(stop))
+        return blocks
+
+
+def all_of(grants: Sequence[Grant]) -> list[Json]:
+    """Return the button that takes back all that somebody sees on their Home tab."""
+    if len(grants) < 2:  # noqa: PLR2004 (one has a button of its own)
+        return []
+    press = button("Revoke all", Act.REVOKE_ALL, "-", style="danger", confirm=(_ALL, "Revoke"))
+    return [section(plain(f"{len(grants)} remembered")), _row(press)]
+
+
+def session_of(grant: Grant) -> list[Json]:
+    """Return the button that takes back all that is remembered for a grant's session."""
+    if grant.session is None:
+        return []
+    value = f"{grant.agent} {grant.session}"
+    return [button("Revoke the session's", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))]
+
+
+def _row(press: Json) -> Json:
+    return row(press["action_id"], press)

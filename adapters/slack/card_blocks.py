@@ -1,0 +1,256 @@
+"""Turns a card into a Slack message. Pure; stays within what Slack takes, with room to spare."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from enum import StrEnum
+
+from adapters.slack.payloads import Button
+from adapters.slack.text_objects import (
+    Budget,
+    Json,
+    button,
+    context,
+    escaped,
+    exact,
+    fitted,
+    header,
+    label,
+    labelled,
+    line,
+    link,
+    moment,
+    one_line,
+    option,
+    ours,
+    plain,
+    quote,
+    rich,
+    row,
+    section,
+    units,
+    words,
+)
+from gateway.models import Action, RiskLevel
+from gateway.ports.cards import Card, Control, Style
+
+# Slack refused messages with 11,341 counted characters; it documents no number. What would run is
+# never cut here, so the rest shares what that leaves.
+MOST_UNITS = 8000
+CARD_CHARS = 2800
+CARD_LINES = 30
+MOST_PARTS = CARD_LINES  # each has a line at least: a card that shows all has no more of them
+_LEAST_FOR_REST = 1700
+_FACT_UNITS = 120
+_WORDS_UNITS = 500
+_OUTCOME_UNITS = 600
+_DIFF_UNITS = 900
+_DIGEST_CHARS = 12
+_LOOKING = "I'm looking at it"
+_STYLES = {Style.PRIMARY: "primary", Style.DANGER: "danger", Style.PLAIN: None}
+_RISKS = {RiskLevel.LOW: "Low risk", RiskLevel.MEDIUM: "Medium risk", RiskLevel.HIGH: "High risk"}
+
+
+class Act(StrEnum):
+    """The action ids of our buttons, beside the decisions themselves."""
+
+    DENY = "deny_form"
+    EDIT = "edit_form"
+    RESPOND = "respond_form"
+    ANSWER = "answer_form"
+    ABORT = "abort_form"
+    REMEMBER = "remember_form"
+    REVOKE = "revoke"
+    REVOKE_SESSION = "revoke_session"
+    REVOKE_ALL = "revoke_all"
+    STOP_ALL = "stop_all"
+    ALLOW_AGAIN = "allow_again"
+    APPROVE = "approve"
+    APPROVE_SURE = "approve_confirmed"  # the client asked "are you sure" before it sent this
+    DETAILS = "details"
+    CLAIM = "claim"
+    MORE = "more"
+    NEXT = "next_page"
+    BACK = "previous_page"
+    OPEN = "open_inbox"  # a link: Slack says that it was pressed, and opens it by itself
+
+
+# A press on one of these opens a modal; approving alone needs none.
+FORMS = {
+    Action.DENY: Act.DENY,
+    Action.EDIT: Act.EDIT,
+    Action.RESPOND: Act.RESPOND,
+    Action.ANSWER: Act.ANSWER,
+    Action.ABORT: Act.ABORT,
+    Action.APPROVE: Act.APPROVE,
+}
+_IN_MENU = {Action.EDIT, Action.RESPOND, Action.ABORT}
+
+
+class FullText(StrEnum):
+    """Where the whole text of a card is that does not fit."""
+
+    FITS = ""
+    ATTACHED = "The full text is attached in the thread."
+    MISSING = "The full text could not be attached, so this cannot be approved in Slack."
+
+
+def message(
+    card: Card, copy: str, full: FullText = FullText.FITS, called: str = ""
+) -> tuple[str, list[Json]]:
+    """Return the top-level text and the blocks of a card. `called` are mentions of ours."""
+    shown = sum(units(block.text.text) + units(block.label) for block in card.blocks[:MOST_PARTS])
+    budget = Budget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
+    blocks = [header(card.title), *_state(card, budget), _body(card, budget)]
+    blocks += [*found(card, budget), *_warnings(card, full)]
+    blocks.append(context(plain(_fingerprint(card))))
+    if not card.final:
+        blocks += [section(ours(called))] if called else []
+        blocks += _waiting(card)
+        blocks.append(actions(card, copy))
+    elif card.inbox:
+        press = link("Open the inbox", Act.OPEN, card.inbox)
+        blocks.append({"type": "actions", "block_id": "inbox", "elements": [press]})
+    return notification(card.summary), blocks
+
+
+def notification(summary: str) -> str:
+    """Return what lock screens and screen readers get: who and how risky, no arguments."""
+    return escaped(fitted(one_line(summary), 300))
+
+
+def _state(card: Card, budget: Budget) -> Iterator[Json]:
+    """Return how it ended, right under the title; while it waits, how risky it is."""
+    if not card.final:
+        reasons = "; ".join(one_line(reason.text) for reason in card.reasons)
+        risk = _RISKS[card.risk] + (f": {reasons}" if reasons else "")
+        sign = "🔴 " if card.risk is RiskLevel.HIGH else ""
+        yield context(plain(sign + budget.take(risk, _OUTCOME_UNITS)))
+        return
+    if card.outcome is not None:
+        said = budget.take(one_line(card.outcome.text), _OUTCOME_UNITS)
+        yield section(plain(said[:1].upper() + said[1:]))
+    if card.paused is not None:
+        yield context(ours(f"Until {moment(card.paused)}"))
+    if card.decided_at is not None:
+        yield context(ours(moment(card.decided_at)))
+    if card.result is not None:
+        result = budget.take(one_line(card.result.text), _OUTCOME_UNITS)
+        yield context(plain(f"Result: it {result}"))
+
+
+def _body(card: Card, budget: Budget) -> Json:
+    """Return who asks, what would run, and the agent's own words: the same before and after."""
+    facts = [
+        (fact.label, budget.take(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts
+    ]
+    parts = [labelled(facts)] if facts else []
+    for block in card.blocks[:MOST_PARTS]:
+        if block.text.text:
+            parts += [label(block.label), exact(block.text.text)]
+        else:
+            parts.append(label(f"{block.label}: not shown here"))
+    if (more := len(card.blocks) - MOST_PARTS) > 0:
+        parts.append(label(f"{more} more: not shown here"))
+    for field in card.fields:
+        parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
+    if card.changed:
+        changed = budget.take(diff_text(card), _DIFF_UNITS)
+        parts += [label("What the editor changed"), exact(changed)]
+    parts += _unverified(card, budget)
+    if card.note is not None:
+        note = budget.take(card.note.text, _OUTCOME_UNITS)
+        parts += [label("Note for the record"), quote(note)]
+    return rich("body", parts or [label("Nothing but the question itself")])
+
+
+def _unverified(card: Card, budget: Budget) -> Iterator[Json]:
+    """Return what the agent says about it, marked as such."""
+    if card.preview is not None and card.preview.text.text.strip():
+        picture = budget.take(card.preview.text.text, _DIFF_UNITS)
+        yield from (label("The agent's preview, unverified"), exact(picture))
+    if card.says is not None:
+        said = budget.take(card.says.text, _WORDS_UNITS)
+        yield from (label("The agent's own words, unverified"), quote(said))
+
+
+def diff_text(card: Card) -> str:
+    """Return an edit as a diff."""
+    return "\n".join(f"{row.sign} {one_line(row.text.text)}" for row in card.changed)
+
+
+def found(card: Card, budget: Budget) -> Iterator[Json]:
+    """Return what the guardrails found, a line each."""
+    if card.findings:
+        lines = (f"⚠️ {one_line(one.text)}" for one in card.findings)
+        yield context(*(plain(budget.take(line, _FACT_UNITS * 2)) for line in lines))
+
+
+def _warnings(card: Card, full: FullText) -> Iterator[Json]:
+    notices = list(card.notices)
+    if not card.complete:
+        notices.append(f"Not all of it is shown: {card.size}. Read it all under Details.")
+        if full:
+            notices.append(full)
+    if any(field.secret for field in card.fields) and not card.final:
+        notices.append("A secret is asked for: answer in the inbox.")
+    if notices:
+        yield context(*(plain(f"⚠️ {notice}") for notice in notices[:10]))
+
+
+def _waiting(card: Card) -> Iterator[Json]:
+    told = [ours(f"Waits until {moment(card.deadline)}")]
+    told += [plain(one_line(text), 200) for text in (card.progress, card.claimed) if text]
+    yield context(*told)
+
+
+def _fingerprint(card: Card) -> str:
+    if not card.digest:
+        return "Nothing is decided on this card"
+    size = f" · {card.size}" if card.blocks else ""
+    return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
+
+
+def actions(
+    card: Card, copy: str, only: Container[str] | None = None, *, block_id: str = "actions"
+) -> Json:
+    """Return the buttons of a waiting card; the rarer ones stand in a menu. `only` some of them
+    may be wanted."""
+    value = Button(card.request_id, card.revision, copy).written()
+    offered = [control for control in card.controls if offers(card, control)]
+    elements = [_pressed(one, value) for one in offered if one.action not in _IN_MENU]
+    if card.approve_scopes:
+        elements.append(button("Remember…", Act.REMEMBER, value))
+    elements.append(button("Details", Act.DETAILS, value))
+    rare = [one for one in offered if one.action in _IN_MENU]
+    menu = [option(f"{one.label}…", f"{FORMS[one.action]} {value}") for one in rare]
+    if not menu:  # Slack's documents once asked for two entries at least
+        elements.append(button(_LOOKING, Act.CLAIM, value))
+    else:
+        menu.append(option(_LOOKING, f"{Act.CLAIM} {value}"))
+        elements.append({"type": "overflow", "action_id": Act.MORE, "options": menu})
+    return row(block_id, *(one for one in elements if only is None or one["action_id"] in only))
+
+
+def _pressed(control: Control, value: str) -> Json:
+    style = _STYLES[control.style]
+    if control.action is not Action.APPROVE:
+        return button(f"{control.label}…", FORMS[control.action], value, style=style)
+    if control.confirm is None:
+        return button(control.label, Act.APPROVE, value, style=style)
+    confirm = (control.confirm, control.label)
+    return button(control.label, Act.APPROVE_SURE, value, style=style, confirm=confirm)
+
+
+def offers(card: Card, control: Control) -> bool:
+    """Whether a control can be used in Slack at all."""
+    if control.action is Action.EDIT:
+        return card.editable is not None
+    if control.action is Action.ANSWER:
+        return not any(field.secret and field.required for field in card.fields)
+    return True
+
+
+def thread_note(text: str) -> list[Json]:
+    """Return the blocks of a short reply in a card's thread."""
+    return [rich("note", [line(words(text))])]

@@ -1,0 +1,148 @@
+"""`gateway doctor --live`: a card goes through its life in a real channel, and is taken away again.
+
+Block limits, edits of rich text and file uploads cannot be proven without Slack's own servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import aiohttp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from adapters.slack import card_blocks as blocks
+from adapters.slack import modals
+from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
+from adapters.slack.payloads import Form, Place
+from adapters.slack.text_objects import Json
+from adapters.slack.uploads import uploaded
+from adapters.slack.web_api import SlackRefused, asked, sent
+from gateway.domain.records import Record
+from gateway.models import Action, ApprovalRequest, Kind, Risk, RiskLevel, Status
+from gateway.ports.cards import Card, card_of, full_view
+from gateway.ports.checks import Finding, doubtful, failed, fine
+from gateway.ports.outgoing import DeliveryFailed
+
+_COPY = "rehearsal"
+_ID = "0" * 32
+MOST_CHANNELS = 20
+
+
+async def rehearsed(
+    clients: Mapping[str, AsyncWebClient], places: Sequence[Place], session: aiohttp.ClientSession
+) -> list[Finding]:
+    """Post, edit, attach and delete a sample card in each channel, one after the other."""
+    if not places:
+        return [doubtful("no route names a channel to try it in", "name slack:TEAM/CHANNEL")]
+    found = []
+    validated: set[str] = set()
+    for place in places[:MOST_CHANNELS]:
+        first = place.team not in validated
+        found.append(await _rehearsed(clients[place.team], place, session, validate=first))
+        validated.add(place.team)
+    if rest := places[MOST_CHANNELS:]:
+        names = ", ".join(f"{place.team}/{place.channel}" for place in rest)
+        remedy = "what Slack takes in the others it takes here; `slack channels` looked at each"
+        found.append(doubtful(f"after {MOST_CHANNELS} channels, not tried: {names}", remedy))
+    return found
+
+
+async def _rehearsed(
+    client: AsyncWebClient, place: Place, session: aiohttp.ClientSession, *, validate: bool
+) -> Finding:
+    step = "validate"
+    channel = place.channel
+    try:
+        if validate:
+            await _validated(client)
+        step = "post"
+        text, made = blocks.message(_card(long=True), _COPY)
+        posted = await sent(
+            lambda: client.chat_postMessage(channel=channel, text=text, blocks=made)
+        )
+        try:
+            step = "edit"
+            await _edited(client, channel, posted["ts"])
+            step = "attach"
+            await _attached(client, place._replace(thread=posted["ts"]), session)
+        finally:
+            await _deleted(client, channel, posted["ts"])
+    except DeliveryFailed as failure:
+        said = f"{place.team}/{channel}: {step}: {failure}"
+        return failed(said, "if all other checks are well, report it with this sentence")
+    did = "a card was posted, edited, given a file and deleted"
+    return fine(f"{place.team}/{channel}: {did}")
+
+
+async def _validated(client: AsyncWebClient) -> None:
+    """Have Slack check blocks and modals, where it offers that."""
+    for card in (_card(long=False), _card(long=True)):
+        _, made = blocks.message(card, _COPY)
+        await _checked(client, blocks_=made)
+        await _checked(client, view=modals.deny(card, Form(_ID, 1, _COPY)))
+
+
+async def _checked(
+    client: AsyncWebClient, *, blocks_: list[Json] | None = None, view: Json | None = None
+) -> None:
+    try:
+        if view is None:
+            await asked(lambda: client.blocks_validate(blocks=blocks_))
+        else:
+            await asked(lambda: client.blocks_validate(view=view))
+    except SlackRefused as refused:
+        if refused.error not in ("unknown_method", "method_deprecated", "not_allowed_token_type"):
+            raise
+
+
+async def _edited(client: AsyncWebClient, channel: str, ts: str) -> None:
+    text, made = blocks.message(_card(long=False, ended=True), _COPY)
+    await asked(lambda: client.chat_update(channel=channel, ts=ts, text=text, blocks=made))
+
+
+async def _attached(client: AsyncWebClient, place: Place, session: aiohttp.ClientSession) -> None:
+    content = full_view(_record(long=True)).text.encode()
+    file = await uploaded(client, session, place, content, name="sample.txt", title="Sample")
+    # Deleting the card alone would leave its thread.
+    await asked(lambda: client.files_delete(file=file))
+
+
+async def _deleted(client: AsyncWebClient, channel: str, ts: str) -> None:
+    try:
+        await asked(lambda: client.chat_delete(channel=channel, ts=ts))
+    except DeliveryFailed as failure:
+        raise DeliveryFailed(f"the sample card is still there: {failure}") from failure
+
+
+def _card(*, long: bool, ended: bool = False) -> Card:
+    record = _record(long=long)
+    if ended:
+        record = replace(record, status=Status.CANCELLED, revision=2)
+    return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+
+
+def _record(*, long: bool) -> Record:
+    """Return a sample request, with text that Slack must not act on."""
+    command = "echo '<!channel> <@U0> *bold* ```fence``` <https://example.com|here>' 😀\n"
+    request = ApprovalRequest(
+        id=_ID,
+        agent="doctor",
+        tool="sample, nothing runs",
+        kind=Kind.COMMAND,
+        arguments={"command": command * (200 if long else 1)},
+        digest="0" * 64,
+        hint="This is a rehearsal of `gateway doctor --live`; it is deleted at once.",
+        allowed=(Action.APPROVE, Action.DENY),
+    )
+    return Record(
+        request=request,
+        status=Status.PENDING,
+        revision=1,
+        shown_since=1,
+        digest=request.digest,
+        created=0,
+        deadline=0,
+        route="default",
+        risk=Risk(level=RiskLevel.LOW),
+    )

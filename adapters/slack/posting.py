@@ -1,0 +1,224 @@
+"""Posts cards, edits them and says short things beside them: the courier's hands at Slack."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from adapters.slack import card_blocks as blocks
+from adapters.slack.card_blocks import FullText
+from adapters.slack.payloads import Malformed, Place, place_of, reference
+from adapters.slack.text_objects import Json, escaped, fitted, one_line, ours, section
+from adapters.slack.uploads import Uploads
+from adapters.slack.web_api import SlackRefused, asked, sent
+from adapters.slack.workspaces import NotInstalled, TokenRefused, Workspace, Workspaces
+from gateway.domain.records import MessageRef
+from gateway.models import Status
+from gateway.ports.cards import Card
+from gateway.ports.outgoing import (
+    CopyGone,
+    DeliveryFailed,
+    DeliveryUncertain,
+    Notes,
+    Notice,
+    NoticeKind,
+    TryLater,
+)
+from gateway.ports.rate_limit import Pace, Rate
+
+# Slack's tier 3 is 50 in any minute: 45, a burst of 2, and one for what is late. What no
+# person decided leaves room for edits that show a decision. A channel takes one post a second.
+UPDATES = Rate(45, 2)
+OTHER_UPDATES = Rate(35, 2)
+POSTS = Rate(57, 3)
+_NOTE_SECONDS = 40 * 24 * 3600.0
+_LOCKED = {
+    "message_not_found",
+    "cant_update_message",
+    "edit_window_closed",
+    "is_inactive",
+    "is_archived",
+    "channel_not_found",
+    "not_in_channel",
+    "account_inactive",
+}
+_MENTION = re.compile(r"[UWS][A-Z0-9]{1,31}")
+_MOST_MENTIONS = 20
+
+
+class Posts:
+    """Delivers, updates and tells. Raises only what `gateway.ports.outgoing` names."""
+
+    def __init__(self, workspaces: Workspaces, notes: Notes, pace: Pace, uploads: Uploads) -> None:
+        self._workspaces = workspaces
+        self._notes = notes
+        self._pace = pace
+        self._uploads = uploads
+
+    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+        """Post a card; it is never sent again when no answer came."""
+        workspace, place = await self.place(target)
+        text, made = blocks.message(card, nonce, called=_called(workspace, card.calls))
+        about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
+        async with self.turn(place, nonce, rank=card.created):
+            answer = await posted(
+                workspace,
+                place.channel,
+                text,
+                made,
+                thread=place.thread,
+                mrkdwn=False,
+                metadata=about,
+            )
+        ref = reference(workspace.team, str(answer["channel"]), str(answer["ts"]))
+        if place.thread:
+            await self._notes.put(_thread_note(ref), place.thread, seconds=_NOTE_SECONDS)
+        if not card.complete:
+            await self._attach(workspace, ref, card, nonce)
+        return ref
+
+    async def _attach(self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str) -> None:
+        """Attach the full text and say so on the card; the card is posted already, whatever
+        happens."""
+        full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
+        try:
+            await self._edit(workspace, ref, card, nonce, full)
+        except DeliveryFailed:
+            return
+
+    async def _thread(self, ref: MessageRef) -> str:
+        """Return the thread in which to reply to a copy: that in which it stands, or its own."""
+        return await self._notes.get(_thread_note(ref)) or ref.message
+
+    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+        """Have a posted copy show this card."""
+        workspace, _ = await self.place(ref.channel)
+        decided = card.status in (Status.APPROVED, Status.DENIED)
+        await self.edit_slot(workspace, nonce, decided=decided)
+        full = FullText.FITS
+        if not card.complete and not card.final:
+            full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
+        await self._edit(workspace, ref, card, nonce, full)
+        await self._note_progress(workspace, ref, card)
+
+    async def _edit(
+        self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str, full: FullText
+    ) -> None:
+        text, made = blocks.message(card, nonce, full, _called(workspace, card.calls))
+        await edited(workspace, ref, text, made)
+
+    async def _note_progress(self, workspace: Workspace, ref: MessageRef, card: Card) -> None:
+        """Reply in the thread to votes and to the agent's report, each once: edits ring no bell."""
+        news: dict[str, str] = {}
+        if card.result is not None:
+            news["result"] = f"{card.tool.text} {card.result.text}"
+        if not card.final and card.progress and not card.progress.startswith("0 "):
+            news["votes"] = card.progress
+        for about, text in news.items():
+            said = fitted(one_line(text), 600)
+            key = f"said {ref.channel} {ref.message} {about} {said}"[:200]
+            if await self._notes.put_new(key, "1", seconds=_NOTE_SECONDS):
+                await self._reply(workspace, ref, said, blocks.thread_note(said))
+
+    async def tell(self, notice: Notice, card: Card) -> None:
+        """Remind in a card's thread, or tell an outcome where it is wanted."""
+        workspace, place = await self.place(notice.target)
+        name = f"{notice.kind} {notice.nonce} {card.revision}"
+        async with self.turn(place, name, rank=card.created):
+            if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
+                lead = _called(workspace, notice.mentions)
+                said = f"{lead} This still waits for an answer.".strip()
+                await self._reply(workspace, notice.ref, said, [section(ours(said))])
+                return
+            said = fitted(one_line(f"{card.title}: {_ended(card)}"), 900)
+            note = blocks.thread_note(said)
+            await posted(workspace, place.channel, escaped(said), note, thread=place.thread)
+
+    async def _reply(
+        self, workspace: Workspace, ref: MessageRef, text: str, made: list[Json]
+    ) -> None:
+        channel, thread = place_of(ref.channel).channel, await self._thread(ref)
+        top = text if made and made[0]["type"] == "section" else escaped(text)
+        try:
+            await posted(workspace, channel, top, made, thread=thread)
+        except (TryLater, DeliveryUncertain, SlackRefused):
+            # A reply is a courtesy: the card itself says the same.
+            return
+
+    def turn(self, place: Place, name: str, *, rank: int = 0) -> AbstractAsyncContextManager[None]:
+        """Hold a turn to post, the lowest rank first; threads have none of their own."""
+        return self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name, rank=rank)
+
+    async def edit_slot(self, workspace: Workspace, name: str, *, decided: bool) -> None:
+        """Return when a message may be edited; raises TryLater when that is not now."""
+        budget = f"update {workspace.team}"
+        if not decided:
+            await self._pace.slot(f"other {budget}", OTHER_UPDATES, name)
+        await self._pace.slot(budget, UPDATES, name)
+
+    async def place(self, target: str) -> tuple[Workspace, Place]:
+        """Return the workspace and channel of a target; raises DeliveryFailed, TryLater."""
+        try:
+            place = place_of(target)
+            return await self._workspaces.of(place.team), place
+        except (Malformed, NotInstalled, TokenRefused) as error:
+            raise DeliveryFailed(str(error)) from error
+
+
+async def posted(
+    workspace: Workspace,
+    channel: str,
+    text: str,
+    made: list[Json],
+    *,
+    thread: str = "",
+    **more: Any,
+) -> Json:
+    """Post a message, in a thread if one is named; no link in it is unfolded."""
+    answer: Json = await sent(
+        lambda: workspace.client.chat_postMessage(
+            channel=channel,
+            thread_ts=thread or None,
+            text=text,
+            blocks=made,
+            unfurl_links=False,
+            unfurl_media=False,
+            **more,
+        )
+    )
+    return answer
+
+
+async def edited(workspace: Workspace, ref: MessageRef, text: str, made: list[Json]) -> None:
+    """Edit a posted message; raises CopyGone when it is not there, or stays as it is for good."""
+    channel = place_of(ref.channel).channel
+    try:
+        await asked(
+            lambda: workspace.client.chat_update(
+                channel=channel, ts=ref.message, text=text, blocks=made
+            )
+        )
+    except SlackRefused as refused:
+        if refused.error in _LOCKED:
+            raise CopyGone(str(refused)) from refused
+        raise
+
+
+def _thread_note(ref: MessageRef) -> str:
+    return f"thread {ref.channel} {ref.message}"
+
+
+def _called(workspace: Workspace, wanted: tuple[str, ...]) -> str:
+    """Return mentions of the approvers of this workspace; ids only, never words."""
+    found = []
+    for one in wanted:
+        place, _, name = one.partition("/")
+        if place == workspace.team and _MENTION.fullmatch(name):
+            found.append(f"<!subteam^{name}>" if name[0] == "S" else f"<@{name}>")
+    return " ".join(found[:_MOST_MENTIONS])
+
+
+def _ended(card: Card) -> str:
+    said = card.outcome.text if card.outcome else card.word
+    return f"{said}; it {card.result.text}" if card.result else said

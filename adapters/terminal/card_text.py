@@ -1,0 +1,160 @@
+"""A card as text with colour, for a terminal. Nothing here reads markup from what agents write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.text import Text
+
+from gateway.domain.safe_text import Visible
+from gateway.models import RiskLevel, Status
+from gateway.ports.blocks import Block, Change
+from gateway.ports.cards import Card
+
+ESCAPE = "bold black on yellow"  # what was made visible stands out from what was written
+_RISK = {RiskLevel.LOW: "green", RiskLevel.MEDIUM: "yellow", RiskLevel.HIGH: "bold red"}
+_EDGE = {
+    Status.PENDING: "blue",
+    Status.APPROVED: "green",
+    Status.DENIED: "red",
+    Status.EXPIRED: "bright_black",
+    Status.CANCELLED: "bright_black",
+}
+_SIGNS = {"+": "green", "-": "red", "@": "cyan"}
+_LEXERS = {"shell": "bash", "json": "json"}
+_WARNING = "bold yellow"
+_MINUTE, _HOUR = 60, 3600
+
+
+def drawn(card: Card, *, now_ms: int) -> RenderableType:
+    """Return a card in its box."""
+    title = Text(f" {card.title} ", style="bold")
+    return Panel(
+        Group(*_about(card), *_content(card)),
+        title=title,
+        title_align="left",
+        subtitle=Text(f" {_below(card, now_ms)} "),
+        subtitle_align="left",
+        border_style=_EDGE[card.status],
+        padding=(0, 1),
+    )
+
+
+def one_line(card: Card) -> Text:
+    """Return a card as a line of a list, what the guardrails found first."""
+    line = Text("• ")
+    for one in found(card):
+        line.append_text(one).append("  ")
+    return (
+        line.append_text(text_of(card.tool, "bold"))
+        .append("  ")
+        .append_text(text_of(card.headline))
+    )
+
+
+def text_of(visible: Visible, style: str = "") -> Text:
+    """Return visible text with its escapes standing out."""
+    text = Text(style=style)
+    for part, escape in visible.segments:
+        text.append(part, style=ESCAPE if escape else None)
+    return text
+
+
+def diff_of(changes: Iterable[Change]) -> Text:
+    """Return a diff with its signs coloured."""
+    rows = []
+    for change in changes:
+        row = Text(f"{change.sign} ", style=_SIGNS.get(change.sign, ""))
+        rows.append(row.append_text(text_of(change.text)))
+    return Text("\n").join(rows)
+
+
+def remaining(deadline: int, now_ms: int) -> str:
+    """Say how long there is left."""
+    left = max(0, deadline - now_ms) // 1000
+    if left >= _HOUR:
+        return f"{left // _HOUR} h {left % _HOUR // _MINUTE:02d} min left"
+    return f"{left // _MINUTE}:{left % _MINUTE:02d} left"
+
+
+def _below(card: Card, now_ms: int) -> str:
+    left = "" if card.final else f" · {remaining(card.deadline, now_ms)}"
+    progress = f" · {card.progress}" if card.progress else ""
+    return f"{card.short_id} · {card.digest[:12]}{progress}{left}"
+
+
+def _about(card: Card) -> Iterator[RenderableType]:
+    if card.outcome is not None:
+        yield text_of(card.outcome, "bold")
+    if card.result is not None:
+        yield Text("The agent says that it ").append_text(text_of(card.result))
+    facts = Text()
+    for fact in card.facts:
+        facts.append(f"{fact.label} ", style="dim").append_text(text_of(fact.text)).append("   ")
+    yield facts
+    risk = Text(f"{card.risk.value} risk", style=_RISK[card.risk])
+    for reason in card.reasons:
+        risk.append(" · ", style="dim").append_text(text_of(reason))
+    yield risk
+    yield from found(card)
+    if card.claimed:
+        yield Text(f"👀 {card.claimed}", style="cyan")
+    if not card.complete:
+        yield Text(
+            f"✂ {card.size}: press f to read all of it; only there it can be approved", "bold"
+        )
+    for notice in card.notices:
+        yield Text(f"⚠ {notice}", style=_WARNING)
+
+
+def found(card: Card) -> Iterator[Text]:
+    """Return what the guardrails found, a line each."""
+    for one in card.findings:
+        yield Text("⚠ ", style=_WARNING).append_text(text_of(one, _WARNING))
+
+
+def _content(card: Card) -> Iterator[RenderableType]:
+    if card.says is not None:
+        yield Rule(
+            Text("the agent's own words, unverified", style="dim"), align="left", style="dim"
+        )
+        yield text_of(card.says, "italic")
+    for field in card.fields:
+        yield Text("• ").append_text(text_of(field.text))
+    for block in card.blocks:
+        yield Rule(Text(block.label, style="bold"), align="left", style="dim")
+        yield _code(block)
+    if card.changed:
+        yield Rule(Text("changed since it was asked", style="bold"), align="left", style="dim")
+        yield diff_of(card.changed)
+    if card.preview is not None:
+        yield Rule(Text("the agent's preview, unverified", style="dim"), align="left", style="dim")
+        yield _code(card.preview)
+
+
+def _code(block: Block) -> Text:
+    if block.format == "diff":
+        rows = [Text(line, style=_SIGNS.get(line[:1], "")) for line in block.text.text.split("\n")]
+        return Text("\n").join(rows)
+    lexer = _LEXERS.get(block.format)
+    if lexer is None:
+        return text_of(block.text)
+    coloured = Syntax("", lexer, theme="ansi_dark", word_wrap=True).highlight(block.text.text)
+    coloured.rstrip()
+    # What a lexer takes for a comment is read like all else.
+    coloured.spans = [span for span in coloured.spans if not _is_dim(span.style)]
+    at = 0
+    for part, escape in block.text.segments:
+        if escape:
+            coloured.stylize(ESCAPE, at, at + len(part))
+        at += len(part)
+    return coloured
+
+
+def _is_dim(style: str | Style) -> bool:
+    return bool(isinstance(style, Style) and style.dim)

@@ -1,0 +1,209 @@
+"""What the terminal asks back: words, a confirmation, a form, how many, what to remember."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from rich.console import RenderableType
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Checkbox, Footer, Input, Label, Select, SelectionList, Static
+
+from adapters.terminal.card_text import text_of
+from gateway.domain.records import Record, Remember
+from gateway.models import FieldKind
+from gateway.ports.cards import Card, Field
+from gateway.ports.remember_options import LIFETIME_WORDS, Scope
+from gateway.wire.codec import JsonObject
+
+YES = "yes"
+
+
+class Words(ModalScreen[str | None]):
+    """Asks for one line of words; None when it was left with escape."""
+
+    AUTO_FOCUS = "Input"  # keys go to the line, not to the text above it
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "leave", "back")]
+
+    def __init__(self, question: str, value: str = "", shown: RenderableType | None = None) -> None:
+        super().__init__()
+        self._question = question
+        self._value = value
+        self._shown = shown
+
+    def compose(self) -> ComposeResult:
+        """Draw the question above the line."""
+        with Vertical(classes="asking"):
+            if self._shown is not None:
+                with VerticalScroll():
+                    yield Static(self._shown, markup=False)
+            yield Label(Text(self._question))
+            yield Input(self._value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Give the words back."""
+        self.dismiss(event.value)
+
+    def action_leave(self) -> None:
+        """Give nothing back."""
+        self.dismiss(None)
+
+
+class Form(ModalScreen[JsonObject | None]):
+    """Asks for the fields of a question; None when it was left with escape."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "leave", "back"),
+        ("ctrl+s", "send", "send the answer"),
+    ]
+
+    def __init__(self, card: Card) -> None:
+        super().__init__()
+        self._fields = card.fields
+        self._widgets: dict[str, Any] = {}
+
+    def compose(self) -> ComposeResult:
+        """Draw one widget for each field."""
+        with VerticalScroll(classes="asking", can_focus=False):
+            for field in self._fields:
+                needed = " *" if field.required else ""
+                yield Label(text_of(field.text).append(needed))
+                self._widgets[field.id] = widget = _widget(field)
+                yield widget
+            yield Label(Text("* needs an answer. Tab moves on, Ctrl+S sends.", style="dim"))
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin with the first field."""
+        self._widgets[self._fields[0].id].focus()
+
+    def action_send(self) -> None:
+        """Give the answers back; stay when one that is needed is missing."""
+        found = {field.id: _value(field, self._widgets[field.id]) for field in self._fields}
+        for field in self._fields:
+            if field.required and found[field.id] in (None, []):
+                self._widgets[field.id].focus()
+                self.notify("this field needs an answer", severity="error")
+                return
+        self.dismiss({name: value for name, value in found.items() if value is not None})
+
+    def action_leave(self) -> None:
+        """Give nothing back."""
+        self.dismiss(None)
+
+
+class Remembering(ModalScreen[Remember | None]):
+    """Asks what to remember of an approval, where and how long; None when it was left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "leave", "back"),
+        ("ctrl+s", "send", "approve and remember"),
+    ]
+
+    def __init__(self, record: Record, scopes: Sequence[tuple[Scope, str]]) -> None:
+        super().__init__()
+        self._session = record.request.session
+        self._scopes = scopes
+        self._chosen: dict[str, Any] = {}
+
+    def compose(self) -> ComposeResult:
+        """Draw what each would cover, and have covered, above the three choices."""
+        with VerticalScroll(classes="asking", can_focus=False):
+            for number, (scope, reach) in enumerate(self._scopes, 1):
+                yield Label(Text(f"{number}. ").append_text(text_of(scope.words, "bold")))
+                yield Label(Text(f"   {reach}", style="dim"))
+            scopes = [(f"{n}", scope.id) for n, (scope, _) in enumerate(self._scopes, 1)]
+            places = [(f"only in the session {self._session}", ""), ("in all sessions", "all")]
+            lives = [(words, name) for name, words in LIFETIME_WORDS.items()]
+            for name, choices in (("what", scopes), ("where", places), ("how long", lives)):
+                # What agents name is plain text here too.
+                shown = [(Text(words), value) for words, value in choices]
+                yield Label(Text(name))
+                self._chosen[name] = select = Select(
+                    shown, allow_blank=False, value=choices[0][1], type_to_search=False
+                )
+                yield select
+        yield Footer()
+
+    def action_send(self) -> None:
+        """Give back what was chosen."""
+        chosen = {name: select.value for name, select in self._chosen.items()}
+        everywhere = chosen["where"] == "all"
+        self.dismiss(
+            Remember(offer=chosen["what"], everywhere=everywhere, lifetime=chosen["how long"])
+        )
+
+    def action_leave(self) -> None:
+        """Give nothing back."""
+        self.dismiss(None)
+
+
+class Reading(ModalScreen[str | None]):
+    """Shows a long text whole; gives back the key that decides there, None when it was left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,f,q", "leave", "back"),
+        ("y", "decide('y')", "approve"),
+        ("n", "decide('n')", "deny"),
+    ]
+
+    def __init__(self, title: str, text: RenderableType, *, decides: bool) -> None:
+        super().__init__()
+        self._title = title
+        self._text = text
+        self._decides = decides
+
+    def compose(self) -> ComposeResult:
+        """Draw the text below its title."""
+        with Vertical(classes="reading"):
+            yield Label(Text(self._title, style="bold"))
+            with VerticalScroll():
+                yield Static(self._text, markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Have the arrow keys scroll at once."""
+        self.query_one(VerticalScroll).focus()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to decide only where something can be decided."""
+        return action != "decide" or self._decides
+
+    def action_decide(self, key: str) -> None:
+        """Give the key back."""
+        self.dismiss(key)
+
+    def action_leave(self) -> None:
+        """Give nothing back."""
+        self.dismiss(None)
+
+
+def _widget(field: Field) -> Any:
+    choices = [(text_of(choice.label), choice.value) for choice in field.choices]
+    if field.kind is FieldKind.BOOLEAN:
+        return Checkbox("yes")
+    if field.kind is FieldKind.CHOICE:
+        return Select(choices)
+    if field.kind is FieldKind.CHOICES:
+        return SelectionList(*choices)
+    return Input(password=field.secret, type="number" if field.kind is FieldKind.NUMBER else "text")
+
+
+def _value(field: Field, widget: Any) -> Any:
+    if field.kind is FieldKind.BOOLEAN:
+        return bool(widget.value)
+    if field.kind is FieldKind.CHOICES:
+        return list(widget.selected)
+    if field.kind is FieldKind.CHOICE:
+        return widget.value if isinstance(widget.value, str) else None
+    if not widget.value:
+        return None
+    return _number(widget.value) if field.kind is FieldKind.NUMBER else widget.value
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.lstrip("+-").isdigit() else float(text)

@@ -1,0 +1,390 @@
+"""The screen: one request at a time out of the queue, and a key for everything a person may do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable
+from typing import Any, ClassVar
+
+from rich.console import Group
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Static
+from textual.worker import Worker, WorkerState
+
+from adapters.terminal.card_text import diff_of, drawn, found, one_line, text_of
+from adapters.terminal.editor import edited
+from adapters.terminal.grants import listed, revoked, told
+from adapters.terminal.prompts import YES, Form, Reading, Remembering, Words
+from gateway.domain.clock import Clock
+from gateway.domain.records import Click, Identity, Query, Record
+from gateway.errors import GatewayError, Unconfirmed
+from gateway.models import Action, RiskLevel
+from gateway.ports import Desk
+from gateway.ports.blocks import changes
+from gateway.ports.cards import Card, card_of, full_view
+from gateway.ports.proven_masks import HIDDEN, hides
+from gateway.wire.canonical_json import parse
+
+log = logging.getLogger("adapters.terminal")
+
+CARD_LINES, CARD_CHARS = 60, 6000
+_ALL = 10**9  # a card without a limit
+_MOST_LISTED = 200
+_HELP = """\
+y  approve             n  deny, with a reason if you like
+f  read all of it      e  edit the arguments in $EDITOR
+c  copy what would run k  say that you are looking at it
+a  approve several     r  approve and remember it
+g  what is remembered, and take it back
+←  the one before      →  the next request
+↑ ↓  scroll            q  leave; requests stay where they are
+
+High risk is asked again. A request that was cut is approved from the full text only."""
+
+# A key that fails ends neither the screen nor, with it, the gateway.
+_told_of_failures = work(exit_on_error=False)
+
+
+class Answering(App[None]):
+    """Shows what waits to one person at a terminal, and clicks for them."""
+
+    CSS = """
+    #top { dock: top; height: 1; background: $primary-background; padding: 0 1; }
+    #card { padding: 0 1; }
+    .asking { width: 90%; max-width: 90; height: auto; max-height: 90%; padding: 1 2;
+              border: round $primary; background: $surface; }
+    .asking Label { width: 100%; }
+    .asking VerticalScroll { height: auto; max-height: 20; }
+    .reading { width: 96%; height: 96%; padding: 0 1; border: round $primary;
+               background: $surface; }
+    Words, Form, Reading, Remembering { align: center middle; }
+    """
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("y", "approve", "approve"),
+        ("n", "deny", "deny"),
+        ("e", "edit", "edit"),
+        ("f", "full", "full text"),
+        ("c", "copy", "copy"),
+        ("k", "claim", "looking"),
+        ("r", "remember", "remember"),
+        ("a", "several", "several"),
+        ("g", "granted", "remembered"),
+        ("left", "move(-1)", "◀"),
+        ("right", "move(1)", "▶"),
+        ("question_mark", "help", "help"),
+        ("q", "quit", "quit"),
+    ]
+
+    def __init__(self, desk: Desk, who: Identity, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._desk = desk
+        self._who = who
+        self._queue: list[Record] = []
+        self._at = 0
+        self._more = False
+        self._refusals: dict[str, str | None] = {}
+
+    def compose(self) -> ComposeResult:
+        """Draw the line of the queue, the card, and the keys."""
+        yield Static(id="top", markup=False)
+        with VerticalScroll():
+            yield Static(id="card", markup=False)
+        yield Footer()
+
+    async def on_mount(self) -> None:
+        """Begin to follow what happens."""
+        self.query_one(VerticalScroll).focus()
+        self.set_interval(1.0, self._draw)
+        self._follow()
+
+    @property
+    def record(self) -> Record | None:
+        """The request that is shown."""
+        return self._queue[self._at] if self._queue else None
+
+    # ---------------------------------------------------------------- what happens elsewhere
+
+    @work(exclusive=True)
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with self._desk.changes() as events:
+                    await self._reload()
+                    async for event in events:
+                        if event.request_id:
+                            await self._reload()
+                        elif news := told(event):
+                            self._say(news)
+            except Exception as error:
+                # Whatever it was, the end of the screen would be that of the gateway.
+                log.warning("the queue was not read: %s", error, extra={"event": "terminal_behind"})
+                self._say(f"not up to date: {error}", bad=True)
+                await asyncio.sleep(1)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Say that a key came to nothing; what it wanted may be tried again."""
+        error = event.worker.error
+        if event.state is WorkerState.ERROR and isinstance(error, Exception):
+            log.error("a key failed", exc_info=error, extra={"event": "terminal_failed"})
+            self._say(f"it failed: {error}", bad=True)
+
+    async def _reload(self) -> None:
+        page = await self._desk.page(Query(limit=_MOST_LISTED, followers=False))
+        waiting = list(reversed(page.items))  # who asked first is first
+        known, shown = {one.id for one in self._queue}, self.record
+        if any(one.id not in known for one in waiting):
+            self.bell()
+        refusals = {one.id: await self._desk.may_decide(self._who, one) for one in waiting}
+        self._queue, self._refusals, self._more = waiting, refusals, page.next is not None
+        places = {one.id: number for number, one in enumerate(waiting)}
+        if shown is not None and shown.id in places:
+            self._at = places[shown.id]
+        else:
+            self._at = min(self._at, max(0, len(waiting) - 1))
+            if shown is not None:
+                await self._withdrawn(shown)
+        self._draw()
+
+    async def _withdrawn(self, before: Record) -> None:
+        """Say what became of the request that was just being shown, and drop open questions."""
+        if isinstance(self.screen, ModalScreen):
+            self.screen.dismiss(None)
+        ended = await self._desk.get(before.id)
+        self._say(_card(ended).title + (f": {_outcome(ended)}" if ended.final else ""))
+
+    # ---------------------------------------------------------------- keys
+
+    def action_move(self, by: int) -> None:
+        """Show another request of the queue."""
+        if self._queue:
+            self._at = (self._at + by) % len(self._queue)
+            self._draw()
+            self.query_one(VerticalScroll).scroll_home(animate=False)
+
+    @_told_of_failures
+    async def action_approve(self) -> None:
+        """Approve what is shown, or answer it."""
+        record = self.record
+        if record is None:
+            return
+        card = _card(record)
+        if card.fields:
+            await self._answer(record, card)
+        elif not card.complete:
+            self._say("it does not fit here: press f, read it, and approve it there", bad=True)
+        else:
+            await self._approve(record, card)
+
+    @_told_of_failures
+    async def action_deny(self) -> None:
+        """Deny what is shown."""
+        if (record := self.record) is not None:
+            await self._deny(record)
+
+    @_told_of_failures
+    async def action_full(self) -> None:
+        """Show all of it, and take the decision there."""
+        record = self.record
+        if record is None:
+            return
+        view = full_view(record)
+        text = Group(*found(_card(record)), *(text_of(page) for page in view.pages))
+        title = f"{view.chars} characters, digest {view.digest}"
+        key = await self.push_screen_wait(Reading(title, text, decides=not _card(record).fields))
+        if key == "y":
+            await self._approve(record, _card(record, whole=True))
+        elif key == "n":
+            await self._deny(record)
+
+    @_told_of_failures
+    async def action_edit(self) -> None:
+        """Edit the arguments in the person's own editor, and approve the difference."""
+        record = self.record
+        if record is None or not self._allows(record, Action.EDIT):
+            return
+        if (text := _card(record, whole=True).editable) is None:
+            self._say("it holds secrets: edit it in the inbox", bad=True)
+            return
+        with self.suspend():
+            left = await asyncio.to_thread(edited, text)
+        try:
+            arguments = parse(left.encode())
+        except GatewayError as error:
+            self._say(f"not sent: {error}", bad=True)
+            return
+        if not isinstance(arguments, dict) or arguments == record.arguments:
+            self._say("nothing was changed")
+            return
+        shown = diff_of(changes(record.arguments, arguments))
+        asked, sure = "Approve with these changes?", record.risk.level is RiskLevel.HIGH
+        while await self.push_screen_wait(Words(f"{asked} Type {YES}", shown=shown)) == YES:
+            done = self._click(record, Action.EDIT, arguments=arguments, confirmed=sure)
+            if not isinstance(await done, Unconfirmed):
+                return
+            asked, sure = "With these changes it is high risk. Approve it all the same?", True
+
+    @_told_of_failures
+    async def action_several(self) -> None:
+        """Approve all that may be approved without looking twice, or the next so many."""
+        count = await self.push_screen_wait(Words("Approve how many? A number, or all", "all"))
+        if count is None:
+            return
+        if not (count == "all" or count.isdigit()):
+            self._say("a number, or all", bad=True)
+            return
+        plain = [one for one in self._queue[self._at :] if self._is_plain(one)]
+        chosen = plain if count == "all" else plain[: int(count)]
+        if not chosen:
+            self._say("none of them can be approved without a closer look", bad=True)
+            return
+        listed = Group(*(one_line(_card(one)) for one in chosen))
+        question = f"Approve these {len(chosen)}? Type {YES}"
+        if await self.push_screen_wait(Words(question, shown=listed)) == YES:
+            for one in chosen:
+                await self._click(one, Action.APPROVE)
+
+    @_told_of_failures
+    async def action_remember(self) -> None:
+        """Approve what is shown, and others like it from now on."""
+        record = self.record
+        if record is None or not self._allows(record, Action.APPROVE):
+            return
+        card = _card(record)
+        if not card.complete or not card.approve_scopes:
+            self._say("this one is asked about each time", bad=True)
+            return
+        reaches = [await self._desk.reach(record.id, one.id) for one in card.approve_scopes]
+        scopes = list(zip(card.approve_scopes, reaches, strict=True))
+        chosen = await self.push_screen_wait(Remembering(record, scopes))
+        if chosen is not None:
+            await self._click(record, Action.APPROVE, remember=chosen)
+
+    @_told_of_failures
+    async def action_granted(self) -> None:
+        """Show what is remembered, and take back what is chosen."""
+        grants = await self._desk.grants()
+        if not grants:
+            self._say("nothing is remembered")
+            return
+        question = "Take back which? A number, all, or just Escape"
+        chosen = await self.push_screen_wait(Words(question, shown=listed(grants)))
+        if not chosen:
+            return
+        try:
+            self._say(await revoked(self._desk, self._who, grants, chosen.strip()))
+        except GatewayError as error:
+            self._say(str(error), bad=True)
+
+    def action_copy(self) -> None:
+        """Copy what would run, as it is shown."""
+        if (record := self.record) is not None:
+            self.copy_to_clipboard(full_view(record).text)
+            self._say("copied")
+
+    @_told_of_failures
+    async def action_claim(self) -> None:
+        """Say that you are looking, or no longer are."""
+        if (record := self.record) is not None:
+            await self._try(self._desk.claim(record.id, self._who, on=record.claim is None))
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        self.push_screen(Reading("Keys", Text(_HELP), decides=False))
+
+    # ---------------------------------------------------------------- clicks
+
+    async def _approve(self, record: Record, card: Card) -> None:
+        if not self._allows(record, Action.APPROVE):
+            return
+        sentence = next((c.confirm for c in card.controls if c.action is Action.APPROVE), None)
+        words = None if sentence is None else Words(f"{sentence} Type {YES}")
+        if words is not None and await self.push_screen_wait(words) != YES:
+            self._say("not approved")
+            return
+        await self._click(record, Action.APPROVE, confirmed=sentence is not None)
+
+    async def _deny(self, record: Record) -> None:
+        words = await self.push_screen_wait(Words("Deny. Words for the agent, or just Enter"))
+        if words is not None:
+            await self._click(record, Action.DENY, message=words)
+
+    async def _answer(self, record: Record, card: Card) -> None:
+        answers = await self.push_screen_wait(Form(card))
+        if answers is not None:
+            await self._click(record, Action.ANSWER, answers=answers, confirmed=True)
+
+    async def _click(self, record: Record, action: Action, **more: Any) -> GatewayError | None:
+        click = Click(
+            request_id=record.id,
+            revision=record.revision,
+            identity=self._who,
+            action=action,
+            nonce=secrets.token_hex(8),
+            **more,
+        )
+        return await self._try(self._desk.decide(click))
+
+    async def _try(self, call: Awaitable[Record]) -> GatewayError | None:
+        try:
+            await call
+        except GatewayError as error:
+            self._say(str(error), bad=True)
+            await self._reload()
+            return error
+        return None
+
+    def _allows(self, record: Record, action: Action) -> bool:
+        if action in record.request.allowed and not hides(record):
+            return True
+        self._say(HIDDEN if hides(record) else f"this request does not allow {action}", bad=True)
+        return False
+
+    def _is_plain(self, record: Record) -> bool:
+        approve = {one.action: one for one in _card(record).controls}.get(Action.APPROVE)
+        mine = self._refusals.get(record.id) is None
+        return mine and approve is not None and approve.confirm is None
+
+    # ---------------------------------------------------------------- drawing
+
+    def _draw(self) -> None:
+        record = self.record
+        # Asked of the screen itself: a question may lie above it.
+        base = self.screen_stack[0]
+        if not base.query("#top"):
+            return  # the terminal is being closed
+        base.query_one("#top", Static).update(self._top())
+        shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
+        if record is not None:
+            shown = drawn(_card(record), now_ms=self._clock.now_ms())
+            if refusal := self._refusals.get(record.id):
+                shown = Group(shown, Text(f"  You may only look: {refusal}.", style="dim"))
+        base.query_one("#card", Static).update(shown)
+
+    def _top(self) -> Text:
+        if not self._queue:
+            return Text(f"approval gateway · {self._who.id}")
+        more = "+" if self._more else ""
+        return Text(f"{self._at + 1} of {len(self._queue)}{more} waiting · {self._who.id}")
+
+    def _say(self, text: str, *, bad: bool = False) -> None:
+        self.notify(text, severity="error" if bad else "information", markup=False)
+
+
+def _card(record: Record, *, whole: bool = False) -> Card:
+    if whole:
+        return card_of(record, lines=_ALL, chars=_ALL)
+    return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
+
+
+def _outcome(record: Record) -> str:
+    outcome = _card(record).outcome
+    return outcome.text if outcome else ""

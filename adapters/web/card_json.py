@@ -1,0 +1,150 @@
+"""A card as the page gets it: the core rendered it, this only puts it into JSON.
+
+Text is a string, or a list of [text, is an escape] where something was made visible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.domain.records import Record
+from gateway.domain.safe_text import Segment, Visible
+from gateway.ports.blocks import Block, Change
+from gateway.ports.cards import Card, Field, card_of
+from gateway.ports.remember_options import Scope
+from gateway.wire.codec import JsonObject
+
+ROW_LINES, ROW_CHARS = 24, 2_000  # what a row of the list shows of all blocks together
+WHOLE = 10**9
+
+Line = str | list[list[str | bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Who looks at a request: their name, and why they may not decide it, if so."""
+
+    name: str
+    refusal: str | None = None
+
+
+def row_of(record: Record) -> JsonObject:
+    """Return a request as a row of the list: the start of what would run, once it ended none."""
+    size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
+    card = card_of(record, lines=size[0], chars=size[1])
+    return {**_view(card, record), "editable": None}
+
+
+def whole_of(record: Record, *, reveal: bool = False) -> JsonObject:
+    """Return everything about a request; with `reveal` its secrets too."""
+    card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal)
+    return {**_view(card, record), "opened": True, "revealed": reveal}
+
+
+def seen_by(view: JsonObject, look: Look) -> JsonObject:
+    """Add what depends on who looks."""
+    claim = view["claim"]
+    mine = claim and {**claim, "mine": claim["by"] == look.name}
+    return {**view, "claim": mine, "refusal": look.refusal}
+
+
+def changes_of(rows: tuple[Change, ...]) -> list[list[Any]]:
+    """Return a diff as rows of [sign, line]."""
+    return [[row.sign, line_of(row.text.segments)] for row in rows]
+
+
+def line_of(segments: tuple[Segment, ...]) -> Line:
+    """Return segments as text, or as they are when something in them was made visible."""
+    if not any(escape for _, escape in segments):
+        return "".join(text for text, _ in segments)
+    return [[text, escape] for text, escape in segments]
+
+
+def _view(card: Card, record: Record) -> JsonObject:
+    claim = record.claim
+    return {
+        **_state(card),
+        "agent": record.request.agent,
+        "facts": [[fact.label, line_of(fact.text.segments)] for fact in card.facts],
+        "reasons": [line_of(reason.segments) for reason in card.reasons],
+        "findings": [line_of(finding.segments) for finding in card.findings],
+        "says": _maybe(card.says),
+        "headline": line_of(card.headline.segments),
+        "blocks": [_block(block) for block in card.blocks if block.text.segments],
+        "preview": _block(card.preview) if card.preview else None,
+        "changed": changes_of(card.changed),
+        "fields": [_field(field) for field in card.fields],
+        "masked": any(block.text.masked for block in card.blocks),
+        "claim": {"by": claim.person} if claim else None,
+        "votes": [vote.person for vote in record.votes],
+        "quorum": record.quorum,
+        "follows": record.behind if record.follows else None,
+        "outcome": _maybe(card.outcome),
+        "note": _maybe(card.note),
+        "result": _maybe(card.result),
+        "remember": {
+            "approve": _scopes(card.approve_scopes),
+            "deny": _scopes(card.deny_scopes),
+        },
+        "controls": [
+            {
+                "action": control.action.value,
+                "label": control.label,
+                "style": control.style.value,
+                "confirm": control.confirm,
+            }
+            for control in card.controls
+        ],
+    }
+
+
+def _state(card: Card) -> JsonObject:
+    return {
+        "id": card.request_id,
+        "short_id": card.short_id,
+        "revision": card.revision,
+        "status": card.status.value,
+        "kind": card.kind.value,
+        "word": card.word,
+        "tool": line_of(card.tool.segments),
+        "summary": card.summary,
+        "risk": card.risk.value,
+        "complete": card.complete,
+        "hides": card.hides,
+        "size": card.size,
+        "notices": list(card.notices),
+        "progress": card.progress,
+        "created": card.created,
+        "deadline": card.deadline,
+        "decided_at": card.decided_at,
+        "digest": card.digest,
+        "editable": card.editable,
+    }
+
+
+def _scopes(scopes: tuple[Scope, ...]) -> list[JsonObject]:
+    return [{"id": scope.id, "words": line_of(scope.words.segments)} for scope in scopes]
+
+
+def _block(block: Block) -> JsonObject:
+    return {
+        "label": block.label,
+        "format": block.format,
+        "lines": [line_of(line) for line in block.text.lines()],
+    }
+
+
+def _field(field: Field) -> JsonObject:
+    return {
+        "id": field.id,
+        "text": line_of(field.text.segments),
+        "kind": field.kind.value,
+        "choices": [{"value": one.value, "label": one.label.text} for one in field.choices],
+        "required": field.required,
+        "secret": field.secret,
+    }
+
+
+def _maybe(text: Visible | None) -> Line | None:
+    return line_of(text.segments) if text else None

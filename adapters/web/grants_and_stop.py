@@ -1,0 +1,91 @@
+"""What stands beside requests in the inbox: remembered decisions, and the kill switch."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from adapters.web.card_json import line_of
+from adapters.web.security import Guard, Handler, Visitor
+from adapters.web.writes import writing
+from gateway.domain.redaction import shown
+from gateway.policy.grants.grant import Effect, Grant
+from gateway.ports import Desk
+from gateway.ports.grant_cards import GrantCard, grant_card_of
+from gateway.wire.codec import JsonObject
+
+
+class Operating:
+    """Reads and writes over a desk; whoever writes is checked there."""
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self._desk = desk
+        self._guard = guard
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        guard, grants = self._guard, "/inbox/api/grants"
+        whose: dict[str, type] = {"agent": str, "session": str}
+        return [
+            ("GET", grants, self._grants),
+            ("GET", f"{grants}/{{id}}", self._grant),
+            ("POST", f"{grants}/revoke", writing(guard, self._revoke, {"id": str}, ("id",))),
+            ("POST", f"{grants}/revoke-all", writing(guard, self._revoke_all, whose)),
+            ("POST", "/inbox/api/stop", writing(guard, self._stop, {"on": bool}, ("on",))),
+        ]
+
+    async def _grants(self, request: web.Request) -> web.StreamResponse:
+        """List what is remembered, and what ended lately."""
+        await self._guard.reader(request)
+        live, ended = await self._desk.grants(), await self._desk.grants(ended=True)
+        found = [_row(grant, grant_card_of(grant)) for grant in (*live, *ended)]
+        return web.json_response({"items": found})
+
+    async def _grant(self, request: web.Request) -> web.StreamResponse:
+        """Return one with what it was made of and how far it reaches."""
+        await self._guard.reader(request)
+        return web.json_response(_card(await self._desk.grant_card(request.match_info["id"])))
+
+    async def _revoke(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        await self._desk.revoke(body["id"], visitor.identity)
+        return web.json_response({"ok": True})
+
+    async def _revoke_all(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        gone = await self._desk.revoke_all(visitor.identity, **body)
+        return web.json_response({"revoked": len(gone)})
+
+    async def _stop(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
+        await self._desk.stop_all(visitor.identity, on=body["on"])
+        return web.json_response({"stopped": body["on"]})
+
+
+def _row(grant: Grant, card: GrantCard) -> JsonObject:
+    """Return a card with whose it is, so that what belongs together can be taken back together."""
+    return {
+        **_card(card),
+        "rests": grant.rests is not None,
+        "allows": grant.effect is Effect.ALLOW,
+        "agent": grant.agent,
+        "session": grant.session,
+        "where": grant.session and line_of(shown(grant.session).segments),
+        "made_by": grant.made_by,
+    }
+
+
+def _card(card: GrantCard) -> JsonObject:
+    return {
+        "id": card.grant_id,
+        "ended": card.ended,
+        "word": card.word,
+        "icon": card.icon,
+        "tool": line_of(card.tool.segments),
+        "words": line_of(card.words.segments),
+        "asked": card.asked and line_of(card.asked.segments),
+        "facts": [[fact.label, line_of(fact.text.segments)] for fact in card.facts],
+        "until": card.until,
+        "uses": card.uses,
+        "reach": card.reach,
+        "notices": card.notices,
+        "outcome": card.outcome,
+        "ended_at": card.ended_at,
+        "confirm": card.confirm,
+    }

@@ -1,0 +1,158 @@
+"""What people read in the inbox: requests as rows or whole, sessions, and who they are."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+
+from aiohttp import web
+
+from adapters.web.card_json import (
+    Look,
+    line_of,
+    row_of,
+    seen_by,
+    whole_of,
+)
+from adapters.web.security import Guard, Handler, Refused, Visitor, csrf_token, seen_token
+from gateway.domain.records import Query, Record
+from gateway.domain.redaction import shown
+from gateway.ports import Desk
+from gateway.ports.offload import heavy, made, weight_of
+from gateway.ports.remember_options import LIFETIME_WORDS
+from gateway.wire.codec import JsonObject
+
+_CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
+_PAGE = 50
+_MOST_KEPT = 200  # rows of large requests
+
+
+class Reading:
+    """The reads of the inbox over a desk."""
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self._desk = desk
+        self._guard = guard
+        self._heavy: OrderedDict[tuple[str, int, int], JsonObject] = OrderedDict()
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        return [
+            ("GET", "/inbox/api/me", self._me),
+            ("GET", "/inbox/api/requests", self._list),
+            ("GET", "/inbox/api/requests/{id}", self._one),
+            ("GET", "/inbox/api/requests/{id}/reach", self._reach),
+            ("GET", "/inbox/api/sessions", self._sessions),
+        ]
+
+    async def row(self, record: Record, visitor: Visitor) -> JsonObject:
+        """Return a request as a row of the list."""
+        return await self._for(await self._row(record), record, visitor)
+
+    async def whole(self, record: Record, visitor: Visitor, *, reveal: bool = False) -> JsonObject:
+        """Return everything about a request."""
+        view = await made(lambda: whole_of(record, reveal=reveal), *weight_of(record))
+        return await self._for(view, record, visitor)
+
+    async def _me(self, request: web.Request) -> web.StreamResponse:
+        visitor = await self._guard.reader(request)
+        person = await self._desk.person(visitor.identity)
+        told = {
+            "name": await self._name(visitor),
+            "csrf": csrf_token(visitor.session),
+            "lifetimes": LIFETIME_WORDS,
+            "admin": person is not None and person.admin,
+            "stopped": await self._desk.stopped(),
+        }
+        return web.json_response(told)
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        visitor = await self._guard.reader(request)
+        final = request.query.get("status", "pending") != "pending"
+        after = request.query.get("after")
+        if after is not None and not _CURSOR.fullmatch(after):
+            raise Refused(422, "invalid_request", "after is no cursor of a page")
+        query = Query(final=final, followers=final, after=after, limit=_PAGE)
+        page = await self._desk.page(query)
+        items = []
+        for record in page.items:
+            items.append(await self.row(record, visitor))
+            await asyncio.sleep(0)  # a page of rows must not hold up somebody's click
+        return web.json_response({"items": items, "next": page.next})
+
+    async def _one(self, request: web.Request) -> web.StreamResponse:
+        visitor = await self._guard.reader(request)
+        record = await self._desk.get(request.match_info["id"])
+        if request.query.get("whole") == "1":
+            return web.json_response(await self.whole(record, visitor))
+        return web.json_response(await self.row(record, visitor))
+
+    async def _row(self, record: Record) -> JsonObject:
+        """Return a row; large ones are kept, since their first lines cost as much as the whole."""
+        key = (record.id, record.revision, record.alike)
+        if key in self._heavy:
+            self._heavy.move_to_end(key)
+            return self._heavy[key]
+        view = await made(lambda: row_of(record), *weight_of(record))
+        if heavy(*weight_of(record)):
+            self._heavy[key] = view
+            if len(self._heavy) > _MOST_KEPT:
+                self._heavy.popitem(last=False)
+        return view
+
+    async def _for(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
+        return _signed(seen_by(view, await self._look(record, visitor)), visitor)
+
+    async def _reach(self, request: web.Request) -> web.StreamResponse:
+        """Say what an offer to remember would have covered of late."""
+        await self._guard.reader(request)
+        offer = request.query.get("offer", "")
+        words = await self._desk.reach(request.match_info["id"], offer)
+        return web.json_response({"words": words})
+
+    async def _sessions(self, request: web.Request) -> web.StreamResponse:
+        await self._guard.reader(request)
+        rows = await self._desk.sessions(None)
+        items = [
+            {
+                "agent": row.agent,
+                "name": row.name,
+                "shown": line_of(shown(row.name).segments),
+                "last_seen": row.last_seen,
+            }
+            for row in rows
+        ]
+        stopped = [
+            {
+                "agent": one.agent,
+                "name": "",
+                "shown": "asks nobody: people denied too much of it in a row",
+                "last_seen": one.until,
+                "paused": True,
+            }
+            for one in await self._desk.paused()
+        ]
+        return web.json_response({"items": [*stopped, *items]})
+
+    async def _name(self, visitor: Visitor) -> str:
+        person = await self._desk.person(visitor.identity)
+        return person.name if person else visitor.identity.written
+
+    async def _look(self, record: Record, visitor: Visitor) -> Look:
+        refusal = None
+        if not record.final:
+            refusal = await self._desk.may_decide(visitor.identity, record)
+        return Look(name=await self._name(visitor), refusal=refusal)
+
+
+def _signed(view: JsonObject, visitor: Visitor) -> JsonObject:
+    """Add the token that approving needs to a request that is shown whole."""
+    whole = view["status"] == "pending" and view["complete"] and not view["hides"]
+    revealed = bool(view.get("revealed"))
+    seen = (
+        seen_token(visitor.session, view["id"], view["revision"], revealed=revealed)
+        if whole
+        else None
+    )
+    return {**view, "seen": seen}

@@ -1,0 +1,41 @@
+"""Writes of the page: who sends them, and what they may say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aiohttp import web
+
+from adapters.web.security import Guard, Handler, Refused, Visitor, finished, json_body
+from gateway.wire.canonical_json import parse
+from gateway.wire.codec import JsonObject
+
+Work = Callable[[web.Request, Visitor, JsonObject], Coroutine[Any, Any, web.Response]]
+
+
+def writing(
+    guard: Guard, work: Work, members: dict[str, type], needed: tuple[str, ...] = ()
+) -> Handler:
+    """Return a handler that checks who writes, and what, before it does the work."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        visitor = await guard.writer(request)
+        body = checked(parse(await json_body(request)), members, needed)
+        return await finished(work(request, visitor, body))
+
+    return serve
+
+
+def checked(body: Any, members: dict[str, type], needed: tuple[str, ...]) -> JsonObject:
+    """Return a JSON object if its members are the ones there are, each of its type."""
+    if not isinstance(body, dict):
+        raise Refused(422, "invalid_request", "send one JSON object")
+    for name, value in body.items():
+        kind = members.get(name)
+        if kind is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise Refused(422, "invalid_request", f"{name[:40]} is unknown, or of another type")
+    for name in needed:
+        if name not in body:
+            raise Refused(422, "invalid_request", f"{name} is missing")
+    return body

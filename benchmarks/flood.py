@@ -1,0 +1,65 @@
+"""A process that writes submissions as agents do, faster than any agent: it stands for many."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import replace
+
+from benchmarks.children import serve
+from benchmarks.floor import raw
+from benchmarks.stage import ARGUMENT, ASK_TOOL, argument
+from gateway.models import ApprovalRequest, digest_of, new_id
+from gateway.stores.keys import Keys
+from gateway.wire.codec import JsonObject, plain
+
+_PIPELINED = 50
+
+
+def submission(
+    agent: str, process: str, letters: int = len(ARGUMENT)
+) -> tuple[str, dict[str, str]]:
+    """Return a new request's id and the ingress entry that submits a command of that length."""
+    draft = ApprovalRequest(
+        id=new_id(),
+        agent=agent,
+        tool=ASK_TOOL,
+        arguments={"command": argument(letters)},
+        digest="0" * 64,
+        timeout=900.0,
+    )
+    request = replace(draft, digest=digest_of(draft))
+    body = json.dumps(plain(request), separators=(",", ":"))
+    entry = {"v": "1", "verb": "submit", "process": process, "nonce": request.id, "body": body}
+    return request.id, entry
+
+
+async def main(url: str) -> None:
+    """Obey the conductor."""
+    client = raw(url)
+    processes: dict[str, str] = {}
+
+    async def pour(
+        namespace: str, agents: list[str], count: int, letters: int = len(ARGUMENT)
+    ) -> JsonObject:
+        """Write `count` submissions, of the agents in turn; return their ids."""
+        keys, ids, entries = Keys(namespace), [], []
+        for number in range(count):
+            agent = agents[number % len(agents)]
+            one, entry = submission(agent, processes.setdefault(agent, new_id()), letters)
+            ids.append(one)
+            entries.append((keys.ingress(agent), entry))
+        for start in range(0, count, _PIPELINED):
+            pipeline = client.pipeline(transaction=False)
+            for stream, entry in entries[start : start + _PIPELINED]:
+                pipeline.xadd(stream, entry)
+            await pipeline.execute()
+        return {"ids": ids}
+
+    await serve({"pour": pour})
+    await client.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,51 @@
+"""What an adapter that runs as a process of its own serves: its health, and pages if it has any."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from aiohttp import web
+
+from gateway.api.app import Site
+from gateway.api.authentication import LOOPBACK_HOSTS
+from gateway.api.middleware import Handler, at_our_address, secured, traced
+from gateway.api.problems import problem_of
+from gateway.errors import GatewayError
+
+_LARGEST_BODY = 4 * 1024 * 1024
+
+
+def build_pages(site: Site, ready: Callable[[], Awaitable[Sequence[str]]]) -> web.Application:
+    """Return the application; run it with `gateway.api.app.runner`.
+
+    `ready` returns sentences on what keeps people from answering.
+    """
+
+    async def healthz(request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def readyz(request: web.Request) -> web.Response:
+        problems = list(await ready())
+        body = {"status": "not ready" if problems else "ready", "problems": problems}
+        return web.json_response(body, status=503 if problems else 200)
+
+    async def end_streams(app: web.Application) -> None:
+        for close in site.closing:
+            close()
+
+    allowed = LOOPBACK_HOSTS | {host.lower() for host in site.hosts}
+    app = web.Application(
+        middlewares=[traced, _as_problems, at_our_address(allowed)], client_max_size=_LARGEST_BODY
+    )
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), *site.pages])
+    app.on_response_prepare.append(secured(site.secure))
+    app.on_shutdown.append(end_streams)
+    return app
+
+
+@web.middleware
+async def _as_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except GatewayError as error:
+        return problem_of(error)

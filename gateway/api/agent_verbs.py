@@ -1,0 +1,85 @@
+"""What agents send: the five verbs, sessions, and enrolment."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from gateway.api.call import Call, reply
+from gateway.api.messages import Enrolled, SessionEnded, Sessions, States
+from gateway.domain.records import Record
+from gateway.domain.store import Origin
+from gateway.errors import InvalidRequest, NotFound
+from gateway.models import State
+from gateway.wire.codec import build
+from gateway.wire.identifiers import SESSION_NAME
+
+
+async def submit(call: Call) -> web.Response:
+    """Take a request in, or find it again."""
+    body = call.body
+    origin = call.origin("submit", body.process)
+    record, new = await call.services.approvals.submit(body.request, origin, detached=body.detached)
+    return reply(await _state(call, record, origin), 201 if new else 200)
+
+
+async def cancel(call: Call) -> web.Response:
+    """Withdraw a request, also one that has not arrived yet."""
+    origin = call.origin("cancel")
+    record = await call.services.approvals.cancel(
+        call.id, origin, reason=call.body.reason, message=call.body.message
+    )
+    return reply(await _state(call, record, origin))
+
+
+async def consume(call: Call) -> web.Response:
+    """Take the approval for the process."""
+    return reply(
+        await call.services.approvals.consume(call.id, call.origin("consume", call.body.process))
+    )
+
+
+async def report(call: Call) -> web.Response:
+    """Say what became of the action."""
+    origin = call.origin("report")
+    record = await call.services.approvals.report(call.id, call.body.report, origin)
+    return reply(await _state(call, record, origin))
+
+
+async def sync(call: Call) -> web.Response:
+    """Attach the process to requests, renew its lease, and say how they stand."""
+    origin = call.origin("sync", call.body.process)
+    return reply(States(items=tuple(await call.services.approvals.sync(call.body.ids, origin))))
+
+
+async def sessions(call: Call) -> web.Response:
+    """List the sessions that have not ended."""
+    agent = call.caller.name if call.is_agent else call.query.agent
+    return reply(Sessions(items=tuple(await call.services.approvals.sessions(agent))))
+
+
+async def end_session(call: Call) -> web.Response:
+    """End a session and cancel what waits in it."""
+    session = call.request.match_info["session"]
+    if not SESSION_NAME.fullmatch(session):
+        raise NotFound("no such session")
+    approvals, agent = call.services.approvals, call.query.agent
+    if call.is_agent:
+        ids = await approvals.end_session(session, call.origin("cancel"))
+    elif agent is None:
+        raise InvalidRequest("agent is missing: a session belongs to an agent")
+    else:
+        ids = await approvals.end_session_as(call.identity, agent, session)
+    return reply(SessionEnded(cancelled=tuple(ids)))
+
+
+async def enroll(call: Call) -> web.Response:
+    """Give a local agent a credential of its own."""
+    enrolment = call.services.enrolment
+    if enrolment is None:
+        raise NotFound("no enrolment here")
+    call.services.access.check_secret(call.request, enrolment.secret)
+    return reply(build(Enrolled, await enrolment.enroll(call.body.agent)))
+
+
+async def _state(call: Call, record: Record, origin: Origin) -> State:
+    return await call.services.approvals.state(record.id, origin)

@@ -1,0 +1,209 @@
+"""One call of the API: who calls, with what, and the parts of the gateway that answer it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
+
+from gateway.api.authentication import Access
+from gateway.api.metrics import Metrics
+from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, WrongMediaType
+from gateway.approvals.grouping import Holding
+from gateway.approvals.service import Approvals
+from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, whole
+from gateway.domain.parsing import parse_message, parsed, sentence
+from gateway.domain.records import Identity
+from gateway.domain.redaction import masked
+from gateway.domain.store import Origin
+from gateway.errors import InvalidRequest, NotFound
+from gateway.ports import Credential
+from gateway.ports.offload import made
+from gateway.wire.codec import JsonObject, plain
+from gateway.wire.identifiers import REQUEST_ID
+
+AGENT, APPROVER = "agent", "approver"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much the API takes. Bytes of a body, seconds for it to arrive and between heartbeats.
+
+    `waits` are the long polls of one credential at once, `all_waits` those of all together.
+    """
+
+    body_bytes: int = 1_048_576
+    body_seconds: float = SECONDS
+    heartbeat_seconds: float = 15.0
+    event_streams: int = 100
+    waits: int = 256
+    all_waits: int = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enrolment:
+    """Lets agents of the same operating-system user get a credential by a secret they can read.
+
+    `enroll` makes or renews the credential of a name and returns the members of `Enrolled`.
+    """
+
+    secret: str = field(repr=False)
+    enroll: Callable[[str], Awaitable[JsonObject]]
+
+
+# Passes a method's parameters through the hooks; returns action, reason, and what they changed.
+Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | None]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What the calls are answered with.
+
+    `ready` returns what keeps the gateway from being ready, in sentences. `hanging` are the calls
+    that wait, which are ended when the server stops. `waits` counts long polls by credential.
+    """
+
+    approvals: Approvals
+    holding: Holding
+    access: Access
+    metrics: Metrics
+    ready: Callable[[], Awaitable[Sequence[str]]]
+    enrolment: Enrolment | None
+    intercept: Intercept
+    limits: Limits
+    streams: asyncio.Semaphore
+    document: Callable[[], bytes]
+    hanging: set[asyncio.Task[Any]] = field(default_factory=set)
+    waits: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One admitted call. `body` and `query` are the validated messages of its endpoint."""
+
+    request: web.Request
+    services: Services
+    who: Credential | None
+    body: Any
+    query: Any
+
+    @property
+    def caller(self) -> Credential:
+        """Whose token it came with; only for endpoints that need one."""
+        if self.who is None:
+            raise RuntimeError("an endpoint without credential asked who calls")
+        return self.who
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether an agent calls, which sees only what is its own."""
+        return self.caller.kind == AGENT
+
+    @property
+    def id(self) -> str:
+        """The request id of the path. What is no id is not found, as if it were unknown."""
+        text = self.request.match_info["id"]
+        if not REQUEST_ID.fullmatch(text):
+            raise NotFound("no such request")
+        return text
+
+    @property
+    def identity(self) -> Identity:
+        """Who decides: the person, by the token that it came with."""
+        return Identity(platform="token", id=self.caller.name)
+
+    def origin(self, verb: str, process: str | None = None) -> Origin:
+        """Return the origin of a verb: the token's agent and the process it names."""
+        caller = self.caller
+        return Origin(
+            agent=caller.name, owner=caller.owner, since=caller.since, process=process, verb=verb
+        )
+
+
+@contextmanager
+def hanging(call: Call) -> Iterator[None]:
+    """Mark this call as one that waits, so that a stopping server ends it at once."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a call is always a task")
+    call.services.hanging.add(task)
+    try:
+        yield
+    finally:
+        call.services.hanging.discard(task)
+
+
+@contextmanager
+def long_poll(call: Call) -> Iterator[None]:
+    """Mark this call as `hanging` does. Raises TooManyWaits when its credential has no place."""
+    services, who = call.services, f"{call.caller.kind} {call.caller.name}"
+    if services.waits[who] >= services.limits.waits:
+        raise TooManyWaits("too many of this credential's calls wait; look without `wait`")
+    if services.waits.total() >= services.limits.all_waits:
+        raise TooManyWaits("too many calls wait on this gateway; look without `wait`")
+    services.waits[who] += 1
+    try:
+        with hanging(call):
+            yield
+    finally:
+        services.waits[who] -= 1
+        if not services.waits[who]:
+            del services.waits[who]
+
+
+def reply(value: Any, status: int = 200) -> web.Response:
+    """Return a message, or JSON values, as the answer."""
+    return web.json_response(plain(value), status=status)
+
+
+async def masked_reply(value: Any, status: int = 200) -> web.Response:
+    """Return a message to approvers, with the secrets in it masked as on cards."""
+    values = plain(value)
+    return reply(await made(lambda: masked(values), values), status)
+
+
+async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
+    """Return the body as a `cls`; an empty one counts as an empty object.
+
+    Raises TooLarge (before reading where the length is told), TooSlow, WrongMediaType and
+    InvalidRequest.
+    """
+    if (request.content_length or 0) > limits.body_bytes:
+        raise TooLarge(f"the body is larger than {limits.body_bytes} bytes")
+    if request.headers.get("Content-Encoding") or _media_type(request) != "application/json":
+        raise WrongMediaType("send the body as Content-Type: application/json, not compressed")
+    most, seconds = limits.body_bytes, limits.body_seconds
+    try:
+        raw = await whole(request.content.iter_any(), most=most, seconds=seconds)
+    except BodyTooLarge:
+        raise TooLarge(f"the body is larger than {most} bytes") from None
+    except BodyTooSlow:
+        raise TooSlow(f"the body took longer than {seconds:g} s") from None
+    return await parsed(partial(parse_message, cls), raw or b"{}")
+
+
+def read_query(cls: type[T], query: Mapping[str, str]) -> T:
+    """Return the query string as a `cls`; raises InvalidRequest."""
+    values = dict(query)
+    if len(values) != len(query):
+        raise InvalidRequest("a parameter stands twice in the query string")
+    try:
+        return TypeAdapter(cls).validate_python(values)
+    except ValidationError as error:
+        raise InvalidRequest(sentence(error)) from None
+
+
+def _media_type(request: web.Request) -> str:
+    charset = request.charset
+    if charset not in (None, "utf-8", "UTF-8"):
+        raise BadCall("JSON is sent as UTF-8")
+    return request.content_type

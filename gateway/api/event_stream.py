@@ -1,0 +1,93 @@
+"""Server-sent events: everything that happens, to approvers, without a gap after a reconnect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from gateway.api.call import Call, hanging
+from gateway.api.messages import EVENT_ID, check_match
+from gateway.api.problems import TooMany, Unauthenticated
+from gateway.domain.records import Event, place_of
+from gateway.domain.tasks import check_wanted
+from gateway.errors import Unreachable
+from gateway.wire.codec import plain
+
+_PAGE = 200
+
+
+async def stream(call: Call) -> web.StreamResponse:
+    """Send events as they happen, from the one after Last-Event-ID or from now on."""
+    last = call.request.headers.get("Last-Event-ID") or None
+    check_match(EVENT_ID, "Last-Event-ID", last)
+    if call.services.streams.locked():
+        raise TooMany("too many event streams are open")
+    async with call.services.streams, call.services.approvals.changes() as live:
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(call.request)
+        with hanging(call):
+            try:
+                await _send(call, answer, live, last)
+            except (Unreachable, Unauthenticated, TimeoutError, ConnectionResetError):
+                pass  # too slow, no longer allowed, or gone: it comes back with its last id
+            finally:
+                _hang_up(call.request)
+    return answer
+
+
+def _hang_up(request: web.Request) -> None:
+    # An orderly end would wait for a client that does not read.
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def _send(
+    call: Call,
+    answer: web.StreamResponse,
+    live: AsyncIterator[Event],
+    last: str | None,
+) -> None:
+    if last is not None:
+        last = await _replay(call, answer, last)
+    patience = call.services.limits.heartbeat_seconds
+    coming = asyncio.ensure_future(anext(live))
+    try:
+        while True:
+            check_wanted()
+            # `wait` and not `timeout`: a cancelled iterator would be at its end.
+            done, _ = await asyncio.wait({coming}, timeout=patience)
+            if not done:
+                await call.services.access.still(call.request, call.caller)
+                await _write(call, answer, b": still here\n\n")
+                continue
+            event = coming.result()
+            coming = asyncio.ensure_future(anext(live))
+            if last is None or place_of(event.id) > place_of(last):
+                if not event.request_id:  # it may be about people: who may listen is checked again
+                    await call.services.access.still(call.request, call.caller)
+                await _write(call, answer, _frame(event))
+    finally:
+        coming.cancel()
+
+
+async def _replay(call: Call, answer: web.StreamResponse, last: str) -> str | None:
+    """Send what happened after `last`; return the id of the last event sent, None when none was."""
+    sent: str | None = None
+    while events := await call.services.approvals.history(sent or last, _PAGE):
+        for event in events:
+            await _write(call, answer, _frame(event))
+        sent = events[-1].id
+    return sent
+
+
+async def _write(call: Call, answer: web.StreamResponse, data: bytes) -> None:
+    async with asyncio.timeout(call.services.limits.heartbeat_seconds):
+        await answer.write(data)
+
+
+def _frame(event: Event) -> bytes:
+    data = json.dumps(plain(event), separators=(",", ":"), allow_nan=False)
+    return f"id: {event.id}\nevent: {event.type}\ndata: {data}\n\n".encode()

@@ -1,0 +1,42 @@
+"""What operators ask: does it live, is it ready, its figures, and its OpenAPI document."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from gateway.api.call import Call, reply
+from gateway.api.messages import Health
+from gateway.api.metrics import CONTENT_TYPE
+
+READY_SECONDS = 2.0
+
+
+async def health(call: Call) -> web.Response:
+    """Say that the process serves calls; nothing else is asked."""
+    return reply(Health(status="alive"))
+
+
+async def readiness(call: Call) -> web.Response:
+    """Say whether the store answers and agents are heard."""
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            problems = tuple(await call.services.ready())
+    except TimeoutError:
+        problems = (f"the store did not answer within {READY_SECONDS:g} s",)
+    if problems:
+        return reply(Health(status="not ready", problems=problems), 503)
+    return reply(Health(status="ready"))
+
+
+async def metrics(call: Call) -> web.Response:
+    """Return the figures for Prometheus."""
+    page = await call.services.metrics.page()
+    return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
+
+
+async def document(call: Call) -> web.Response:
+    """Return the OpenAPI document of the routes that are served."""
+    body = await asyncio.to_thread(call.services.document)
+    return web.Response(body=body, content_type="application/json")

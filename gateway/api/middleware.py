@@ -1,0 +1,127 @@
+"""What surrounds every call: its id and log line, problems for errors, our own address, headers."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from gateway.api.authentication import check_host, check_query
+from gateway.api.call import Services
+from gateway.api.problems import Unauthenticated, problem_of, refusal_of
+from gateway.domain.redaction import bug
+from gateway.errors import GatewayError, Unreachable
+from gateway.models import new_id
+
+log = logging.getLogger("gateway.api")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+CALL = web.RequestKey("call", str)  # the id of the call
+
+# Asked by address, not by name, by whoever runs the container; they tell nothing, change nothing.
+_PROBES = frozenset({"/healthz", "/readyz"})
+_CALL_ID = re.compile(r"[0-9A-Za-z_-]{8,64}")
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@web.middleware
+async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Give each call an id and a log line, without query string, body or token."""
+    given = request.headers.get("X-Request-ID", "")
+    request[CALL] = given if _CALL_ID.fullmatch(given) else new_id()
+    began = time.monotonic()
+    answer = await handler(request)
+    log.info(
+        "%s %s %d",
+        request.method,
+        path_of(request) or "?",
+        answer.status,
+        extra={
+            "event": "call",
+            "request_id": request[CALL],
+            "milliseconds": round((time.monotonic() - began) * 1000, 1),
+        },
+    )
+    return answer
+
+
+def as_problems(
+    services: Services, ours: Collection[str], store_errors: tuple[type[Exception], ...]
+) -> Middleware:
+    """Return the guard that turns errors into problem documents; pages keep their own answers."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            if path_of(request) not in {None, *ours}:
+                raise
+            return _with_allow(problem_of(refusal_of(error)), error)
+        except Unauthenticated as error:
+            services.metrics.auth_failures.inc()
+            return problem_of(error)
+        except GatewayError as error:
+            return problem_of(error)
+        except store_errors as error:
+            _log_failure(request, error, "store_unreachable")
+            return problem_of(Unreachable("the store does not answer; nothing was approved"))
+        except Exception as error:
+            # Whatever it was, the caller gets a problem that quotes nothing of it.
+            _log_failure(request, error, "call_failed")
+            return problem_of(GatewayError("the gateway failed; its log names this call's id"))
+
+    return guard
+
+
+def at_our_address(allowed: Collection[str]) -> Middleware:
+    """Return the guard that refuses calls for other hosts, and tokens in the query string."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path not in _PROBES:
+            check_host(request, allowed)
+        check_query(request)
+        return await handler(request)
+
+    return guard
+
+
+def secured(secure: bool) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Return the hook that adds headers to every answer; a page's own ones stay."""
+
+    async def add(request: web.Request, answer: web.StreamResponse) -> None:
+        for name, value in _HEADERS.items():
+            answer.headers.setdefault(name, value)
+        if secure:
+            answer.headers["Strict-Transport-Security"] = "max-age=31536000"
+        answer.headers["Server"] = "approval-gateway"
+        answer.headers["X-Request-ID"] = request.get(CALL, "")
+
+    return add
+
+
+def path_of(request: web.Request) -> str | None:
+    """Return the path of the route that serves the request, as in the table; None without one."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else None
+
+
+def _with_allow(answer: web.Response, error: web.HTTPException) -> web.Response:
+    if "Allow" in error.headers:
+        answer.headers["Allow"] = error.headers["Allow"]
+    return answer
+
+
+def _log_failure(request: web.Request, error: Exception, event: str) -> None:
+    log.error("%s", bug(error), extra={"event": event, "request_id": request[CALL]})

@@ -1,0 +1,1 @@
+"""The life of a request: the only package that changes its status."""

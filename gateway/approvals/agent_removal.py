@@ -1,0 +1,20 @@
+"""What is left behind by an agent that was revoked, and ends."""
+
+from __future__ import annotations
+
+from gateway.approvals.service import Approvals
+from gateway.domain.store import Origin, Store
+from gateway.models import Reason
+
+
+async def dismiss(approvals: Approvals, store: Store, agent: str) -> list[str]:
+    """Cancel what waits of an agent that was revoked; return the ids. Its sessions end, and
+    nothing that people let it do is left to a later holder of its name."""
+    gone, reason = Origin(agent=agent), Reason.CANCELLED_BY_OPERATOR
+    waiting = await store.pending_of(agent)
+    for request_id in waiting:
+        await approvals.cancel(request_id, gone, reason=reason, message="the agent was revoked")
+    for session in await store.sessions(agent):
+        await approvals.end_session(session.name, gone, reason=reason)
+    await approvals.granted.dismiss(agent)
+    return waiting

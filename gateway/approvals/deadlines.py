@@ -1,0 +1,48 @@
+"""What only the clock brings about: deadlines, lapsed waiters, idle sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from gateway.approvals.service import Approvals
+from gateway.domain.store import Store
+
+log = logging.getLogger("gateway.sweeper")
+
+TICK_SECONDS = 1.0
+_BATCH = 500
+
+
+class Sweeper:
+    """Asks the server once a second what is due. Several replicas may do so: all of it is
+    idempotent."""
+
+    def __init__(self, approvals: Approvals, store: Store, *, session_idle_hours: float) -> None:
+        self._approvals = approvals
+        self._store = store
+        self._idle_ms = int(session_idle_hours * 3_600_000)
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            try:
+                await self.sweep()
+            except Exception:
+                # Deadlines must fire after whatever it was.
+                log.exception("sweep failed", extra={"event": "sweep_failed"})
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def sweep(self) -> None:
+        """Settle what is due now. What fails is logged, looked at again, and stops nothing else."""
+        due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
+        work = [
+            self._approvals.granted.sweep(due.now, _BATCH),
+            *(self._approvals.expire(request_id) for request_id in due.expired),
+            *(self._approvals.stop(request_id) for request_id in due.stopped),
+            *(self._approvals.lapse(agent, process) for agent, process in due.lapsed),
+            *(self._approvals.end_idle_session(agent, session) for agent, session in due.idle),
+        ]
+        for result in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(result, Exception):
+                log.error("not settled: %r", result, extra={"event": "sweep_item_failed"})

@@ -1,0 +1,199 @@
+"""What people do: who clicked is checked at that moment, and at most one decision comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.approvals.grant_creation import Remembering
+from gateway.approvals.transitions import By, Effect, Ending, clicked, nonce_of, said
+from gateway.approvals.writer import Writer
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import Click, Identity, Record
+from gateway.domain.store import Outcome, Store
+from gateway.errors import (
+    Conflict,
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+    Unconfirmed,
+    Unreachable,
+    WasCanary,
+)
+from gateway.models import Action, Reason, RiskLevel, Status
+from gateway.policy.authorization import Approver, approver, standing
+from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
+from gateway.policy.grants.grant import Grant
+from gateway.policy.guardrails import assessed
+from gateway.ports.offload import made, weight_of
+from gateway.ports.proven_masks import NEEDS_ALL_SEEN, hides, judged
+
+TRIES = 20
+
+STOPPED = Ending(status=Status.DENIED, reason=Reason.STOPPED)
+LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
+_PAUSED = Ending(status=Status.DENIED, reason=Reason.BREAKER)
+OVERTAKEN = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE, Outcome.PAUSED: _PAUSED}
+"""How a request ends that the script refused to let wait, by what it said."""
+
+TOO_LATE = {
+    Outcome.LATE: "it expired before your answer",
+    Outcome.STOPPED: "the gateway's kill switch is on",
+}
+
+TOLD = {
+    Reason.CANARY_MISSED: (
+        "This was a test by the gateway, which asks now and then for something dangerous to see "
+        "whether it is read. You approved it; nothing ran. It happens to all of us: look a moment "
+        "longer next time"
+    ),
+    Reason.CANARY_CAUGHT: (
+        "Well seen: this was a test by the gateway, and nothing was going to run"
+    ),
+}
+
+
+class Clicks:
+    """Decides on clicks, under the policy as it is now."""
+
+    def __init__(
+        self,
+        store: Store,
+        chain: Chain,
+        writer: Writer,
+        remembering: Remembering,
+    ) -> None:
+        self._store = store
+        self._chain = chain
+        self._writer = writer
+        self._remembering = remembering
+
+    async def decide(self, click: Click) -> Record:
+        """Apply a click. See `gateway.ports.Desk` for what it raises."""
+        known = self._store.recent(click.request_id)
+        for _ in range(TRIES):
+            record = known or await self._store.load(click.request_id)
+            if record is None:
+                raise NotFound("no such request")
+            try:
+                policy, effect, grant = await self.effect(record, click)
+            except GatewayError as refusal:
+                if known is None:
+                    await self.note(refusal, click)
+                    raise
+                # What is remembered may be old: a refusal is told of the record as it stands.
+                known = None
+                continue
+            known = None
+            if effect is None:
+                return await self._kept(record, grant)
+            outcome = await self._writer.apply(record, effect, policy)
+            if outcome == Outcome.OK:
+                return await self._kept(effect.after, grant)
+            if outcome == Outcome.AGAIN:
+                self._writer.forget_policy()
+            if outcome in TOO_LATE:
+                await self._overtaken(record, outcome)
+        raise Unreachable("the request keeps changing")
+
+    async def refusal(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence."""
+        try:
+            approver(await self._writer.policy(), record, identity)
+        except Unauthorized as refusal:
+            return str(refusal)
+        return None
+
+    async def _kept(self, record: Record, grant: Grant | None) -> Record:
+        """Write down what is to be remembered, now that it is decided; return the record.
+
+        When that fails the click is retried as a whole, and only this part happens then. Who
+        answered a canary is told so, privately, as of a refusal: raises WasCanary.
+        """
+        if record.canary and record.decision is not None:
+            raise WasCanary(TOLD[record.decision.reason])
+        if grant is not None:
+            await self._remembering.keep(grant)
+        return record
+
+    async def effect(
+        self, record: Record, click: Click
+    ) -> tuple[PolicyDocument, Effect | None, Grant | None]:
+        """Return what a click does to a record, None when it did so before, under which policy,
+        and the grant to remember it by. Raises as `decide` does."""
+        policy, who = await self._approver(record, click)
+        nonce = nonce_of(click, who.name)
+        if nonce in record.nonces:
+            # Only what decided is remembered; a vote sent again waits for others as before.
+            decided = record.final and record.nonces[-1] == nonce
+            again = self._remembering.planned(record, click, who, nonce) if decided else None
+            return policy, None, again
+        if record.final:
+            raise Conflict(f"this was decided already: {said(record)}")
+        await _refuse_hidden(record, click)
+        effect = clicked(
+            standing(policy, who.route, record),
+            click,
+            By(who.name, who.via, nonce),
+            now=self._writer.now(),
+            sign=self._writer.sign,
+            wished=lambda shown: self._remembering.wished(policy, shown, click, who),
+        )
+        if click.action is Action.EDIT:
+            effect = await self._reviewed(effect, click, policy)
+        after = effect.after
+        grant = self._remembering.planned(after, click, who, nonce) if after.final else None
+        return policy, effect, grant
+
+    async def _approver(self, record: Record, click: Click) -> tuple[PolicyDocument, Approver]:
+        """Return who clicked, if they may decide, and under which policy; a refusal is checked
+        afresh."""
+        policy = await self._writer.policy()
+        try:
+            return policy, approver(policy, record, click.identity)
+        except Unauthorized:
+            policy = await self._writer.fresh_policy()
+        return policy, approver(policy, record, click.identity)
+
+    async def note(self, refusal: GatewayError, click: Click) -> None:
+        """Audit that someone clicked who may not."""
+        if isinstance(refusal, Unauthorized):
+            data = {"request_id": click.request_id, "why": str(refusal)}
+            await self._store.note("refused", agent=click.identity.written, data=data)
+
+    async def _overtaken(self, record: Record, outcome: str) -> None:
+        """End a request that its deadline or the kill switch ended before the click; raise."""
+        await self._writer.end(record, OVERTAKEN[outcome], None)
+        raise Conflict(TOO_LATE[outcome])
+
+    async def _reviewed(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
+        """Return an edit's effect with the new arguments assessed; raises when policy, or the click
+        itself, does not allow them."""
+        after = assessed(effect.after, policy)
+        request = replace(after.request, arguments=after.arguments)
+        if after.risk.level is RiskLevel.HIGH and not click.confirmed:
+            raise Unconfirmed("the edited arguments are high risk: confirm them")
+        approver(policy, after, click.identity)
+        route = policy.route_for(request.agent, request.tool)
+        # Judged as if the agent had asked so: hooks are asked all that they are asked then.
+        asked = replace(after, request=request, edited=None)
+        verdict = await self._chain.decide(asked, route)
+        if verdict is not None and verdict.effect not in (ALLOW, ASK):
+            wants = "would change" if verdict.effect == MODIFY else "refuses"
+            why = f": {verdict.message}" if verdict.message else ""
+            raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
+        return effect._replace(after=after)
+
+
+async def _refuse_hidden(record: Record, click: Click) -> None:
+    """Raise InvalidRequest when a mask left out what could act, where this click was made."""
+    if click.revealed or click.action not in NEEDS_ALL_SEEN:
+        return
+    known = judged(record)
+    if known is None:
+        known = await made(lambda: hides(record), *weight_of(record))
+    if known:
+        raise InvalidRequest(
+            "a masked part of this could act, so it is approved in the inbox only, once it is "
+            "revealed there (`gateway login NAME` prints a link to the inbox)"
+        )

@@ -1,0 +1,133 @@
+"""Reads what was remembered under earlier rules once more, by today's.
+
+An approval that today's rules would not offer in the same way rests: it decides nothing until
+somebody remembers it anew. Until it was read it decides nothing either.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gateway.approvals.writer import Writer
+from gateway.domain.clock import Clock
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.store import Store
+from gateway.policy.grant_deciders import GrantBook
+from gateway.policy.grants.grant import PASSES, READING, Effect, Grant, Rest
+from gateway.policy.grants.offers import offers
+
+log = logging.getLogger("gateway.rereading")
+
+PASSES_CHANGED = "the rules for passes changed"
+WIDER = "it may have covered more than its words said, and today it is not offered so any more"
+GONE = "its request is no longer kept, so nothing tells whether it covered more than its words said"
+BY_HAND = "it was written by hand, before the rules for what a decision covers were made stricter"
+_GATEWAY = "gateway"
+_DONE = (
+    "of what was remembered under earlier rules, %(rest)d rest and decide nothing, %(kept)d go on, "
+    "%(ended)d passes ended, %(failed)d could not be read; see gateway grant list --suspended"
+)
+
+
+class Rereading:
+    """Settles each approval of earlier rules once. All replicas may do so, and a crash in the
+    middle is made up for by the next look."""
+
+    def __init__(self, store: Store, book: GrantBook, clock: Clock, writer: Writer) -> None:
+        self._store = store
+        self._book = book
+        self._clock = clock
+        self._writer = writer
+
+    async def look(self, grants: Iterable[Grant]) -> None:
+        """Settle those of these live grants that are of earlier rules; say once how many rest.
+
+        What was read is written at the end, the one that is announced for its route last: until
+        everything is settled, the next look finds what is left, and announces it.
+        """
+        known = list(grants)
+        unread = [grant for grant in known if grant.unread]
+        if not unread:
+            return
+        found = [(grant, after) for grant in unread if (after := await self._read(grant))]
+        policy = await self._writer.fresh_policy()
+        done = {"kept": 0, "rest": 0, "ended": 0, "failed": len(unread) - len(found)}
+        for grant, after in announcing(policy, known, found):
+            if became := await self._written(grant, after):
+                done[became] += 1
+        self._writer.forget_policy()
+        if any(done.values()):
+            log.warning(_DONE, done, extra={"event": "grants_reread"})
+
+    async def _read(self, grant: Grant) -> Grant | None:
+        """Return a grant as it is to be from now on; None when that could not be told."""
+        try:
+            return await self._judged(grant)
+        except Exception:
+            # It decides nothing, is looked at again, and keeps no other from being settled.
+            about = {"event": "reread_failed", "grant": grant.id}
+            log.exception("a remembered decision could not be read", extra=about)
+            return None
+
+    async def _judged(self, grant: Grant) -> Grant:
+        if grant.match.shape in PASSES:
+            return grant
+        if grant.from_request is None:
+            return self._resting(grant, BY_HAND)
+        record = await self._store.load(grant.from_request)
+        if record is None or record.erased:
+            return self._resting(grant, GONE)
+        same = next((offer for offer in offers(record) if offer.match == grant.match), None)
+        if same is None:
+            return self._resting(grant, WIDER)
+        return replace(grant, reading=READING, words=same.words)
+
+    def _resting(self, grant: Grant, why: str) -> Grant:
+        return replace(grant, rests=Rest(why=why, at=self._clock.now_ms()))
+
+    async def _written(self, grant: Grant, after: Grant) -> str:
+        """Store what became of a grant; return what that is, "" when somebody else was first."""
+        store = self._book.store
+        if after is grant:
+            ended = await store.end(grant, why=PASSES_CHANGED, by=_GATEWAY)
+            return "ended" if ended else ""
+        became = "kept" if after.rests is None else "rest"
+        return became if await store.reread(grant, after) else ""
+
+
+def announcing(
+    policy: PolicyDocument, known: Iterable[Grant], found: list[tuple[Grant, Grant]]
+) -> list[tuple[Grant, Grant]]:
+    """Return what was found with one that announces on each route where none did, those last."""
+    said = {route_of(policy, one) for one in known if one.rests is not None and one.rests.announced}
+    first: list[tuple[Grant, Grant]] = []
+    last: list[tuple[Grant, Grant]] = []
+    for grant, after in found:
+        route = route_of(policy, grant)
+        if after.rests is not None and after.queues and route not in said:
+            said.add(route)
+            last.append((grant, replace(after, rests=replace(after.rests, announced=True))))
+        else:
+            first.append((grant, after))
+    return first + last
+
+
+def route_of(policy: PolicyDocument, grant: Grant) -> str:
+    """Return the name of the route that a grant's card belongs to."""
+    return policy.route_for(grant.agent, grant.match.tool).name
+
+
+def tally(policy: PolicyDocument, route: str, grants: Iterable[Grant]) -> str:
+    """Say how many remembered approvals of a route rest and go on, and what to do about it."""
+    mine = [one for one in grants if one.effect is Effect.ALLOW and route_of(policy, one) == route]
+    resting = sum(one.rests is not None for one in mine)
+    rest = "1 remembered answer rests" if resting == 1 else f"{resting} remembered answers rest"
+    covered = "it" if resting == 1 else "they"
+    going = len(mine) - resting
+    return (
+        f"{rest}: {covered} may have covered more than the words said. {going} "
+        f"{'goes' if going == 1 else 'go'} on. Let the agent ask again and remember that anew, or "
+        "end what rests: gateway grant list --suspended"
+    )

@@ -1,0 +1,304 @@
+"""Makes remembered decisions, by a click or without a request, and settles what already waits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gateway.approvals.grant_lifecycle import Granted, grant_id_of
+from gateway.approvals.transitions import Wish, agreeing
+from gateway.approvals.writer import FOLLOWUPS, Writer
+from gateway.domain.clock import Clock
+from gateway.domain.policy_document import PolicyDocument, named, posted
+from gateway.domain.records import Click, Identity, Record, Remember
+from gateway.domain.store import Outcome, Store, Transition
+from gateway.errors import Conflict, InvalidRequest, Unauthorized
+from gateway.models import Action, DeciderKind, Status, new_id
+from gateway.policy.authorization import ADMIN, Approver, admitted, refuse_requester, refuse_unknown
+from gateway.policy.chain import Chain
+from gateway.policy.evaluation import judged
+from gateway.policy.grant_deciders import PAGE
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import ANY_TOOL, PASSES, Backer, Cover, Effect, Grant, Match, Shape
+from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered, offers
+from gateway.policy.grants.past_coverage import Blast
+from gateway.ports.proven_masks import clouded
+from gateway.ports.remember_options import needed
+
+_REMEMBERED = {
+    Action.APPROVE: Effect.ALLOW,
+    Action.EDIT: Effect.ALLOW,
+    Action.DENY: Effect.DENY,
+    Action.ABORT: Effect.DENY,
+}
+
+
+class Remembering:
+    """What people remember, while it is made. What becomes of it is with `granted`."""
+
+    def __init__(
+        self, store: Store, chain: Chain, clock: Clock, writer: Writer, granted: Granted
+    ) -> None:
+        self._store = store
+        self._chain = chain
+        self._clock = clock
+        self._writer = writer
+        self._granted = granted
+
+    # ---------------------------------------------------------------- made by a click
+
+    def wished(
+        self, policy: PolicyDocument, shown: Record, click: Click, who: Approver
+    ) -> Wish | None:
+        """Return what an approval is to be remembered as, None when it is not to be.
+
+        Raises InvalidRequest or Unauthorized when it may not be remembered so; nothing is decided
+        then either.
+        """
+        wish = click.remember
+        if wish is None:
+            return None
+        offer = _readable(shown, click, wish.offer, Effect.ALLOW)
+        if wish.everywhere:
+            refuse_requester(policy, shown, click.identity, "remember it for the session only")
+        _refuse_unlimited(wish)
+        route = policy.route_for(shown.request.agent, shown.request.tool)
+        needs = needed(shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere)
+        if needs > 1:
+            refuse_unknown(policy, click.identity)
+        return Wish(remember=replace(wish, offer=offer.id), needs=needs)
+
+    def planned(self, after: Record, click: Click, who: Approver, nonce: str) -> Grant | None:
+        """Return the grant that a click which decided asks for, None when it asks for none.
+
+        Of all who voted for it, the shortest life and the fewest uses count. Raises InvalidRequest.
+        """
+        wish = click.remember
+        if wish is None or after.canary:
+            return None
+        effect = _REMEMBERED.get(click.action)
+        if effect is None:
+            raise InvalidRequest(f"{click.action} cannot be remembered")
+        _refuse_unlimited(wish)
+        offer = _readable(after, click, wish.offer, effect)
+        own = replace(wish, offer=offer.id)
+        voted = agreeing(after.votes, own) if effect is Effect.ALLOW else ()
+        wishes = [vote.remember for vote in voted if vote.remember is not None] or [own]
+        backers = [Backer(person=vote.person, via=(vote.via,)) for vote in voted]
+        now = self._clock.now_ms()
+        return Grant(
+            id=grant_id_of(after.id, nonce),
+            effect=effect,
+            agent=after.request.agent,
+            session=None if wish.everywhere else after.request.session,
+            match=offer.match,
+            made_by=who.name,
+            made_at=now,
+            expires_at=min((_expiry(one.lifetime, now) for one in wishes), key=_end_of),
+            max_uses=min((one.max_uses for one in wishes), key=_end_of),
+            from_request=after.id,
+            words=offer.words,
+            backers=tuple(backers) or (Backer(person=who.name, via=(who.via,)),),
+            queues=tuple(name for name in after.queues if name != FOLLOWUPS),
+        )
+
+    async def keep(self, grant: Grant) -> Grant:
+        """Write a grant, then let it settle what waits. Kept twice, it is made once."""
+        outcome = await self._writer.book.store.add(grant)
+        if outcome == Outcome.FULL:
+            raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
+        self._writer.forget_policy()
+        if outcome == Outcome.OK:
+            await self._settle(grant)
+        return grant
+
+    async def _settle(self, grant: Grant) -> None:
+        """Decide the waiting requests that the whole policy, with this grant, now decides by it."""
+        waiting = await self._store.pending_of(grant.agent)
+        for begin in range(0, len(waiting), PAGE):
+            for record in await self._store.load_many(waiting[begin : begin + PAGE]):
+                # Most that waits has nothing to do with it, and need not be judged again.
+                if not record or record.final or record.unreviewed:
+                    continue
+                if covers(grant, record) is Cover.YES:
+                    await self._settle_one(record, grant)
+        if grant.max_uses is not None:
+            await self._granted.retire(grant.id)
+
+    async def _settle_one(self, record: Record, grant: Grant) -> None:
+        policy = await self._writer.policy()
+        found, ending = await judged(self._chain, record, policy)
+        if ending is None or found != record:
+            return
+        if (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
+            return
+        after = self._writer.ended(record, ending, revision=record.revision + 1)
+        await self._store.change(
+            Transition(
+                before=record,
+                after=after,
+                event=after.status.value,
+                clock="before",
+                generation=policy.generation,
+                stoppable=after.status is Status.APPROVED,
+            )
+        )
+
+    # ---------------------------------------------------------------- made without a request
+
+    async def create(
+        self,
+        identity: Identity,
+        *,
+        agent: str,
+        effect: Effect,
+        match: Match,
+        words: str,
+        session: str | None = None,
+        lifetime: str = "1h",
+        max_uses: int | None = None,
+    ) -> Grant:
+        """Write a grant that no request asked for; raises Unauthorized unless an admin does it."""
+        policy = await self._writer.fresh_policy()
+        if not policy.is_admin(identity):
+            raise Unauthorized("only an admin may make a grant without a request")
+        name, now = policy.name_of(identity), self._clock.now_ms()
+        grant = Grant(
+            id=new_id(),
+            effect=effect,
+            agent=agent,
+            session=session,
+            match=match,
+            made_by=name,
+            made_at=now,
+            expires_at=_expiry(lifetime, now),
+            max_uses=max_uses,
+            words=words,
+            backers=(Backer(person=name, via=(ADMIN,)),),
+            queues=_queues(policy, agent, match),
+        )
+        return await self.keep(grant)
+
+    async def let_through(
+        self,
+        identity: Identity,
+        *,
+        agent: str,
+        session: str,
+        shape: Shape,
+        hours: float,
+        max_uses: int | None = None,
+    ) -> Grant:
+        """Give a session a pass, in place of an earlier one of this shape.
+
+        Raises Unauthorized unless an admin does it, or someone who may approve on every route of
+        the agent.
+        """
+        if shape not in PASSES:
+            raise InvalidRequest("a pass is for edits or for all")
+        policy, match = await self._writer.fresh_policy(), Match(shape=shape, tool=ANY_TOOL)
+        backer = _may_pass(policy, agent, match, identity)
+        if not any(one.name == session for one in await self._store.sessions(agent)):
+            raise InvalidRequest(f"{agent} has no open session of that name; see gateway sessions")
+        known = await self._writer.book.store.of_session(agent, session)
+        earlier = [one for one in known if one.match.shape is shape]
+        now = self._clock.now_ms()
+        grant = Grant(
+            id=new_id(),
+            effect=Effect.ALLOW,
+            agent=agent,
+            session=session,
+            match=match,
+            made_by=backer.person,
+            made_at=now,
+            expires_at=now + int(hours * HOUR_MS),
+            max_uses=max_uses,
+            words=_PASS_WORDS[shape],
+            backers=(backer,),
+            queues=_queues(policy, agent, match),
+        )
+        await self._granted.end(earlier, "replaced", backer.person)
+        return await self.keep(grant)
+
+    async def reach(self, record: Record, offer_id: str) -> Blast:
+        """Return what remembering an approval so would have covered among the recent requests.
+
+        Raises InvalidRequest when there is no such offer.
+        """
+        offer = _chosen(record, offer_id, Effect.ALLOW)
+        return await self._granted.reached(offer.match, record.request.agent)
+
+
+_PASS_WORDS = {
+    Shape.EDITS: "creating, changing and moving files below where the agent works, not deleting; "
+    "delicate ones ask",
+    Shape.ALL: "everything but high risk, secrets and what looks destructive",
+}
+
+
+def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identity) -> Backer:
+    """Return whose voice a pass is. Raises Unauthorized."""
+    names = policy.names_of(identity)
+    if policy.is_admin(identity):
+        return Backer(person=names[0], via=(ADMIN,))
+    routes = [route for route in policy.routes if named(route.agents, agent)]
+    entries = [admitted(route, names) for route in routes]
+    via = tuple(dict.fromkeys(one for one in entries if one is not None))
+    alone = all(
+        needed(one.quorum, one.scope_quorum, match, everywhere=False) <= 1 for one in routes
+    )
+    if not routes or None in entries or not alone:
+        raise Unauthorized(
+            "only an admin, or who may approve all of this agent's requests alone, may"
+        )
+    return Backer(person=names[0], via=via)
+
+
+def _queues(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
+    """Return the outboxes of the places where a grant that nobody asked for is shown."""
+    route = policy.route_for(agent, match.tool)
+    return posted(route.places(len(route.escalations)))
+
+
+def _refuse_unlimited(wish: Remember) -> None:
+    _expiry(wish.lifetime, 0)
+    if wish.max_uses is not None and wish.max_uses < 1:
+        raise InvalidRequest("a grant with a limit may be used at least once")
+
+
+def _end_of(limit: int | None) -> float:
+    return math.inf if limit is None else limit
+
+
+def _expiry(lifetime: str, now: int) -> int | None:
+    lengths = {name: length for name, _, length in LIFETIMES}
+    if lifetime not in lengths:
+        raise InvalidRequest(f"a grant lasts one of {', '.join(lengths)}")
+    length = lengths[lifetime]
+    return None if length is None else now + length
+
+
+def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Offer:
+    """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
+    where they were read."""
+    offer = _chosen(record, offer_id, effect)
+    if not click.revealed and clouded(record, offer.words):
+        raise InvalidRequest(
+            "a mask hides what this would cover: it is remembered in the inbox only, once it is "
+            "revealed there"
+        )
+    return offer
+
+
+def _chosen(record: Record, offer_id: str, effect: Effect) -> Offer:
+    made = offered(record, offer_id, effect) if offer_id else narrowest(record, effect)
+    if made is not None:
+        return made
+    if not offers(record, effect):
+        raise InvalidRequest(
+            "this cannot be remembered: high risk, questions and text that hides something are "
+            "asked about each time"
+        )
+    raise InvalidRequest(
+        f"this cannot be remembered so: what may be is listed by `gateway grant offers {record.id}`"
+    )

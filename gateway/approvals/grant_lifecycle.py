@@ -1,0 +1,264 @@
+"""What is remembered, after it was made: seen, announced, and taken back by people and by time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from gateway.approvals.earlier_grants import Rereading, route_of, tally
+from gateway.approvals.writer import Writer
+from gateway.domain.clock import Clock
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import Identity, Query, Record
+from gateway.domain.store import Store
+from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.models import DeciderKind
+from gateway.policy.authorization import admitted, backed
+from gateway.policy.grant_deciders import GrantBook, every
+from gateway.policy.grants.grant import Effect, Grant, Match, Rule, RuleKind
+from gateway.policy.grants.past_coverage import Blast, blast
+from gateway.ports.grant_cards import GrantCard, grant_card_of
+from gateway.wire.canonical_json import sha256_hex
+from gateway.wire.identifiers import REQUEST_ID
+
+RECENT = 500  # how far back a grant's reach is counted
+_GATEWAY = "gateway"
+_DAY_SECONDS = 24 * 3600
+_UNUSED_MS = 30 * _DAY_SECONDS * 1000
+_ID_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A grant as its copies must show it now, and the places where they stand.
+
+    `news` is the card with what is announced beside it.
+    """
+
+    grant: Grant
+    card: GrantCard
+    news: GrantCard
+    places: tuple[str, ...]
+
+
+class Granted:
+    """Remembered decisions as they stand. Agents have no way in here."""
+
+    def __init__(self, store: Store, book: GrantBook, clock: Clock, writer: Writer) -> None:
+        self._store = store
+        self._book = book
+        self._clock = clock
+        self._writer = writer
+        self._rereading = Rereading(store, book, clock, writer)
+        self._policy_changed = asyncio.Event()
+
+    # ---------------------------------------------------------------- seen
+
+    async def get(self, grant_id: str) -> Grant:
+        """Return a grant with its uses, also one that ended not long ago. Raises NotFound."""
+        known = await self._book.store.find(grant_id) if REQUEST_ID.fullmatch(grant_id) else None
+        if known is None:
+            raise NotFound("no such grant")
+        return known
+
+    async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
+        """Return one page of grants, the newest first, and the cursor of the next."""
+        return await self._book.store.page(after=after, limit=limit)
+
+    async def all(self, agent: str | None = None, session: str | None = None) -> list[Grant]:
+        """Return all grants, or an agent's, or those of one session, the newest first."""
+        found = await every(self._book.store)
+        return [
+            one for one in found if agent in (None, one.agent) and session in (None, one.session)
+        ]
+
+    async def ended(self, limit: int) -> list[Grant]:
+        """Return the grants that ended last, as far as they are not forgotten yet."""
+        return await self._book.store.ended(limit)
+
+    async def shown(self, grant_id: str) -> Shown | None:
+        """Return what the copies of a grant's card must show; None once it is forgotten."""
+        grant = await self._book.store.find(grant_id)
+        if grant is None:
+            return None
+        record = await self._store.load(grant.from_request) if grant.from_request else None
+        reach = ""
+        if grant.end is None and record is not None:
+            reach = (await self.reached(grant.match, grant.agent)).words()
+        policy = await self._writer.policy()
+        route = policy.route_for(grant.agent, grant.match.tool)
+        card = news = grant_card_of(grant, record, reach=reach)
+        if grant.end is None and grant.rests is not None and grant.rests.announced:
+            # It speaks for all that rest on its route.
+            said = tally(policy, route_of(policy, grant), await self.all())
+            news = replace(card, notices=(said,))
+        places = route.places(record.tier if record else 0)
+        return Shown(grant=grant, card=card, news=news, places=places)
+
+    async def reached(self, match: Match, agent: str) -> Blast:
+        """Return what an approval remembered so would have covered among the recent requests."""
+        recent: list[Record] = []
+        query = Query(final=True, agent=agent, limit=100)
+        while len(recent) < RECENT:
+            page = await self._store.page(query)
+            recent += page.items
+            if page.next is None:
+                break
+            query = replace(query, after=page.next)
+        return blast(match, agent, recent[:RECENT])
+
+    # ---------------------------------------------------------------- taken back by people
+
+    async def revoke(self, grant_id: str, identity: Identity) -> Grant:
+        """Take a grant back: from then on it decides nothing.
+
+        Raises NotFound, Unauthorized, and Conflict, which says how it ended before.
+        """
+        grant = await self.get(grant_id)
+        by = may_end(await self._writer.fresh_policy(), grant, identity)
+        if grant.end is None and await self.end([grant], "revoked", by):
+            return grant
+        end = (await self.get(grant_id)).end
+        said = f": {end.why}, by {end.by}" if end is not None else ""
+        raise Conflict(f"this has ended already{said}")
+
+    async def revoke_all(
+        self, identity: Identity, *, agent: str | None = None, session: str | None = None
+    ) -> list[Grant]:
+        """Take back all grants, or those of an agent or a session, that this person may end."""
+        mine = await self.revocable(identity, await self.all(agent, session))
+        return await self.end(mine, "revoked", (await self._writer.policy()).name_of(identity))
+
+    async def revocable(self, identity: Identity, grants: Iterable[Grant]) -> list[Grant]:
+        """Return those of these grants that this person may end."""
+        policy, mine = await self._writer.fresh_policy(), []
+        for grant in grants:
+            with suppress(Unauthorized):
+                may_end(policy, grant, identity)
+                mine.append(grant)
+        return mine
+
+    async def erase(self, record: Record, *, by: str) -> None:
+        """Take back what was remembered of a request, and forget what that covered.
+
+        Raises nothing when it was done before; grants are found by the clicks that made them.
+        """
+        for nonce in record.nonces:
+            grant = await self._book.store.find(grant_id_of(record.id, nonce))
+            if grant is not None and not grant.erased:
+                await self.end([grant], "its request was erased", by)
+                await self._book.store.erase(_erased(grant))
+
+    # ---------------------------------------------------------------- announced and taken back
+
+    async def end(
+        self, grants: Iterable[Grant], why: str, by: str, *, announced: bool = False
+    ) -> list[Grant]:
+        """Drop grants; return those that were there. With `announced` it is told beside their
+        cards."""
+        end = self._book.store.end
+        gone = [one for one in grants if await end(one, why=why, by=by, announced=announced)]
+        self._writer.forget_policy()
+        return gone
+
+    async def end_session(self, agent: str, session: str) -> None:
+        """Drop the grants of a session that ended."""
+        grants = await self._book.store.of_session(agent, session)
+        if grants:
+            await self.end(grants, "session ended", _GATEWAY)
+
+    async def dismiss(self, agent: str) -> None:
+        """Drop what an agent was let do, now that it was revoked. What it is denied stays so."""
+        allowed = [one for one in await self.all(agent) if one.effect is Effect.ALLOW]
+        await self.end(allowed, "agent revoked", _GATEWAY)
+
+    async def forget_all(self, why: str) -> None:
+        """Drop every grant there is."""
+        await self.end(await self.all(), why, _GATEWAY)
+
+    async def reread(self) -> None:
+        """Settle what was remembered under earlier rules: what today's do not bear out rests."""
+        await self._rereading.look(await self.all())
+
+    async def look_over(self) -> None:
+        """Drop what has no end and was not used for 30 days, and say which grants are suspended
+        because those who made them may no longer approve there. What rests had no use since."""
+        policy, since = await self._writer.fresh_policy(), self._clock.now_ms() - _UNUSED_MS
+        for grant in await self.all():
+            last = grant.rests.at if grant.rests else grant.last_used or grant.made_at
+            if grant.expires_at is None and last < since:
+                spoke = grant.rests is None
+                await self.end([grant], "unused for 30 days", _GATEWAY, announced=spoke)
+            elif grant.rests is None and grant.suspended == backed(policy, grant):
+                await self._suspend(grant, on=not grant.suspended)
+            await asyncio.sleep(0)
+
+    def policy_changed(self) -> None:
+        """Have `run` look over all grants now."""
+        self._policy_changed.set()
+
+    async def run(self) -> None:
+        """Look over all grants once a day, and after each change of the policy, until cancelled.
+        Replicas may all do so; what one of an earlier version made meanwhile is reread."""
+        while True:
+            self._policy_changed.clear()
+            await self.reread()
+            await self.look_over()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DAY_SECONDS):
+                    await self._policy_changed.wait()
+
+    async def sweep(self, now: int, limit: int) -> None:
+        """Announce the grants that end soon, and drop those whose time is over at `now`."""
+        over, ending = await self._book.store.due(now, limit)
+        for grant in over:
+            await self._book.store.end(grant, why="expired", by=_GATEWAY, only_spent=True)
+        for grant in ending:
+            await self._book.store.say(
+                grant, "warned", before="", after="1", event="grant_ending", announced=True
+            )
+
+    async def used(self, record: Record) -> None:
+        """Drop the grant that decided, if that was its last use."""
+        by = record.decision and record.decision.decided_by
+        if by and by.kind is DeciderKind.GRANT and self._book.limited(by.name):
+            await self.retire(by.name)
+
+    async def retire(self, grant_id: str) -> None:
+        """Drop a grant, if its last use was just made."""
+        grant = await self._book.store.get(grant_id)
+        if grant is not None and grant.uses_left == 0:
+            await self._book.store.end(grant, why="used up", by=_GATEWAY, only_spent=True)
+
+    # ---------------------------------------------------------------- inside
+
+    async def _suspend(self, grant: Grant, *, on: bool) -> None:
+        event, before, after = ("grant_suspended", "", "1") if on else ("grant_resumed", "1", "")
+        say = self._book.store.say
+        await say(grant, "suspended", before=before, after=after, event=event, announced=False)
+
+
+def grant_id_of(request_id: str, nonce: str) -> str:
+    """Return the id of the grant that a click on a request makes, however often it is sent."""
+    return sha256_hex(f"{request_id} {nonce}".encode())[:_ID_LENGTH]
+
+
+def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
+    """Return the name of someone who may end a grant: an admin, its maker, an approver there.
+
+    Raises Unauthorized.
+    """
+    names = policy.names_of(identity)
+    route = policy.route_for(grant.agent, grant.match.tool)
+    if not (admitted(route, names) or policy.is_admin(identity) or names[0] == grant.made_by):
+        raise Unauthorized("only an admin or an approver of this agent may end its grants")
+    return names[0]
+
+
+def _erased(grant: Grant) -> Grant:
+    """Return a grant with the names of the arguments that it covered, and no value of them."""
+    rules = tuple(Rule(name=rule.name, kind=RuleKind.ANY) for rule in grant.match.rules)
+    match = replace(grant.match, rules=rules, cwd=None, host=None)
+    return replace(grant, match=match, words="", erased=True)

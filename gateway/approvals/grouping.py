@@ -1,0 +1,209 @@
+"""Requests that wait without a card of their own: behind one that asks the same, or behind the
+digest card of their agent. Scripts keep who waits behind whom; here it is decided what becomes of
+them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.approvals.transitions import Ending, ended
+from gateway.approvals.writer import Writer
+from gateway.domain.duplicates import crowd_of
+from gateway.domain.policy_document import Budget, PolicyDocument, posted
+from gateway.domain.records import Identity, Paused, Record
+from gateway.domain.store import Store, Transition
+from gateway.errors import Unauthorized
+from gateway.models import DeciderKind, RiskLevel, Status
+from gateway.policy.authorization import answers_for, requesters
+
+_GRANT_MS = 1000  # for a grant made with an approval to settle the others, before one is asked
+_AT_ONCE = 100
+_SOON = 0.05
+_RETRY = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """What an agent's digest card is about: the requests that wait behind it, the oldest first,
+    and until when the agent is `paused`, in ms since the epoch.
+
+    `revision` rises whenever one joins or leaves them, and when the agent is paused or lifted.
+    `denied` is the request whose denial paused it, as long as it is known.
+    """
+
+    agent: str
+    revision: int
+    records: tuple[Record, ...]
+    paused: int | None = None
+    denied: Record | None = None
+
+    @property
+    def id(self) -> str:
+        """What stands for it in queues, and where its copies are kept."""
+        return crowd_of(self.agent)
+
+    @property
+    def final(self) -> bool:
+        """Whether none waits any more, and the agent may ask."""
+        return not self.records and self.paused is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What is kept of an agent's digest card. `denied` is the id of the request whose denial paused
+    the agent."""
+
+    revision: int
+    paused: int | None = None
+    denied: str | None = None
+
+
+class HeldStore(Protocol):
+    """Who waits behind whom, changed by one script for each step."""
+
+    async def behind(self, what: str) -> list[str]:
+        """Return the ids that wait behind a request or a digest card, oldest first."""
+
+    async def succeed(self, record: Record, budget: Budget, *, posts: bool) -> None:
+        """Have those behind a request that leads no more wait behind their next."""
+
+    async def seat(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
+        """Find the place of a request that was reviewed, as a new one without hooks finds its own.
+        One that stands `alone` is behind no other."""
+
+    async def release(self, agent: str, budget: Budget) -> float | None:
+        """Give cards to those behind the digest card, as far as the budget goes; return in how many
+        seconds there is more, None when none waits there."""
+
+    async def load(self, agent: str) -> Load:
+        """Return what an agent's digest card must say beside who waits behind it."""
+
+    async def paused(self) -> list[Paused]:
+        """Return the agents that ask nobody for now."""
+
+    async def lift(self, agent: str, *, by: str) -> bool:
+        """Let an agent ask again; return whether it was paused."""
+
+
+class Holding:
+    """Takes the steps of requests that wait without a card. Every step may be taken twice."""
+
+    def __init__(self, store: Store, held: HeldStore, writer: Writer) -> None:
+        self._store = store
+        self._writer = writer
+        self.held = held
+
+    async def settle(self, leader: Record, now: int) -> float | None:
+        """See to those behind a request that leads no more; return in how many seconds again.
+
+        They take over the denial of a person; else the next of them is asked.
+        """
+        decision, policy = leader.decision, await self._writer.policy()
+        if decision is not None and decision.status is Status.APPROVED:
+            rest = decision.decided_at + _GRANT_MS - now
+            if 0 < rest <= _GRANT_MS:
+                return rest / 1000
+        if decision is not None and _denied(leader):
+            ids = await self.held.behind(leader.id)
+            for follower in await self._store.load_many(ids[:_AT_ONCE]):
+                if follower is not None and shares(policy, leader, follower):
+                    await self._deny(leader, follower)
+            if len(ids) > _AT_ONCE:
+                return _SOON
+            if await self._undecided(leader, policy):
+                return _RETRY
+        request = leader.request
+        posts = bool(posted(policy.route_for(request.agent, request.tool).targets))
+        await self.held.succeed(leader, policy.budget_for(request.agent), posts=posts)
+        return None
+
+    async def release(self, agent: str) -> float | None:
+        """Give cards to those behind an agent's digest card, as far as its budget goes."""
+        policy = await self._writer.policy()
+        return await self.held.release(agent, policy.budget_for(agent))
+
+    async def paused(self) -> list[Paused]:
+        """Return the agents that ask nobody for now, as people denied too much of them in a row."""
+        return await self.held.paused()
+
+    async def lift(self, agent: str, identity: Identity) -> bool:
+        """Let an agent ask again; return whether it was paused.
+
+        Raises Unauthorized unless the person is an admin, or an approver of the agent. That others
+        tried is audited.
+        """
+        policy = await self._writer.fresh_policy()
+        if not answers_for(policy, agent, identity):
+            why = "only an admin or an approver of this agent may let it ask again"
+            await self._store.note("refused", agent=identity.written, data={"why": why})
+            raise Unauthorized(why)
+        return await self.held.lift(agent, by=policy.name_of(identity))
+
+    async def policy(self) -> PolicyDocument:
+        """Return the policy in force, as last read."""
+        return await self._writer.policy()
+
+    async def crowd(self, agent: str) -> Crowd:
+        """Return what an agent's digest card is about."""
+        load = await self.held.load(agent)
+        found = await self._store.load_many(await self.held.behind(crowd_of(agent)))
+        return Crowd(
+            agent=agent,
+            revision=load.revision,
+            records=tuple(one for one in found if one is not None and not one.final),
+            paused=load.paused,
+            denied=await self._store.load(load.denied) if load.denied else None,
+        )
+
+    async def _undecided(self, leader: Record, policy: PolicyDocument) -> bool:
+        """Whether one still waits that should have taken over the denial."""
+        left = await self._store.load_many(await self.held.behind(leader.id))
+        return any(one is not None and shares(policy, leader, one) for one in left)
+
+    async def _deny(self, leader: Record, follower: Record) -> None:
+        decision = leader.decision
+        if decision is None or follower.final:
+            return
+        ending = Ending(
+            status=decision.status,
+            reason=decision.reason,
+            by=decision.decided_by,
+            action=decision.action,
+            message=decision.message,
+            abort=decision.abort,
+        )
+        after = ended(
+            follower,
+            ending,
+            revision=follower.revision + 1,
+            now=self._writer.now(),
+            sign=self._writer.sign,
+            note=f"denied together with {leader.id}, which asked the same",
+        )
+        change = Transition(before=follower, after=after, event=after.status.value, clock="before")
+        await self._store.change(change)
+
+
+def shares(policy: PolicyDocument, leader: Record, follower: Record) -> bool:
+    """Whether a person's denial of one request holds for another that waits behind it.
+
+    The same would run, on the same route, and whoever might decide the one might decide the other.
+    """
+    one, other = leader.request, follower.request
+    return (
+        not follower.final
+        and (one.agent, one.session, leader.digest) == (other.agent, other.session, follower.digest)
+        and RiskLevel.HIGH not in (leader.risk.level, follower.risk.level)
+        and policy.route_for(one.agent, one.tool) == policy.route_for(other.agent, other.tool)
+        and requesters(policy, leader) == requesters(policy, follower)
+    )
+
+
+def _denied(record: Record) -> bool:
+    decision = record.decision
+    return (
+        decision is not None
+        and decision.status is Status.DENIED
+        and decision.decided_by.kind is DeciderKind.PERSON
+    )

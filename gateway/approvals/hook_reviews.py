@@ -1,0 +1,78 @@
+"""Asks slow deciders about requests that are stored already, before people see them.
+
+A request that waits for its review stands on one outbox alone, so that no card is posted. The
+replica that looks at it holds a lease: when it dies, another one asks anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.approvals.decisions import OVERTAKEN, TRIES
+from gateway.approvals.grant_lifecycle import Granted
+from gateway.approvals.grouping import HeldStore
+from gateway.approvals.writer import Writer, posts, queues_of
+from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import REVIEWS, Record
+from gateway.domain.store import Outcome, Store, Transition
+from gateway.errors import Unreachable
+from gateway.models import Status
+from gateway.policy.chain import Chain
+from gateway.policy.evaluation import judged
+
+
+class Reviews:
+    """Looks at one request at a time. Looking twice does no harm: one of the answers is kept."""
+
+    def __init__(self, store: Store, chain: Chain, writer: Writer, granted: Granted) -> None:
+        self._store = store
+        self._chain = chain
+        self._writer = writer
+        self._granted = granted
+
+    async def look(self, request_id: str, held: HeldStore) -> float | None:
+        """Have the whole chain judge a request that waits for it, and store what comes of it."""
+        for _ in range(TRIES):
+            record = await self._store.load(request_id)
+            if record is None or record.final or not record.unreviewed:
+                return None
+            policy = await self._writer.policy()
+            after = await self._judged(record, policy)
+            if not after.final:
+                changed = after.digest != record.digest
+                budget = policy.budget_for(after.request.agent)
+                await held.seat(after, budget, posts=posts(after, policy), alone=changed)
+            outcome = await self._store.change(_step(record, after, policy))
+            if outcome == Outcome.OK:
+                await self._granted.used(after)
+                return None
+            if outcome == Outcome.AGAIN:
+                self._writer.forget_policy()
+            if outcome == Outcome.SPENT and after.decision is not None:
+                self._writer.book.spend(after.decision.decided_by.name)
+            if outcome in OVERTAKEN:
+                await self._writer.end(record, OVERTAKEN[outcome], None)
+        raise Unreachable("the request keeps changing")
+
+    async def _judged(self, record: Record, policy: PolicyDocument) -> Record:
+        route = policy.route_for(record.request.agent, record.request.tool)
+        queues = tuple(one for one in record.queues if one != REVIEWS)
+        named = queues_of(route, record.owner, policy)
+        asked = replace(record, queues=tuple(dict.fromkeys((*named, *queues))))
+        after, ending = await judged(self._chain, asked, policy)
+        revision = record.revision + 1
+        if ending is not None:
+            return self._writer.ended(after, ending, revision=revision)
+        return replace(after, revision=revision, shown_since=revision)
+
+
+def _step(record: Record, after: Record, policy: PolicyDocument) -> Transition:
+    return Transition(
+        before=record,
+        after=after,
+        event=after.status.value if after.final else "reviewed",
+        data={} if after.final else {"digest": after.digest},
+        clock="before",
+        generation=policy.generation,
+        stoppable=after.status in (Status.PENDING, Status.APPROVED),
+    )

@@ -1,0 +1,53 @@
+"""Reads the audit page by page for a report, for admins only."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.approvals.writer import Writer
+from gateway.domain.records import Identity
+from gateway.domain.statistics import Report, Tally
+from gateway.domain.store import Store
+from gateway.errors import InvalidRequest, Unauthorized
+
+DAY_MS = 86_400_000
+DEFAULT_DAYS = 30
+
+_PAGE = 500
+_LAST = 2**64 - 1  # the greatest number of an event within a millisecond
+
+
+class Reporting:
+    """Counts what the event stream holds of a period."""
+
+    def __init__(self, store: Store, writer: Writer) -> None:
+        self._store = store
+        self._writer = writer
+
+    async def asked(
+        self, identity: Identity, *, since: int | None = None, until: int | None = None
+    ) -> Report:
+        """Return the report for an admin; raises Unauthorized for anybody else."""
+        if not (await self._writer.fresh_policy()).is_admin(identity):
+            raise Unauthorized("only an admin may see how people decide")
+        return await self.read(since=since, until=until)
+
+    async def read(self, *, since: int | None = None, until: int | None = None) -> Report:
+        """Return the report of a period, of the last 30 days where none is given.
+
+        Raises InvalidRequest when it ends before it begins.
+        """
+        # What happens in this very millisecond has happened.
+        until = self._writer.now() + 1 if until is None else until
+        since = max(1, until - DEFAULT_DAYS * DAY_MS) if since is None else since
+        if not 0 < since <= until:
+            raise InvalidRequest("the period ends before it begins")
+        tally, cursor = Tally(), f"{since - 1}-{_LAST}"
+        while events := await self._store.history(cursor, _PAGE):
+            for event in events:
+                if event.at >= until:
+                    return tally.report(since, until)
+                tally.take(event)
+            cursor = events[-1].id
+            await asyncio.sleep(0)  # a long report must not hold up somebody's click
+        return tally.report(since, until)

@@ -1,0 +1,386 @@
+"""The only writer of a request's status: the agents' five verbs, people's clicks, and the clock.
+
+Each method reads the record, asks the pure functions of `approvals.transitions` what should
+become of it, and hands the result to the store, whose script applies it only if nothing changed
+meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+
+from gateway.approvals.batches import Batches
+from gateway.approvals.decisions import LATE, OVERTAKEN, STOPPED, TOO_LATE, TRIES, Clicks
+from gateway.approvals.grant_creation import Remembering
+from gateway.approvals.grant_lifecycle import Granted
+from gateway.approvals.hook_reviews import Reviews
+from gateway.approvals.report_query import Reporting
+from gateway.approvals.reveal_secrets import Revealing
+from gateway.approvals.transitions import Ending, erased, is_news
+from gateway.approvals.writer import TOMBSTONE_DIGEST, Writer
+from gateway.domain.clock import Clock
+from gateway.domain.records import Click, Event, Identity, Page, Query, Record, Session
+from gateway.domain.redaction import masked, start_of
+from gateway.domain.store import Origin, Outcome, Store, Transition
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
+from gateway.models import ApprovalRequest, Reason, Report, State, Status
+from gateway.policy.authorization import answers_for
+from gateway.policy.chain import Chain, Opinion
+from gateway.policy.evaluation import judged
+from gateway.policy.grant_deciders import GrantBook, GrantStore
+from gateway.policy.rules import rule_links
+from gateway.ports import Decider, Feed, Watch
+from gateway.wire.codec import JsonObject, plain
+from gateway.wire.signatures import Signer
+
+_MOST_CONSUMERS = 16  # each but the first is warned that it may have run
+_MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
+
+
+class Approvals:
+    """Requests and their answers. One instance per gateway process; replicas share the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        feed: Feed,
+        deciders: Sequence[Decider],
+        clock: Clock,
+        *,
+        signer: Signer | None,
+        grants: GrantStore,
+    ) -> None:
+        self._store = store
+        self._feed = feed
+        book = GrantBook(grants, clock)
+        self.writer = Writer(store, clock, signer, book)
+        self._chain = Chain([*book.deciders, *rule_links(self.writer.policy), *deciders])
+        self.granted = Granted(store, book, clock, self.writer)
+        self.remembering = Remembering(store, self._chain, clock, self.writer, self.granted)
+        self._clicks = Clicks(store, self._chain, self.writer, self.remembering)
+        self.reviews = Reviews(store, self._chain, self.writer, self.granted)
+        self.reporting = Reporting(store, self.writer)
+        self.revealing = Revealing(store, self.writer)
+        self._batches = Batches(store, self.writer, self._clicks)
+
+    # ---------------------------------------------------------------- what agents send
+
+    async def submit(
+        self, request: ApprovalRequest, origin: Origin, *, detached: bool = False
+    ) -> tuple[Record, bool]:
+        """Take a request in, or find it again; return it and whether it is new.
+
+        Raises Unauthorized for another agent's name or id, Conflict when the id has other content,
+        OverBudget when too much of the agent waits.
+        """
+        if request.agent != origin.agent:
+            raise Unauthorized(
+                f"this credential is {origin.agent}'s, the request says {request.agent}: "
+                f"set GATEWAY_AGENT={origin.agent}"
+            )
+        waiter = None if detached else origin.process
+        forced: Ending | None = None
+        for _ in range(TRIES):
+            policy = await self.writer.policy()
+            record, timeout_ms = self.writer.newborn(request, policy, origin, waiter)
+            record, decided = await judged(self._chain, record, policy, stored=False)
+            ending = forced or decided
+            if ending is not None:
+                record = self.writer.ended(record, ending, revision=1)
+            data = await self._submitted(record)
+            outcome, stored = await self.writer.create(
+                record, origin, policy, data=data, timeout_ms=timeout_ms
+            )
+            if outcome == Outcome.OK:
+                await self.granted.used(stored)
+                return stored, True
+            if outcome == Outcome.SPENT and record.decision is not None:
+                self.writer.book.spend(record.decision.decided_by.name)
+            if outcome == Outcome.EXISTS:
+                return await self._known(request, origin, waiter), False
+            forced = OVERTAKEN.get(outcome)
+        raise Unreachable("the request could not be stored: the policy keeps changing")
+
+    async def sync(self, request_ids: Sequence[str], origin: Origin) -> list[State]:
+        """Attach a process to requests and renew its lease; return those it may see, as they
+        stand."""
+        seen = await self._store.attach(request_ids, origin)
+        if origin.entry is not None:
+            return []
+        records = await self._store.load_many(seen)
+        return [await self._state(record, origin) for record in records if record]
+
+    async def cancel(
+        self, request_id: str, origin: Origin, *, reason: Reason, message: str = ""
+    ) -> Record:
+        """Withdraw a request, also one that has not arrived yet. A final one stays as it is."""
+        words = start_of(message, _MOST_WORDS)
+        ending = Ending(status=Status.CANCELLED, reason=reason, message=words)
+        for _ in range(TRIES):
+            record = await self._store.load(request_id)
+            if record is None:
+                outcome, stored = await self.writer.entomb(request_id, ending, origin)
+                if outcome == Outcome.OK:
+                    return stored
+                continue
+            if not _is_own(record, origin):
+                raise NotFound("no such request")
+            if record.final:
+                await self._answer(record, origin)
+                return record
+            after, outcome = await self.writer.end(record, ending, origin)
+            if outcome == Outcome.OK:
+                return after
+        raise Unreachable("the request keeps changing")
+
+    async def end_session(
+        self, session: str, origin: Origin, *, reason: Reason = Reason.CANCELLED_BY_AGENT
+    ) -> list[str]:
+        """End an agent's session and cancel what waits in it; return the ids."""
+        waiting = await self._waiting_in(session, origin)
+        inner = replace(origin, entry=None)
+        for request_id in waiting:
+            await self.cancel(request_id, inner, reason=reason, message="session ended")
+        await self._close_session(session, origin.agent, waiting)
+        await self._store.answer(origin, state={})
+        return waiting
+
+    async def end_idle_session(self, agent: str, session: str) -> None:
+        """End a session in which nothing was asked for long. One in which something still waits is
+        not idle, however long ago it was asked: it begins its idle time anew."""
+        if await self._waiting_in(session, Origin(agent=agent)):
+            await self._store.touch_session(agent, session)
+        else:
+            await self._close_session(session, agent, [])
+
+    async def end_session_as(self, identity: Identity, agent: str, session: str) -> list[str]:
+        """End an agent's session for a person; return the ids of what was cancelled.
+
+        Raises Unauthorized unless they are an admin, or an approver of the agent.
+        """
+        if not answers_for(await self.writer.fresh_policy(), agent, identity):
+            raise Unauthorized("only an admin or an approver of this agent may end its sessions")
+        return await self.end_session(
+            session, Origin(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
+        )
+
+    async def consume(self, request_id: str, origin: Origin) -> State:
+        """Hand the approval to this process, with a warning when another one had it.
+
+        Raises Conflict when its time is over or the kill switch is on; the state of anything but an
+        approval is returned unchanged.
+        """
+        if origin.process is None:
+            raise InvalidRequest("consume needs a process token")
+        for _ in range(TRIES):
+            record = await self._owned(request_id, origin)
+            if record.status is not Status.APPROVED or record.consumers[-1:] == (origin.process,):
+                if record.status is Status.APPROVED and await self._store.stopped():
+                    raise Conflict(TOO_LATE[Outcome.STOPPED])
+                await self._answer(record, origin)
+                return await self._state(record, origin)
+            if len(record.consumers) >= _MOST_CONSUMERS:
+                raise Conflict("too many processes were handed this approval")
+            after = replace(
+                record,
+                consumers=(*record.consumers, origin.process),
+                revision=record.revision + 1,
+            )
+            outcome = await self._store.change(
+                Transition(
+                    before=record,
+                    after=after,
+                    event="consumed",
+                    data={"process": origin.process, "may_have_run": len(after.consumers) > 1},
+                    clock="before",
+                    stoppable=True,
+                ),
+                origin,
+            )
+            if outcome == Outcome.OK:
+                return await self._state(after, origin)
+            if outcome == Outcome.LATE:
+                raise Conflict("the approval was not used before its time was over")
+            if outcome == Outcome.STOPPED:
+                raise Conflict(TOO_LATE[Outcome.STOPPED])
+        raise Unreachable("the request keeps changing")
+
+    async def report(self, request_id: str, report: Report, origin: Origin) -> Record:
+        """Record what became of the action. Late and doubled reports change nothing."""
+        report = replace(report, detail=start_of(report.detail, _MOST_WORDS))
+        for _ in range(TRIES):
+            record = await self._owned(request_id, origin)
+            if not record.final:
+                raise Conflict("the request still waits for an answer")
+            if not is_news(record.report, report):
+                await self._answer(record, origin)
+                return record
+            after = replace(record, report=report, revision=record.revision + 1)
+            told = masked(plain(report))
+            change = Transition(before=record, after=after, event="reported", data=told)
+            if await self._store.change(change, origin) == Outcome.OK:
+                await self._store.forget_secrets(request_id)
+                return after
+        raise Unreachable("the request keeps changing")
+
+    async def state(self, request_id: str, origin: Origin) -> State:
+        """Return what this agent's process may see of its request. Raises NotFound."""
+        return await self._state(await self._owned(request_id, origin), origin)
+
+    async def explain(self, request: ApprovalRequest) -> list[Opinion]:
+        """Return what each decider would answer to this request; nothing is stored."""
+        policy = await self.writer.policy()
+        record, _ = self.writer.newborn(request, policy, Origin(agent=request.agent), None)
+        return await self._chain.explain(record, policy.route_for(request.agent, request.tool))
+
+    # ---------------------------------------------------------------- what people do
+
+    async def decide(self, click: Click) -> Record:
+        """Apply a click. See `gateway.ports.Desk` for what it raises."""
+        return await self._clicks.decide(click)
+
+    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
+        """Apply one person's clicks, all or none. See `gateway.ports.Desk` for what it raises."""
+        return await self._batches.decide(clicks)
+
+    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence."""
+        return await self._clicks.refusal(identity, record)
+
+    async def erase(self, request_id: str, *, by: str) -> Record:
+        """Remove what a final request asked and was answered. Raises Conflict while it waits."""
+        for _ in range(TRIES):
+            record = await self.get(request_id)
+            if not record.final:
+                raise Conflict("the request still waits; cancel it first")
+            # First what was remembered of it: a call that is repeated after a crash does it again.
+            await self.granted.erase(record, by=by)
+            if record.erased:
+                return record
+            after = erased(record)
+            change = Transition(before=record, after=after, event="erased", data={"by": by})
+            if await self._store.change(change) == Outcome.OK:
+                await self._store.forget_secrets(request_id)
+                return after
+        raise Unreachable("the request keeps changing")
+
+    async def get(self, request_id: str) -> Record:
+        """Return a request; raises NotFound."""
+        record = await self._store.load(request_id)
+        if record is None:
+            raise NotFound("no such request")
+        return record
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+        return await self._store.page(query)
+
+    async def sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended."""
+        return await self._store.sessions(agent)
+
+    async def count_pending(self) -> int:
+        """Return how many requests wait."""
+        return await self._store.count_pending()
+
+    async def history(self, after: str | None, limit: int) -> list[Event]:
+        """Return up to `limit` events after a stream id."""
+        return await self._store.history(after, limit)
+
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Subscribe to the events of all replicas from now on."""
+        return self._feed.changes()
+
+    def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
+        """Watch one request, or with None all of them, from entering on."""
+        return self._feed.watch(request_id)
+
+    # ---------------------------------------------------------------- what the clock does
+
+    async def expire(self, request_id: str) -> None:
+        """End a request whose deadline has passed by the server's clock."""
+        await self._end(request_id, LATE)
+
+    async def stop(self, request_id: str) -> None:
+        """Deny a request that waits while the kill switch is on."""
+        await self._end(request_id, STOPPED)
+
+    async def lapse(self, agent: str, process: str) -> None:
+        """Say on its requests that a process no longer waits. They may still be decided."""
+        await self._store.lapse(agent, process)
+
+    def forget_policy(self) -> None:
+        """Have the policy read again: it was replaced."""
+        self.writer.forget_policy()
+
+    # ---------------------------------------------------------------- inside
+
+    async def _end(self, request_id: str, ending: Ending) -> None:
+        record = await self._store.load(request_id)
+        if record is not None and not record.final:
+            await self.writer.end(record, ending, None)
+
+    async def _waiting_in(self, session: str, origin: Origin) -> list[str]:
+        records = await self._store.load_many(await self._store.pending_of(origin.agent))
+        mine = (record for record in records if record and _is_own(record, origin))
+        return [record.id for record in mine if record.request.session == session]
+
+    async def _close_session(self, session: str, agent: str, cancelled: list[str]) -> None:
+        await self.granted.end_session(agent, session)
+        if await self._store.end_session(agent, session):
+            told = {"session": session, "cancelled": cancelled}
+            await self._store.note("session_ended", agent=agent, data=told)
+
+    async def _known(self, request: ApprovalRequest, origin: Origin, waiter: str | None) -> Record:
+        """Return the request that has this id already, if it is the same one."""
+        record = await self._store.load(request.id)
+        if record is None:
+            raise Unreachable("the request was removed while it was submitted")
+        if not _is_own(record, origin):
+            await self._note_refused(request.id, origin.agent, "the id is another agent's")
+            raise Unauthorized("the id is taken")
+        if record.request.digest not in (request.digest, TOMBSTONE_DIGEST):
+            await self._note_refused(request.id, origin.agent, "the id has another digest")
+            raise Conflict("the id is taken by a request with other content")
+        if waiter is None:
+            await self._answer(record, origin)
+            return record
+        await self._store.attach([request.id], origin)
+        return await self.get(request.id)
+
+    async def _submitted(self, record: Record) -> JsonObject:
+        """Return what the event of a submission says, with what rules in shadow would have done."""
+        request = record.request
+        tool = masked(request.tool)
+        data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
+        shadows = await self._chain.shadows(record)
+        return {**data, "shadow": masked(plain(shadows))} if shadows else data
+
+    async def _owned(self, request_id: str, origin: Origin) -> Record:
+        record = await self.get(request_id)
+        if not _is_own(record, origin):
+            raise NotFound("no such request")
+        return record
+
+    async def _state(self, record: Record, origin: Origin) -> State:
+        state = record.state_for(origin.process)
+        if state.decision and record.status is Status.APPROVED and await self._store.stopped():
+            return replace(state, decision=None)
+        if state.decision is None or not record.request.questions:
+            return state
+        return replace(state, secrets=await self._store.secrets(record.id))
+
+    async def _answer(self, record: Record, origin: Origin) -> None:
+        if origin.entry is not None:
+            state = await self._state(record, origin)
+            await self._store.answer(origin, request_id=record.id, state=plain(state))
+
+    async def _note_refused(self, request_id: str, who: str, why: str) -> None:
+        await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
+
+
+def _is_own(record: Record, origin: Origin) -> bool:
+    """Whether a request is the agent's, and not an earlier holder's of its name."""
+    return record.holder == origin.agent and record.created >= origin.since

@@ -1,0 +1,383 @@
+"""What a click or the clock does to a record. Pure: values in, values out, nothing is written
+here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from gateway.domain.json_schema import check_schema
+from gateway.domain.records import Click, Record, Remember, Vote
+from gateway.domain.redaction import masked, masks_in
+from gateway.errors import Conflict, InvalidRequest, Unconfirmed
+from gateway.models import (
+    Action,
+    DecidedBy,
+    DeciderKind,
+    Decision,
+    Execution,
+    FieldKind,
+    Kind,
+    Question,
+    Reason,
+    Report,
+    RiskLevel,
+    Status,
+    digest_of,
+)
+from gateway.wire.canonical_json import canonical, sha256_hex
+from gateway.wire.codec import JsonObject, plain
+
+Sign = Callable[[Decision], Decision]
+
+SYSTEM = DecidedBy(kind=DeciderKind.SYSTEM, name="gateway")
+
+_STATUS = {
+    Action.APPROVE: Status.APPROVED,
+    Action.EDIT: Status.APPROVED,
+    Action.RESPOND: Status.APPROVED,
+    Action.ANSWER: Status.APPROVED,
+    Action.DENY: Status.DENIED,
+    Action.ABORT: Status.DENIED,
+}
+_ABORTS = ("turn", "agent")
+_TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
+_NONCES_KEPT = 20
+_NONCE_LENGTH = 32
+_NOTHING_MORE = (None,) * 5
+
+
+class Ending(NamedTuple):
+    """How a request ends, apart from what the record itself knows."""
+
+    status: Status
+    reason: Reason
+    by: DecidedBy = SYSTEM
+    action: Action | None = None
+    message: str = ""
+    arguments: JsonObject | None = None
+    answers: JsonObject | None = None
+    result: Any = None
+    abort: str | None = None
+
+
+def ended(
+    record: Record, ending: Ending, *, revision: int, now: int, sign: Sign, **noted: Any
+) -> Record:
+    """Return the record with its terminal decision, at the given revision.
+
+    `noted` are other members of the record that change with it. Raises InvalidRequest for the
+    approval of a canary.
+    """
+    if record.canary and ending.status is Status.APPROVED:
+        raise InvalidRequest("a test of the gateway's own is never approved")
+    decision = Decision(
+        request_id=record.id,
+        revision=revision,
+        status=ending.status,
+        action=ending.action,
+        reason=ending.reason,
+        digest=record.digest,
+        decided_by=ending.by,
+        decided_at=now,
+        expires_at=record.deadline,
+        message=ending.message,
+        arguments=ending.arguments,
+        answers=ending.answers,
+        result=ending.result,
+        abort=ending.abort,
+    )
+    approved = ending.status is Status.APPROVED
+    consumers = (record.process,) if approved and record.process else ()
+    return record.revised(
+        status=ending.status,
+        revision=revision,
+        decision=sign(decision),
+        consumers=consumers,
+        **noted,
+    )
+
+
+def summary(decision: JsonObject, note: str) -> JsonObject:
+    """Return what the event of an ending says: the decision without arguments, answers or
+    result. Secrets in what people or agents wrote are masked."""
+    values = decision.copy()
+    for name in _TOLD_ELSEWHERE:
+        values.pop(name, None)
+    if note:
+        values["note"] = masked(note)
+    if "message" in values:
+        values["message"] = masked(values["message"])
+    return values
+
+
+def said(record: Record) -> str:
+    """Say in a few words how a final request ended."""
+    return record.decision.sentence() if record.decision else record.status.value
+
+
+def is_news(known: Report | None, report: Report) -> bool:
+    """Whether a report says more than the one before: started comes first, endings are final."""
+    return known is None or (
+        known.execution is Execution.STARTED and report.execution is not Execution.STARTED
+    )
+
+
+def erased(record: Record) -> Record:
+    """Return a final record without what was asked and answered; who, when and the digests stay."""
+    request = replace(
+        record.request,
+        arguments={},
+        payload=None,
+        hint="",
+        preview=None,
+        context=replace(record.request.context, cwd=None, env={}, files={}),
+        questions=(),
+        kind=Kind.TOOL if record.request.questions else record.request.kind,
+        schema=None,
+    )
+    decision = record.decision and replace(
+        record.decision, message="", arguments=None, answers=None, result=None
+    )
+    return replace(
+        record,
+        request=request,
+        edited=None,
+        findings=(),
+        decision=decision,
+        note="",
+        erased=True,
+        revision=record.revision + 1,
+    )
+
+
+class Effect(NamedTuple):
+    """What a click does: the record after it, the event that tells, and any secret answers."""
+
+    after: Record
+    event: str
+    secrets: JsonObject | None = None
+
+
+class By(NamedTuple):
+    """Who clicked: their name, the entry of the route that admits them, and what names this click
+    of theirs on the record."""
+
+    person: str
+    via: str
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What an approval is to be remembered as, and how many must vote for that."""
+
+    remember: Remember
+    needs: int
+
+
+def clicked(
+    record: Record,
+    click: Click,
+    by: By,
+    *,
+    now: int,
+    sign: Sign,
+    wished: Callable[[Record], Wish | None] = lambda record: None,
+) -> Effect:
+    """Return what an authorized click does to a pending record.
+
+    `wished` says what an approval of the record, as the click leaves it, is to be remembered as,
+    when the click asks for that; it may refuse. Raises Conflict when it saw an older revision or
+    repeats a vote, InvalidRequest when the action is not allowed or its content does not fit the
+    request.
+    """
+    _check_action(record, click)
+    if record.canary:
+        return _closed(record, click, by, _canary_ending(click, by), now=now, sign=sign)
+    if click.action is Action.EDIT:
+        record = _edited(record, click)
+    if click.action in (Action.DENY, Action.ABORT):
+        return _end(record, click, by, now=now, sign=sign)
+    if click.action in (Action.RESPOND, Action.ANSWER):
+        _refuse_quorum(record)
+        return _end(record, click, by, now=now, sign=sign)
+    wish = None if click.remember is None else wished(record)
+    alone = record.quorum <= 1 and (wish is None or wish.needs <= 1)
+    if alone and not record.votes:
+        return _end(record, click, by, now=now, sign=sign)
+    vote = Vote(
+        person=by.person,
+        action=click.action,
+        at=now,
+        via=by.via,
+        remember=wish.remember if wish else None,
+        needs=wish.needs if wish else 0,
+    )
+    if any((one.person, one.remember) == (by.person, vote.remember) for one in record.votes):
+        raise Conflict("you have approved this already; it needs someone else")
+    # Whoever voted before may think again, and votes for one thing only.
+    votes = (*(one for one in record.votes if one.person != by.person), vote)
+    if len(votes) >= record.quorum and len(agreeing(votes, vote.remember)) >= vote.needs:
+        return _end(record, click, by, now=now, sign=sign, votes=votes)
+    after = replace(record, votes=votes, nonces=_nonces(record, by), revision=record.revision + 1)
+    return Effect(after=after, event="edited" if click.action is Action.EDIT else "voted")
+
+
+def agreeing(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
+    """Return the votes for remembering the same in the same place; how long is another matter."""
+    if wish is None:
+        return ()
+    return tuple(
+        vote
+        for vote in votes
+        if vote.remember is not None
+        and (vote.remember.offer, vote.remember.everywhere) == (wish.offer, wish.everywhere)
+    )
+
+
+def nonce_of(click: Click, person: str) -> str:
+    """Return what names this click of this person on the record, however often it is sent.
+
+    Another answer under the same nonce is another click: it must not pass for what was decided.
+    """
+    said = f"{person} {click.nonce} {click.action}".encode()
+    answer = (click.arguments, click.answers, click.result, click.abort, click.remember)
+    if answer != _NOTHING_MORE:
+        said += canonical([plain(part) for part in answer])
+    return sha256_hex(said)[:_NONCE_LENGTH]
+
+
+def _nonces(record: Record, by: By) -> tuple[str, ...]:
+    return (*record.nonces, by.nonce)[-_NONCES_KEPT:]
+
+
+def _check_action(record: Record, click: Click) -> None:
+    if (
+        record.risk.level is RiskLevel.HIGH
+        and not click.confirmed
+        and click.action not in (Action.DENY, Action.ABORT)
+    ):
+        raise Unconfirmed("this is high risk: confirm that you have read all of it")
+    if click.revision < record.shown_since or click.revision > record.revision:
+        raise Conflict("the request has changed since you saw it; look at it again")
+    # Saying no is always possible, whatever the agent would like.
+    if click.action is not Action.DENY and click.action not in record.request.allowed:
+        takes = " or ".join(dict.fromkeys((*record.request.allowed, Action.DENY)))
+        raise InvalidRequest(f"this request does not allow {click.action}; it takes {takes}")
+    if (click.action is Action.ANSWER) != bool(record.request.questions) and (
+        click.action not in (Action.DENY, Action.ABORT)
+    ):
+        raise InvalidRequest(f"{click.action} does not fit a request of kind {record.request.kind}")
+
+
+def _refuse_quorum(record: Record) -> None:
+    if record.quorum > 1:
+        raise InvalidRequest(f"this request needs {record.quorum} people: approve, edit or deny it")
+
+
+def _edited(record: Record, click: Click) -> Record:
+    if click.arguments is None:
+        raise InvalidRequest("an edit needs the new arguments")
+    if masks_in(click.arguments) - masks_in(record.arguments):
+        raise InvalidRequest("a mask stands there for a secret: reveal it before you edit")
+    check_schema(record.request.schema, click.arguments)
+    return replace(
+        record,
+        edited=click.arguments,
+        digest=digest_of(record.request, click.arguments),
+        shown_since=record.revision + 1,
+        votes=(),
+    )
+
+
+def _end(record: Record, click: Click, by: By, *, now: int, sign: Sign, **noted: Any) -> Effect:
+    answers, secrets = (
+        _answers(record.request.questions, click) if click.action is Action.ANSWER else (None, None)
+    )
+    if click.abort is not None and click.abort not in _ABORTS:
+        raise InvalidRequest("abort stops the turn or the agent")
+    feedback = click.action is Action.DENY and click.feedback
+    edited = click.action is Action.APPROVE and record.edited is not None
+    ending = Ending(
+        status=_STATUS[click.action],
+        # A partner's approval of edited arguments is still an edit to whoever runs them.
+        action=Action.EDIT if edited else click.action,
+        reason=Reason.FEEDBACK if feedback else Reason.PERSON,
+        by=DecidedBy(kind=DeciderKind.PERSON, name=by.person),
+        message=click.message,
+        arguments=record.edited,
+        answers=answers,
+        result=click.result if click.action is Action.RESPOND else None,
+        abort=(click.abort or "turn") if click.action is Action.ABORT else None,
+    )
+    return _closed(record, click, by, ending, secrets, now=now, sign=sign, **noted)
+
+
+def _canary_ending(click: Click, by: By) -> Ending:
+    """Return how a canary ends: cancelled by whatever answer, and never approved."""
+    missed = click.action is Action.APPROVE
+    return Ending(
+        status=Status.CANCELLED,
+        reason=Reason.CANARY_MISSED if missed else Reason.CANARY_CAUGHT,
+        by=DecidedBy(kind=DeciderKind.PERSON, name=by.person),
+    )
+
+
+def _closed(
+    record: Record,
+    click: Click,
+    by: By,
+    ending: Ending,
+    secrets: JsonObject | None = None,
+    *,
+    now: int,
+    sign: Sign,
+    **noted: Any,
+) -> Effect:
+    after = ended(
+        record,
+        ending,
+        revision=record.revision + 1,
+        now=now,
+        sign=sign,
+        note=click.note,
+        nonces=_nonces(record, by),
+        **noted,
+    )
+    return Effect(after=after, event=str(after.status), secrets=secrets)
+
+
+def _answers(
+    questions: tuple[Question, ...], click: Click
+) -> tuple[JsonObject | None, JsonObject | None]:
+    given = click.answers or {}
+    if unknown := set(given) - {question.id for question in questions}:
+        raise InvalidRequest(f"there is no field {sorted(unknown)[0]!r} in this question")
+    for question in questions:
+        _check_answer(question, given.get(question.id))
+    secret_ids = {question.id for question in questions if question.secret}
+    secrets = {name: value for name, value in given.items() if name in secret_ids}
+    answers = {name: None if name in secrets else value for name, value in given.items()}
+    return answers, secrets or None
+
+
+def _check_answer(question: Question, value: Any) -> None:
+    if value is None or value in ("", []):
+        if question.required:
+            raise InvalidRequest(f"the field {question.id!r} needs an answer")
+        return
+    choices = {option.value for option in question.options}
+    fits = {
+        FieldKind.TEXT: lambda: isinstance(value, str),
+        FieldKind.NUMBER: lambda: isinstance(value, int | float) and not isinstance(value, bool),
+        FieldKind.BOOLEAN: lambda: isinstance(value, bool),
+        FieldKind.CHOICE: lambda: isinstance(value, str) and value in choices,
+        FieldKind.CHOICES: lambda: (
+            isinstance(value, list)
+            and all(isinstance(item, str) and item in choices for item in value)
+        ),
+    }
+    if not fits[question.kind]():
+        raise InvalidRequest(f"the answer to {question.id!r} is no {question.kind}")

@@ -1,0 +1,53 @@
+"""Follows a new policy to what waits: what people said under an older one is counted again."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from gateway.approvals.decisions import TRIES
+from gateway.approvals.writer import Writer
+from gateway.domain.store import Outcome, Store, Transition
+from gateway.policy.authorization import standing
+from gateway.wire.codec import plain
+
+log = logging.getLogger("gateway.recounting")
+
+
+async def recount(writer: Writer, store: Store) -> None:
+    """Take back, on every waiting request, the approvals of those who may not decide it any more.
+
+    They count for nothing in any case: this is for the cards, which say how many have approved.
+    """
+    for request_id in await store.voted():
+        try:
+            await _recounted(writer, store, request_id)
+        except Exception:
+            # One that cannot be read keeps neither the others nor the policy from being followed.
+            about = {"event": "recount_failed", "request_id": request_id}
+            log.exception("votes not counted again", extra=about)
+
+
+async def _recounted(writer: Writer, store: Store, request_id: str) -> None:
+    for _ in range(TRIES):
+        record = await store.load(request_id)
+        if record is None or record.final:
+            return
+        policy = await writer.policy()
+        request = record.request
+        counted = standing(policy, policy.route_for(request.agent, request.tool), record)
+        if counted == record:
+            return
+        change = Transition(
+            before=record,
+            after=replace(counted, revision=record.revision + 1),
+            event="recounted",
+            data={"votes": plain(counted.votes)},
+            clock="before",
+            generation=policy.generation,
+        )
+        outcome = await store.change(change)
+        if outcome == Outcome.AGAIN:
+            writer.forget_policy()
+        elif outcome != Outcome.STALE:
+            return

@@ -1,0 +1,104 @@
+"""What would become of a call, and who says so: nothing is asked and nothing is stored."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from gateway.cli.admin import approvals_of, backend
+from gateway.domain.policy_document import PolicyDocument
+from gateway.errors import InvalidRequest
+from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
+from gateway.policy.chain import Opinion, settled
+from gateway.policy.hooks.host import hosted
+from gateway.server.settings import Settings
+from gateway.stores.credentials import AGENT
+from gateway.wire.canonical_json import parse
+from gateway.wire.codec import JsonObject
+
+KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
+
+
+async def explain(options: argparse.Namespace) -> int:
+    """Show what each decider says, the operator's hooks too, and what comes of it."""
+    request = _request(options)
+    hooks = hosted(Settings().hooks_file)
+    async with backend() as found, hooks.running():
+        store = found.store
+        opinions = await approvals_of(found, hooks).explain(request)
+        stopped = await store.stopped()
+        policy = await store.policy()
+        agents = {agent.name for agent in await found.credentials.listed(AGENT)}
+    answer = _answer(request, policy, opinions, stopped=stopped)
+    if options.json:
+        print(json.dumps(answer))
+        return 0
+    if request.agent not in agents:
+        print(f"there is no agent {request.agent} so far; if there were:")
+    _show(answer)
+    return 0
+
+
+def _request(options: argparse.Namespace) -> ApprovalRequest:
+    """Return the call as `gateway ask` would make it, from here."""
+    try:
+        arguments = parse(options.arguments.encode())
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--arguments: {error}") from error
+    if not isinstance(arguments, dict):
+        raise InvalidRequest("--arguments takes a JSON object")
+    if options.words:
+        arguments["command"] = shlex.join(options.words)
+    draft = ApprovalRequest(
+        id=new_id(),
+        agent=options.agent,
+        tool=options.tool,
+        arguments=arguments,
+        digest="0" * 64,
+        kind=Kind.COMMAND if options.words else Kind(options.kind),
+        session=options.session,
+        context=Context(cwd=options.cwd or os.getcwd(), host=socket.gethostname()),  # noqa: PTH109
+    )
+    return replace(draft, digest=digest_of(draft))
+
+
+def _answer(
+    request: ApprovalRequest, policy: PolicyDocument, opinions: Sequence[Opinion], *, stopped: bool
+) -> JsonObject:
+    route = policy.route_for(request.agent, request.tool)
+    risk = policy.risk_of(request, request.arguments)
+    decided = settled(opinions)
+    result = f"{decided.effect} by {decided.decider}" if decided else "people are asked"
+    return {
+        "digest": request.digest,
+        "stopped": stopped,
+        "risk": {"level": risk.level.value, "reasons": list(risk.reasons)},
+        "route": route.name,
+        "targets": list(route.targets),
+        "approvers": list(route.approvers),
+        "quorum": route.quorum,
+        "deciders": [asdict(opinion) for opinion in opinions],
+        "session": request.session,
+        "kind": request.kind.value,
+        "cwd": request.context.cwd,
+        "result": "denied: the kill switch is on" if stopped else result,
+    }
+
+
+def _show(answer: dict[str, Any]) -> None:
+    risk = answer["risk"]
+    print(f"kind {answer['kind']}, session {answer['session']}, in {answer['cwd']}")
+    who = ", ".join(answer["approvers"]) or "nobody"
+    print(f"route {answer['route']}: {answer['quorum']} of {who}")
+    print(f"shown in {', '.join(answer['targets'])}")
+    print(f"risk {risk['level']}{''.join(f': {reason}' for reason in risk['reasons'])}")
+    print(f"kill switch: {'on, everything is denied' if answer['stopped'] else 'off'}")
+    for one in answer["deciders"]:
+        print(f"{one['priority']:5} {one['decider']:16} {one['effect']} {one['message']}".rstrip())
+    print(f"result: {answer['result']}")

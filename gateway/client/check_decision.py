@@ -1,0 +1,95 @@
+"""What the gateway's answer says, checked over plain JSON values: nothing in it is trusted before.
+
+The SDK does the same over the wire types; a process per tool call cannot afford them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from gateway.errors import Unreachable, Unverified
+from gateway.wire.canonical_json import canonical
+from gateway.wire.digest import action_digest
+from gateway.wire.outcome_text import sentence
+from gateway.wire.signatures import Verifier
+
+T = TypeVar("T")
+
+_ENDINGS = ("approved", "denied", "expired", "cancelled")
+_RUNNABLE = ("approve", "edit")
+"""The actions that a command can follow; a result or an answer is nothing to run."""
+
+
+class Verdict:
+    """How a request ended. `arguments` are a person's edit, None where there was none."""
+
+    def __init__(self, state: dict[str, Any], request_id: str, public_key: str | None) -> None:
+        """Take a state that has ended. Raises Unverified unless it is about this request and, when
+        it approves, signed by the pinned key."""
+        if state.get("status") == "approved" and state.get("decision") is None:
+            raise Unreachable("the approval is not handed out; is the gateway's kill switch on?")
+        decision = _member(state, "decision", dict)
+        if [state.get("id"), decision.get("request_id")] != [request_id, request_id]:
+            raise Unverified("the gateway answered something else than was asked")
+        self.decision: dict[str, Any] = decision
+        self.status = _member(decision, "status", str)
+        if self.status not in _ENDINGS:
+            raise Unverified(f"the decision has a status of its own: {self.status!r}")
+        self.arguments: dict[str, Any] | None = None
+        if decision.get("arguments") is not None:
+            self.arguments = _member(decision, "arguments", dict)
+        self.may_have_run = bool(state.get("may_have_run"))
+        if self.status == "approved":
+            _check_approval(decision, public_key)
+
+    def check(self, request: dict[str, Any]) -> None:
+        """Raise Unverified when an approval is not for exactly what was asked, or its edit."""
+        if self.status != "approved":
+            return
+        action = self.decision["action"]
+        if action not in request["allowed"]:
+            raise Unverified(f"{action} is not what was asked for")
+        if self.arguments is not None and action != "edit":
+            raise Unverified("the arguments were changed by a decision that is no edit")
+        edited = request["arguments"] if self.arguments is None else self.arguments
+        expected = action_digest(
+            agent=request["agent"],
+            kind=request["kind"],
+            tool=request["tool"],
+            arguments=edited,
+            context=request["context"],
+        )
+        if self.decision.get("digest") != expected:
+            raise Unverified("the decision is about something else than was asked")
+
+    @property
+    def sentence(self) -> str:
+        """What happened, true to who decided."""
+        return sentence(
+            reason=_member(self.decision, "reason", str),
+            status=self.status,
+            name=_member(_member(self.decision, "decided_by", dict), "name", str),
+            message=str(self.decision.get("message", "")),
+        )
+
+
+def ended(state: Any) -> bool:
+    """Whether a request has ended. Raises Unreachable for what is no state."""
+    return _member(state, "status", str) != "pending"
+
+
+def _check_approval(decision: dict[str, Any], public_key: str | None) -> None:
+    if decision.get("action") not in _RUNNABLE:
+        raise Unverified("the decision gives a result or an answer, not leave to run")
+    if public_key:
+        signed = {name: value for name, value in decision.items() if name != "signature"}
+        signature = decision.get("signature")
+        given = signature if isinstance(signature, str) else None
+        Verifier(public_key).verify(canonical(signed), given)
+
+
+def _member(values: Any, name: str, kind: type[T]) -> T:
+    found = values.get(name) if isinstance(values, dict) else None
+    if not isinstance(found, kind):
+        raise Unreachable("something answered that is not the gateway")
+    return found

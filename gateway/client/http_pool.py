@@ -1,0 +1,64 @@
+"""Blocking HTTP for many threads: a pool of connections to one gateway."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from gateway.client.http_connection import TIMEOUT_SECONDS, Connection
+from gateway.errors import Unreachable
+
+
+class Http:
+    """Calls one gateway with one bearer token. Idle connections are kept; thread-safe."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url, self._token = url, token
+        self._idle = [Connection(url, token)]
+        self._busy: set[Connection] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def call(
+        self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
+    ) -> Any:
+        """Return the JSON answer. Raises as `Connection.call`."""
+        connection = self._take()
+        try:
+            return connection.call(method, path, body, timeout=timeout)
+        finally:
+            self._give_back(connection)
+
+    def close(self) -> None:
+        """End idle connections, and cut calls that still wait."""
+        with self._lock:
+            self._closed = True
+            for connection in self._busy:
+                connection.cut()
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+
+    def __enter__(self) -> Http:
+        """Use inside `with` to have its connections closed."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close."""
+        self.close()
+
+    def _take(self) -> Connection:
+        with self._lock:
+            if self._closed:
+                raise Unreachable("this client is closed")
+            connection = self._idle.pop() if self._idle else Connection(self._url, self._token)
+            self._busy.add(connection)
+        return connection
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._lock:
+            self._busy.discard(connection)
+            if self._closed:
+                connection.close()
+            else:
+                self._idle.append(connection)

@@ -1,0 +1,156 @@
+"""A plain Python callable as the approver: for tests, and for one process without a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.client.transport import Process
+from gateway.errors import Conflict, NotFound
+from gateway.models import (
+    Action,
+    ApprovalRequest,
+    DecidedBy,
+    DeciderKind,
+    Decision,
+    Reason,
+    Report,
+    State,
+    Status,
+    digest_of,
+)
+from gateway.wire.codec import JsonObject
+
+_STATUS = {Action.DENY: Status.DENIED, Action.ABORT: Status.DENIED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What an approving callable may return instead of True or False."""
+
+    action: Action
+    message: str = ""
+    arguments: JsonObject | None = None
+    answers: JsonObject | None = None
+    result: Any = None
+    abort: str | None = None
+    feedback: bool = False
+
+
+Approver = Callable[[ApprovalRequest], bool | Reply | Awaitable[bool | Reply]]
+
+
+class CallableTransport:
+    """A `Transport` that asks a function. Anything it returns but True or a Reply means no."""
+
+    def __init__(self, approver: Approver, agent: str = "local") -> None:
+        self.agent = agent
+        self.process = Process()
+        self.requests: list[ApprovalRequest] = []
+        self.reports: list[tuple[str, Report]] = []
+        self._approver = approver
+        self._known: dict[str, ApprovalRequest] = {}
+        self._states: dict[str, asyncio.Future[State]] = {}
+
+    async def __aenter__(self) -> CallableTransport:
+        """Nothing to connect."""
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop asking."""
+        for task in self._states.values():
+            task.cancel()
+
+    async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
+        """Ask the callable, once for each id."""
+        known = self._known.setdefault(request.id, request)
+        if known.digest != request.digest:
+            raise Conflict("the id is taken by a request with other content")
+        if request.id in self._states:
+            return
+        self.requests.append(request)
+        self._states[request.id] = asyncio.create_task(self._ask(request))
+
+    async def wait(self, request_id: str, *, until: float) -> State:
+        """Return what the callable said; raises TimeoutError at `until`."""
+        asked = self._asked(request_id)
+        async with asyncio.timeout_at(until):
+            try:
+                return await asyncio.shield(asked)
+            except asyncio.CancelledError:
+                if self._asked(request_id) is asked:
+                    raise
+                return await self._asked(request_id)  # somebody withdrew it
+
+    async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
+        """Stop asking; what was answered stays."""
+        if self._asked(request_id).cancel():
+            withdrawn = _withdrawn(self._known[request_id], reason, message)
+            self._states[request_id] = asyncio.get_running_loop().create_future()
+            self._states[request_id].set_result(withdrawn)
+
+    async def consume(self, request_id: str) -> State:
+        """Return the decision."""
+        return await self._asked(request_id)
+
+    async def report(self, request_id: str, report: Report) -> None:
+        """Keep the report for whoever tests."""
+        self.reports.append((request_id, report))
+
+    async def end_session(self, session: str) -> None:
+        """Sessions hold nothing here."""
+
+    def _asked(self, request_id: str) -> asyncio.Future[State]:
+        if request_id not in self._states:
+            raise NotFound("no such request")
+        return self._states[request_id]
+
+    async def _ask(self, request: ApprovalRequest) -> State:
+        # In a thread, so that a function that blocks cannot hold up the deadline.
+        answer: Any = await asyncio.to_thread(self._approver, request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        reply = answer if isinstance(answer, Reply) else None
+        if reply is None:
+            reply = Reply(action=Action.APPROVE if answer is True else Action.DENY)
+        return _state(_decision(request, reply))
+
+
+def _state(decision: Decision) -> State:
+    return State(
+        id=decision.request_id,
+        status=decision.status,
+        revision=decision.revision,
+        digest=decision.digest,
+        deadline=decision.expires_at,
+        decision=decision,
+    )
+
+
+def _withdrawn(request: ApprovalRequest, reason: Reason, message: str) -> State:
+    said = _decision(request, Reply(action=Action.DENY, message=message))
+    return _state(replace(said, status=Status.CANCELLED, action=None, reason=reason))
+
+
+def _decision(request: ApprovalRequest, reply: Reply) -> Decision:
+    edited = reply.arguments if reply.action is Action.EDIT else None
+    aborts = reply.action is Action.ABORT
+    return Decision(
+        request_id=request.id,
+        revision=2,
+        status=_STATUS.get(reply.action, Status.APPROVED),
+        action=reply.action,
+        reason=Reason.FEEDBACK if reply.feedback else Reason.RULE,
+        digest=request.digest if edited is None else digest_of(request, edited),
+        decided_by=DecidedBy(kind=DeciderKind.RULE, name="callable"),
+        decided_at=0,
+        expires_at=0,
+        message=reply.message,
+        arguments=edited,
+        answers=reply.answers,
+        result=reply.result,
+        abort=(reply.abort or "turn") if aborts else None,
+    )

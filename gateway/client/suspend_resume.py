@@ -1,0 +1,39 @@
+"""Asking now and running later, in any process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.client.blocking import Client, current_client
+from gateway.client.decorator import run_approved, run_approved_async
+from gateway.client.gate import Gate, gate_of
+from gateway.errors import InvalidRequest, Pending
+
+
+def suspend(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
+    """Ask for a gated function's call without waiting; raise or pickle what is returned."""
+    gate = gate_of(function)
+    if gate.serialize is not None:
+        raise InvalidRequest(f"{gate.tool}: values that are not JSON cannot wait elsewhere")
+    client = gate.client or current_client()
+    return client.submit(gate.request(client, gate.bind(args, kwargs)))
+
+
+def resume(function: Callable[..., Any], pending: Pending, *, rerun: bool = False) -> Any:
+    """Wait for a suspended call and run it, in any process; await what an `async def` gives.
+
+    Raises as `AsyncClient.wait` does.
+    """
+    gate = gate_of(function)
+    client = gate.client or current_client()
+    if pending.request.tool != gate.tool:
+        raise InvalidRequest(f"that was asked for {pending.request.tool}, not for {gate.tool}")
+    if gate.is_async:
+        return _resume(gate, client, pending, rerun=rerun)
+    return run_approved(gate, client, client.wait(pending, rerun=rerun), None)
+
+
+async def _resume(gate: Gate, client: Client, pending: Pending, *, rerun: bool) -> Any:
+    approval = await client.there(client.inner.wait(pending, rerun=rerun))
+    return await run_approved_async(gate, client, approval, None)

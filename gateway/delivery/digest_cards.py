@@ -1,0 +1,214 @@
+"""The digest card: what people see of an agent's requests that wait for cards of their own, and of
+an agent that is paused. It is kept true wherever it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.approvals.front_desk import FrontDesk
+from gateway.approvals.grouping import Crowd
+from gateway.delivery.copies import Copies, Subject
+from gateway.domain.clock import Clock
+from gateway.domain.records import Record
+from gateway.domain.redaction import shown, start_of
+from gateway.domain.safe_text import Segment, Visible
+from gateway.models import Kind, RiskLevel, Status
+from gateway.ports.blocks import Block, headline, warnings
+from gateway.ports.cards import Card, Fact
+from gateway.ports.outgoing import Copy, CopyState, Lists, Outbox, Posts
+
+_LISTED = 5
+_LINE_CHARS = 100
+_DOUBT_MS = 30_000
+_LEAST_REST = 1.0  # the server's clock, by which a pause ends, may be behind ours
+
+
+class Crowds:
+    """Looks at one agent's digest card at a time, for one adapter that posts."""
+
+    def __init__(
+        self, adapter: Posts, desk: FrontDesk, outbox: Outbox, clock: Clock, copies: Copies
+    ) -> None:
+        self._adapter = adapter
+        self._desk = desk
+        self._outbox = outbox
+        self._clock = clock
+        self._copies = copies
+        self._command = adapter.list_command if isinstance(adapter, Lists) else ""
+
+    async def look(self, agent: str) -> float | None:
+        """Make an agent's digest card true wherever it stands, or should stand."""
+        crowd, policy = await self._desk.holding.crowd(agent), await self._desk.policy()
+        copies = await self._outbox.copies(crowd.id)
+        about = (*crowd.records, *((crowd.denied,) if crowd.denied else ()))
+        there = [(one, policy.route_for(agent, one.request.tool).places(one.tier)) for one in about]
+        targets = {place for _, places in there for place in places} | copies.keys()
+        waits = []
+        if crowd.paused is not None:
+            waits.append(max(_LEAST_REST, (crowd.paused - self._clock.now_ms()) / 1000))
+        for target in sorted(filter(self._copies.is_ours, targets)):
+            here = tuple(
+                one for one, places in there if target in places and one is not crowd.denied
+            )
+            waits += await self._at(replace(crowd, records=here), target, copies.get(target))
+        return min(waits) if waits else None
+
+    async def _at(self, crowd: Crowd, target: str, known: Copy | None) -> list[float]:
+        subject = self._subject(crowd)
+        if known is not None and self._in_doubt(known) and not crowd.final:
+            # No click will tell whether it stands there: one too many is better than a crowd that
+            # nobody hears of.
+            rest = known.at + _DOUBT_MS - self._clock.now_ms()
+            if rest > 0:
+                return [rest / 1000]
+            await self._outbox.forget(crowd.id, known)
+            known = None
+        copies = {} if known is None else {target: known}
+        waits = await self._copies.look(subject, (target,), copies)
+        if crowd.final:
+            await self._close(subject, target)
+        return waits
+
+    def _in_doubt(self, copy: Copy) -> bool:
+        return copy.state is CopyState.INTENDED and not self._adapter.repeatable
+
+    async def _close(self, subject: Subject, target: str) -> None:
+        """Forget a copy that has come to say that none waits: the next crowd gets a new one."""
+        copy = (await self._outbox.copies(subject.id)).get(target)
+        if copy and (copy.state is not CopyState.POSTED or copy.revision >= subject.revision):
+            await self._outbox.forget(subject.id, copy)
+
+    def _subject(self, crowd: Crowd) -> Subject:
+        card, adapter = digest_card(crowd, self._desk.inbox, self._command), self._adapter
+
+        async def noted(event: str, copy: Copy, why: str) -> None:
+            await self._desk.note(event, crowd.agent, {"crowd": crowd.id}, copy, why)
+
+        async def remind(copy: Copy) -> None:
+            raise AssertionError("a digest card is not reminded of")
+
+        return Subject(
+            id=crowd.id,
+            # The last number is shown at once.
+            revision=crowd.revision + 1 if crowd.final else 1,
+            reminders=0,
+            final=crowd.final,
+            # Another number whenever it says something else: a pause also ends by itself.
+            count=None if crowd.final else 2 * crowd.revision + (crowd.paused is not None),
+            deliver=lambda target, nonce: adapter.deliver(target, card, nonce),
+            update=lambda ref, nonce: adapter.update(ref, card, nonce),
+            remind=remind,
+            noted=noted,
+            stands=lambda copy: None,
+        )
+
+
+def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
+    """Return the card that stands for a crowd. Nothing is decided on it.
+
+    It leads to the `inbox`, where that has an address that people can open, or else names the
+    `command` that lists what waits where the card stands.
+    """
+    agent = shown(crowd.agent)
+    icon, word = _state(crowd)
+    said = _said(crowd)
+    listed = _listed(crowd)
+    return Card(
+        request_id=crowd.id,
+        short_id="",
+        revision=crowd.revision,
+        status=Status.PENDING,
+        kind=Kind.TOOL,
+        asks=False,
+        paused=crowd.paused,
+        inbox="" if crowd.final else inbox,
+        icon=icon,
+        word=word,
+        tool=agent,
+        summary=said,
+        headline=shown(said),
+        facts=(Fact("Agent", agent),),
+        risk=_risk(crowd),
+        reasons=(),
+        says=None,
+        blocks=() if listed is None else (listed,),
+        complete=True,
+        size="",
+        preview=None,
+        changed=(),
+        fields=(),
+        notices=_notices(crowd, inbox, command),
+        progress="",
+        claimed="",
+        created=crowd.records[0].created if crowd.records else 0,
+        deadline=max((one.deadline for one in crowd.records), default=0),
+        digest="",
+        outcome=shown(said),
+        decided_at=None,
+        note=None,
+        result=None,
+        editable=None,
+        controls=(),
+    )
+
+
+def _state(crowd: Crowd) -> tuple[str, str]:
+    if crowd.paused is not None:
+        return "⏸️", "Paused"
+    return ("📭", "Nothing waits here") if not crowd.records else ("📚", "Too many at once")
+
+
+def _said(crowd: Crowd) -> str:
+    agent, count = crowd.agent, len(crowd.records)
+    requests = "request" if count == 1 else "requests"
+    waits = f"{count} more {requests} of {agent} wait; they get cards as its budget allows"
+    if crowd.paused is not None:
+        paused = f"people denied too many requests of {agent} in a row, so it asks nobody for now"
+        return f"{paused}; {waits}" if count else paused
+    return waits if count else f"no request of {agent} waits for a card any more, and it may ask"
+
+
+def _notices(crowd: Crowd, inbox: str, command: str) -> tuple[str, ...]:
+    """Say how people go on from here."""
+    agent, said = crowd.agent, []
+    if crowd.paused is not None:
+        said.append("What people would be asked about is denied at once. Rules and grants go on.")
+        said.append(
+            "An admin, or an approver of this agent, lets it ask again: in the inbox under "
+            f"Sessions, or with gateway agent lift {agent}"
+        )
+    if crowd.records:
+        by_command = command and not inbox
+        where = f"{command} shows them" if by_command else "Open the inbox to see and decide them"
+        said.append(f"{where}. High risk is never among them.")
+        said.append(f"To end them all: end {agent}'s sessions in the inbox.")
+    return tuple(said)
+
+
+def _risk(crowd: Crowd) -> RiskLevel:
+    levels = {one.risk.level for one in crowd.records}
+    return RiskLevel.MEDIUM if RiskLevel.MEDIUM in levels else RiskLevel.LOW
+
+
+def _listed(crowd: Crowd) -> Block | None:
+    """Return the oldest of a crowd, a line each."""
+    if not crowd.records:
+        return None
+    lines = [_line(one) for one in crowd.records[:_LISTED]]
+    if len(crowd.records) > _LISTED:
+        lines.append([(f"… and {len(crowd.records) - _LISTED} more", False)])
+    segments: list[Segment] = []
+    for number, line in enumerate(lines):
+        segments += [("\n", False)] if number else []
+        segments += line
+    text = Visible(tuple(segments))
+    return Block("The oldest of them", "text", text, len(lines), len(text.text))
+
+
+def _line(record: Record) -> list[Segment]:
+    tool, first = shown(start_of(record.request.tool, _LINE_CHARS)), headline(record, _LINE_CHARS)
+    alike = f" (and {record.alike} the same)" if record.alike else ""
+    found: list[Segment] = []
+    for one in warnings(record)[:1]:
+        found += [("⚠️ ", False), *one.segments, (" · ", False)]
+    return [*found, *tool.segments, (": ", False), *first.segments, (alike, False)]

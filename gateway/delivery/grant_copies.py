@@ -1,0 +1,71 @@
+"""Keeps every posted copy of a remembered decision's card true at one adapter."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gateway.approvals.front_desk import FrontDesk
+from gateway.approvals.grant_lifecycle import Shown
+from gateway.delivery.copies import Copies, Subject
+from gateway.delivery.outbox_worker import Look
+from gateway.domain.clock import Clock
+from gateway.ports.outgoing import (
+    GRANT,
+    Copy,
+    Notice,
+    NoticeKind,
+    Outbox,
+    PostsGrants,
+    is_grant,
+)
+
+
+class GrantCourier:
+    """Looks at one remembered decision at a time, as it is now."""
+
+    def __init__(self, adapter: PostsGrants, desk: FrontDesk, outbox: Outbox, clock: Clock) -> None:
+        self._adapter = adapter
+        self._desk = desk
+        self._outbox = outbox
+        self._copies = Copies(adapter.name, outbox, clock, repeatable=adapter.repeatable)
+
+    async def look(self, subject_id: str) -> float | None:
+        """Make the copies of a grant true; return in how many seconds to look again, or None."""
+        shown = await self._desk.granted(subject_id.removeprefix(GRANT))
+        if shown is None:
+            return None
+        copies = await self._outbox.copies(subject_id)
+        subject = self._subject(subject_id, shown)
+        return min(await self._copies.look(subject, shown.places, copies), default=None)
+
+    def _subject(self, subject_id: str, shown: Shown) -> Subject:
+        adapter, grant, card = self._adapter, shown.grant, shown.card
+        return Subject(
+            id=subject_id,
+            revision=card.revision,
+            reminders=grant.notices,
+            final=card.ended,
+            deliver=lambda target, nonce: adapter.deliver_grant(target, card, nonce),
+            update=lambda ref, nonce: adapter.update_grant(ref, card, nonce),
+            remind=lambda copy: adapter.tell_grant(_announced(copy), shown.news),
+            noted=partial(self._noted, shown),
+            stands=partial(self._desk.stands, subject_id),
+        )
+
+    async def _noted(self, shown: Shown, event: str, copy: Copy, why: str) -> None:
+        await self._desk.note(event, shown.grant.agent, {"grant": shown.grant.id}, copy, why)
+
+
+def either(requests: Look, grants: Look | None) -> Look:
+    """Return what looks at whatever is on an adapter's queue; without `grants` those are left."""
+
+    async def look(subject_id: str) -> float | None:
+        if not is_grant(subject_id):
+            return await requests(subject_id)
+        return await grants(subject_id) if grants is not None else None
+
+    return look
+
+
+def _announced(copy: Copy) -> Notice:
+    return Notice(kind=NoticeKind.REMINDER, target=copy.target, nonce=copy.nonce, ref=copy.ref)

@@ -1,0 +1,95 @@
+"""What happens to a request that waits: reminders, escalation, fail-over, the word that nobody
+could be reached, and what becomes of those that wait behind others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gateway.approvals.front_desk import FrontDesk
+from gateway.domain.clock import Clock
+from gateway.domain.policy_document import Route, posted
+from gateway.domain.records import CROWD, Record
+from gateway.errors import NotFound
+from gateway.ports.outgoing import Copy, CopyState
+
+GRACE_SECONDS = 30.0  # an adapter that has not begun to post by then is taken to be down
+_SOON = 0.05
+# A copy in these states is before somebody's eyes, or is on its way there.
+_REACHES = (CopyState.DUE, CopyState.POSTED, CopyState.STUCK)
+
+
+class Followups:
+    """Looks at one waiting request at a time. Every step is a transition, so that it happens
+    once."""
+
+    def __init__(self, desk: FrontDesk, clock: Clock) -> None:
+        self._desk = desk
+        self._clock = clock
+
+    async def look(self, request_id: str) -> float | None:
+        """Take the next step that is due; return in how many seconds to look again, or None."""
+        if request_id.startswith(CROWD):
+            return await self._desk.holding.release(request_id.removeprefix(CROWD))
+        try:
+            record = await self._desk.get(request_id)
+        except NotFound:
+            return None
+        if record.alike and (record.final or record.digest != record.request.digest):
+            again = await self._desk.holding.settle(record, self._clock.now_ms())
+            if again is not None:
+                return again
+        # Nobody is called in for a test.
+        silent = record.final or record.behind or record.canary
+        return None if silent else await self._step(record)
+
+    async def _step(self, record: Record) -> float | None:
+        """Take the next step of a request that people have before them."""
+        route = (await self._desk.policy()).route_for(record.request.agent, record.request.tool)
+        copies = await self._desk.copies(record.id)
+        now = self._clock.now_ms()
+        waited = (now - record.created) / 1000
+        silent = (now - max(record.created, record.tier_at)) / 1000
+        failed = _unreached(record, route, copies)
+        later = route.escalations[record.tier :]
+        if failed and not later:
+            await self._desk.undeliverable(record)
+            return _SOON
+        quiet = silent >= GRACE_SECONDS and _unreached(record, route, copies, missing=True)
+        if later and (failed or quiet or later[0].after <= waited):
+            # The policy may name other adapters by now than when the request was born.
+            queues = tuple(dict.fromkeys((*record.queues, *posted(later[0].targets))))
+            after = replace(record, tier=record.tier + 1, tier_at=now, queues=queues)
+            data = {"targets": list(later[0].targets), "unreached": failed or quiet}
+            await self._desk.progress(record, after, "escalated", data)
+            return _SOON
+        due = sum(after <= waited for after in route.remind_after)
+        if due > record.reminders:
+            await self._desk.progress(record, replace(record, reminders=due), "reminded", {})
+            return _SOON
+        coming = [step.after - waited for step in later[:1]]
+        coming += [after - waited for after in route.remind_after if after > waited]
+        if later and silent < GRACE_SECONDS:
+            coming.append(GRACE_SECONDS - silent)
+        return max(_SOON, min(coming)) if coming else None
+
+
+def _unreached(
+    record: Record, route: Route, copies: Mapping[str, Copy], *, missing: bool = False
+) -> bool:
+    """Whether every place of the request was tried, and none of them shows it.
+
+    With `missing`, a place that nobody posted to counts too, as its adapter may not be running, and
+    one where nobody knows whether a card stands.
+    """
+    places = route.places(record.tier)
+    return bool(places) and all(_is_lost(place, copies, missing) for place in places)
+
+
+def _is_lost(place: str, copies: Mapping[str, Copy], missing: bool) -> bool:
+    if ":" not in place:
+        return False
+    copy = copies.get(place)
+    if copy is None or copy.state is CopyState.INTENDED:
+        return missing
+    return copy.state not in _REACHES

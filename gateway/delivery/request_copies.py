@@ -1,0 +1,187 @@
+"""Keeps every posted copy of a request true at one adapter, reminds, and tells the outcome.
+
+It looks at the request as it is now, never at a message about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+from gateway.approvals.front_desk import FrontDesk
+from gateway.delivery.copies import (
+    LONGEST_DOUBT_SECONDS,
+    Copies,
+    Subject,
+    asked,
+    pause_after,
+    taken,
+)
+from gateway.delivery.digest_cards import Crowds
+from gateway.delivery.outbox_worker import RETRY_SECONDS, InOrder
+from gateway.domain.clock import Clock
+from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
+from gateway.domain.records import CROWD, MessageRef, Record
+from gateway.errors import NotFound
+from gateway.ports.cards import Card, card_of
+from gateway.ports.offload import made, weight_of
+from gateway.ports.outgoing import (
+    Copy,
+    CopyState,
+    DeliveryFailed,
+    DeliveryUncertain,
+    Notice,
+    NoticeKind,
+    Outbox,
+    Posts,
+    TryLater,
+)
+
+_TELLING_SECONDS = 30.0  # by then a telling has ended, or whoever did it
+_MOST_TELLINGS = 2
+
+
+class Courier:
+    """Looks at one request at a time for one adapter that posts."""
+
+    def __init__(self, adapter: Posts, desk: FrontDesk, outbox: Outbox, clock: Clock) -> None:
+        self._adapter = adapter
+        self._desk = desk
+        self._outbox = outbox
+        self._clock = clock
+        self._copies = Copies(adapter.name, outbox, clock, repeatable=adapter.repeatable)
+        self._order = InOrder()
+        self._crowds = Crowds(adapter, desk, outbox, clock, self._copies)
+
+    async def look(self, request_id: str) -> float | None:
+        """Make the copies of a request true; return in how many seconds to look again, or None."""
+        if request_id.startswith(CROWD):
+            return await self._crowds.look(request_id.removeprefix(CROWD))
+        # Cards come to a channel as they were asked for, however long each takes to be read.
+        async with self._order.standing() as passed:
+            return await self._show(request_id, passed)
+
+    async def _show(self, request_id: str, passed: Callable[[], Awaitable[None]]) -> float | None:
+        try:
+            record = await self._desk.get(request_id)
+        except NotFound:
+            return None
+        policy = await self._desk.policy()
+        route = policy.route_for(record.request.agent, record.request.tool)
+        copies = await self._outbox.copies(request_id)
+        subject = self._subject(record, policy, route)
+        places = () if record.behind else route.places(record.tier)
+        await passed()
+        waits = await self._copies.look(subject, places, copies)
+        if record.final and not record.follows:
+            informed = self._informed(record, policy, route)
+            waits += await taken(self._inform(record, target, copies) for target in informed)
+        return min(waits) if waits else None
+
+    def _subject(self, record: Record, policy: PolicyDocument, route: Route) -> Subject:
+        adapter = self._adapter
+        called = mentions(policy, route, adapter.name) if route.mention else ()
+
+        async def card() -> Card:
+            return replace(await self._card(record), calls=() if record.final else called)
+
+        async def deliver(target: str, nonce: str) -> MessageRef:
+            return await adapter.deliver(target, await card(), nonce)
+
+        async def update(ref: MessageRef, nonce: str) -> None:
+            await adapter.update(ref, await card(), nonce)
+
+        async def remind(copy: Copy) -> None:
+            reminder = self._reminder(copy, policy, route)
+            await adapter.tell(reminder, await self._card(record))
+
+        return Subject(
+            id=record.id,
+            revision=record.revision,
+            reminders=0 if record.final else record.reminders,
+            final=record.final,
+            count=None if record.final else record.alike,
+            deliver=deliver,
+            update=update,
+            remind=remind,
+            noted=partial(self._noted, record),
+            stands=partial(self._desk.stands, record.id),
+        )
+
+    def _reminder(self, copy: Copy, policy: PolicyDocument, route: Route) -> Notice:
+        return Notice(
+            kind=NoticeKind.REMINDER,
+            target=copy.target,
+            nonce=copy.nonce,
+            ref=copy.ref,
+            mentions=mentions(policy, route, self._adapter.name),
+        )
+
+    def _informed(self, record: Record, policy: PolicyDocument, route: Route) -> Iterable[str]:
+        """Return where the outcome is told on this platform."""
+        owner = next((one for one in policy.people if one.name == record.owner), None)
+        targets = [target for target in route.notify if target != REQUESTER]
+        if REQUESTER in route.notify and owner is not None:
+            targets += owner.identities
+        return [target for target in dict.fromkeys(targets) if self._copies.is_ours(target)]
+
+    async def _inform(self, record: Record, target: str, copies: dict[str, Copy]) -> float | None:
+        new = self._copies.new(target, outcome=True)
+        known = copies.get(new.key)
+        if known is None or known.state is CopyState.DUE:
+            return await self._tell(record, known or new, known=known)
+        if known.state is not CopyState.INTENDED:
+            return None
+        # Somebody tells it now, or died over it, or got no answer: nobody knows.
+        left = _TELLING_SECONDS - (self._clock.now_ms() - known.at) / 1000
+        if left > 0 and not self._adapter.repeatable:
+            return left
+        if known.tries < _MOST_TELLINGS or self._adapter.repeatable:
+            return await self._tell(record, known, known=known)
+        await self._untold(record, known, known.why or "nobody knows whether it was told")
+        return None
+
+    async def _tell(self, record: Record, due: Copy, *, known: Copy | None) -> float | None:
+        intent = replace(
+            due, state=CopyState.INTENDED, at=self._clock.now_ms(), tries=due.tries + 1
+        )
+        if not await self._outbox.keep(record.id, intent, before=known):
+            return RETRY_SECONDS
+        notice = Notice(kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce)
+        try:
+            card = await self._card(record)
+            await asked(self._adapter.tell(notice, card))
+        except TryLater as wait:
+            # Nothing was sent now; what was sent before may be there all the same.
+            await self._copies.keep(record.id, replace(due, at=intent.at), intent)
+            return wait.seconds
+        except DeliveryUncertain as doubt:
+            await self._copies.keep(record.id, replace(intent, why=str(doubt)), intent)
+            return pause_after(intent.tries, LONGEST_DOUBT_SECONDS)
+        except DeliveryFailed as failure:
+            await self._untold(record, intent, str(failure))
+        else:
+            await self._copies.keep(record.id, replace(intent, state=CopyState.POSTED), intent)
+        return None
+
+    async def _untold(self, record: Record, copy: Copy, why: str) -> None:
+        failed = replace(copy, state=CopyState.FAILED, why=why)
+        await self._copies.keep(record.id, failed, copy)
+        await self._noted(record, "undelivered", failed, why)
+
+    async def _noted(self, record: Record, event: str, copy: Copy, why: str) -> None:
+        about = {"request_id": record.id}
+        await self._desk.note(event, record.holder, about, copy, why)
+
+    async def _card(self, record: Record) -> Card:
+        lines, chars = self._adapter.card_lines, self._adapter.card_chars
+        return await made(lambda: card_of(record, lines=lines, chars=chars), *weight_of(record))
+
+
+def mentions(policy: PolicyDocument, route: Route, platform: str) -> tuple[str, ...]:
+    """Return who may decide on a route, as a platform's identities and groups."""
+    prefix = f"{platform}:"
+    people = {person.name: person.identities for person in policy.people}
+    written = [one for name in route.approvers for one in (people.get(name) or (name,))]
+    return tuple(one.removeprefix(prefix) for one in written if one.startswith(prefix))

@@ -1,0 +1,277 @@
+"""Tells other systems about requests by signed HTTP calls. Off unless an operator names an address.
+
+Each event of a request is sent at least once and in order: the cursor moves on after it was taken
+(or after every attempt failed). A first start begins with the first event that happens then. The
+bodies name things and carry no arguments, answers or messages. Signatures are those of Standard
+Webhooks: HMAC-SHA256 over `id.timestamp.body`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from gateway.delivery.egress_guard import (
+    Address,
+    Forbidden,
+    Resolve,
+    Target,
+    pinned,
+    resolve_by_system,
+    target_of,
+)
+from gateway.domain.clock import Clock
+from gateway.domain.records import Event
+from gateway.domain.tasks import check_wanted
+from gateway.errors import Unreachable
+from gateway.models import ENDINGS
+from gateway.wire.codec import JsonObject
+
+log = logging.getLogger("gateway.webhooks")
+
+_AGAIN_SECONDS = 1.0  # before following the events again
+_OTHERS_SECONDS = 5.0  # before looking whether the replica that sends still does
+_CLAIM_MARGIN = 5.0  # seconds
+_SECRET_PREFIX = "whsec_"
+_LEAST_SECRET_BYTES = 24
+_STATUSES = {"submitted": "pending"}
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+
+
+class Cursor(Protocol):
+    """Remembers durably which event was sent last, and who sends. Replicas share it."""
+
+    async def claim(self, seconds: float) -> bool:
+        """Be the one replica that sends, for so many seconds; False while another one is."""
+
+    async def load_cursor(self) -> str | None:
+        """Return the id of the last event that was dealt with, None in the beginning."""
+
+    async def save_cursor(self, event_id: str) -> None:
+        """Remember that this event was dealt with. A lost write repeats events, no more."""
+
+
+class Events(Protocol):
+    """The event stream, as `gateway.approvals.service.Approvals` gives it."""
+
+    async def history(self, after: str | None, limit: int) -> list[Event]:
+        """Return up to `limit` events after an id."""
+
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Subscribe to events from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """One receiver. `secret` is `whsec_` and base64 of at least 24 bytes; `hosts` may be called.
+
+    Each attempt takes `timeout` seconds at most. The pauses between the attempts grow from
+    `first_pause` to `longest_pause`; after `attempts` of them an event is given up.
+    """
+
+    url: str
+    secret: str = field(repr=False)
+    hosts: tuple[str, ...]
+    production: bool
+    timeout: float = 10.0
+    attempts: int = 12
+    first_pause: float = 1.0
+    longest_pause: float = 300.0
+
+
+class Webhooks:
+    """Sends events to one receiver. `store_errors` are raised by a store that does not answer.
+
+    Raises Forbidden or ValueError when the webhook's own settings are bad.
+    """
+
+    def __init__(
+        self,
+        hook: Webhook,
+        events: Events,
+        cursor: Cursor,
+        clock: Clock,
+        *,
+        store_errors: tuple[type[Exception], ...],
+        resolve: Resolve = resolve_by_system,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._hook = hook
+        self._key = _key(hook.secret)
+        self._target = target_of(hook.url, allowed=hook.hosts, production=hook.production)
+        self._events = events
+        self._cursor = cursor
+        self._clock = clock
+        self._down: tuple[type[Exception], ...] = (Unreachable, *store_errors)
+        self._resolve = resolve
+        self._pause = pause
+
+    async def run(self) -> None:
+        """Send what was not sent yet, then every event as it comes, until cancelled."""
+        while True:
+            try:
+                async with self._events.changes() as changes:
+                    await self._catch_up(None)
+                    async for event in changes:
+                        await self._catch_up(event)
+            except self._down as error:
+                log.warning(
+                    "webhooks begin again: %s",
+                    type(error).__name__,
+                    extra={"event": "webhooks_again"},
+                )
+            await self._pause(_AGAIN_SECONDS)
+
+    async def _catch_up(self, first: Event | None) -> None:
+        while (event := await self._due(first)) is not None:
+            check_wanted()
+            if not event.request_id or await self._sent(event):
+                await self._cursor.save_cursor(event.id)
+            else:
+                await self._pause(_OTHERS_SECONDS)
+        check_wanted()
+
+    async def _due(self, first: Event | None) -> Event | None:
+        last = await self._cursor.load_cursor()
+        if last is None:
+            return first
+        return next(iter(await self._events.history(last, 1)), None)
+
+    async def _sent(self, event: Event) -> bool:
+        """Send an event, or give it up; False when another replica is at it."""
+        hook, pause = self._hook, self._hook.first_pause
+        for attempt in range(1, hook.attempts + 1):
+            if not await self._cursor.claim(hook.timeout + pause + _CLAIM_MARGIN):
+                return False
+            if await self._attempt(event, attempt):
+                return True
+            if attempt < hook.attempts:
+                await self._pause(pause)
+                pause = min(2 * pause, hook.longest_pause)
+        log.error("a webhook was given up", extra={"event": "webhook_lost", "id": event.id})
+        return True
+
+    async def _attempt(self, event: Event, attempt: int) -> bool:
+        body = body_of(event)
+        try:
+            async with asyncio.timeout(self._hook.timeout):
+                status = await self._post(event.id, body)
+        except (aiohttp.ClientError, OSError, TimeoutError, Forbidden) as error:
+            why = str(error) if isinstance(error, Forbidden) else type(error).__name__
+        else:
+            if 200 <= status < 300:  # noqa: PLR2004 (HTTP's own figures)
+                return True
+            why = f"status {status}"
+        log.warning(
+            "a webhook was not taken (attempt %d): %s",
+            attempt,
+            why,
+            extra={"event": "webhook_failed", "id": event.id},
+        )
+        return False
+
+    async def _post(self, event_id: str, body: bytes) -> int:
+        url = URL(self._target.url)
+        if (url.host, url.port) != (self._target.host, self._target.port):
+            raise Forbidden("two parsers read the address differently")
+        addresses = await pinned(self._target, self._resolve)
+        connector = aiohttp.TCPConnector(
+            resolver=_Pinned(self._target, addresses), use_dns_cache=False, force_close=True
+        )
+        # No proxy from the environment and no cookies: the connection goes to the checked address.
+        async with (
+            aiohttp.ClientSession(
+                connector=connector, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()
+            ) as session,
+            session.post(
+                url,
+                data=body,
+                headers=self._headers(event_id, body),
+                allow_redirects=False,
+            ) as answer,
+        ):
+            return answer.status  # its body is never read
+
+    def _headers(self, event_id: str, body: bytes) -> dict[str, str]:
+        seconds = self._clock.now_ms() // 1000
+        return {
+            "Content-Type": "application/json",
+            "User-Agent": "approval-gateway",
+            "webhook-id": event_id,
+            "webhook-timestamp": str(seconds),
+            "webhook-signature": signature(self._key, event_id, seconds, body),
+        }
+
+
+class _Pinned(AbstractResolver):
+    """Answers with the checked addresses, so that nothing is resolved a second time."""
+
+    def __init__(self, target: Target, addresses: Sequence[Address]) -> None:
+        self._target = target
+        self._addresses = addresses
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        if host != self._target.host:
+            raise OSError("only the checked host is called")
+        return [
+            {
+                "hostname": host,
+                "host": str(address),
+                "port": port,
+                "family": _FAMILIES[address.version],
+                "proto": 0,
+                "flags": socket.AI_NUMERICHOST,
+            }
+            for address in self._addresses
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def body_of(event: Event) -> bytes:
+    """Return what is sent about an event: names, status, digest, reason; nothing that was said."""
+    status = event.type if event.type in ENDINGS else _STATUSES.get(event.type)
+    data: JsonObject = {
+        "id": event.request_id,
+        "agent": event.agent,
+        "revision": event.revision,
+        "status": status,
+        "digest": event.data.get("digest"),
+        "reason": event.data.get("reason") if event.type in ENDINGS else None,
+    }
+    told = {name: value for name, value in data.items() if value is not None}
+    message = {"type": f"request.{event.type}", "timestamp": event.at, "data": told}
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+
+
+def signature(key: bytes, event_id: str, seconds: int, body: bytes) -> str:
+    """Return the Standard Webhooks signature of a body, version 1."""
+    signed = f"{event_id}.{seconds}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+
+
+def _key(secret: str) -> bytes:
+    try:
+        key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX), validate=True)
+    except ValueError:
+        key = b""
+    if not secret.startswith(_SECRET_PREFIX) or len(key) < _LEAST_SECRET_BYTES:
+        raise ValueError(
+            f"a webhook's secret is whsec_ and base64 of at least {_LEAST_SECRET_BYTES} bytes"
+        )
+    return key

@@ -1,0 +1,159 @@
+"""The audit: the event stream, sealed by a hash chain, exported as JSON lines, verified offline.
+
+A line is `{"event": {...}}` or `{"seal": {...}}`; a seal follows the last event that it covers.
+`verify` needs the lines and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gateway.domain.records import Event, place_of
+from gateway.errors import InvalidRequest
+from gateway.models import ENDINGS, DeciderKind, Status
+from gateway.wire.canonical_json import canonical, parse, sha256_hex
+from gateway.wire.codec import JsonObject, Wire, build, plain
+
+GENESIS = "0" * 64
+"""What the first seal of a namespace builds on."""
+
+_AUTHORITIES = {DeciderKind.PERSON.value, DeciderKind.GRANT.value, DeciderKind.RULE.value}
+_LONGEST_LINE = 4_194_304
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal(Wire):
+    """One link of the chain: covers `count` events from `first` to `last` (stream ids)."""
+
+    first: str
+    last: str
+    count: int
+    previous: str
+    head: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Verification:
+    """What `verify` found. `unsealed` events come after the last seal; that is no fault."""
+
+    events: int = 0
+    seals: int = 0
+    unsealed: int = 0
+    starts_at: str = GENESIS
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def sealed(events: Iterable[Event], previous: str) -> Seal:
+    """Return the seal over these events, in stream order, on top of the chain's head."""
+    batch = list(events)
+    return Seal(
+        first=batch[0].id,
+        last=batch[-1].id,
+        count=len(batch),
+        previous=previous,
+        head=sha256_hex(previous.encode() + b"".join(canonical(plain(one)) for one in batch)),
+    )
+
+
+def event_line(event: Event) -> str:
+    """Return an event as a line of the export."""
+    return json.dumps({"event": plain(event)}, ensure_ascii=False)
+
+
+def seal_line(seal: Seal) -> str:
+    """Return a seal as a line of the export."""
+    return json.dumps({"seal": plain(seal)})
+
+
+def verify(lines: Iterable[str]) -> Verification:
+    """Check an export: the chain, the order, and that every ending has one author.
+
+    After retention the export begins later; `starts_at` then names the head it builds on.
+    """
+    checker = _Checker()
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            checker.line(number, line)
+    return checker.finish()
+
+
+class _Checker:
+    """Reads an export line by line."""
+
+    def __init__(self) -> None:
+        self._found = Verification()
+        self._head: str | None = None
+        self._batch: list[Event] = []
+        self._last = (0, 0)
+        self._endings: Counter[str] = Counter()
+        self._revisions: dict[str, int] = {}
+
+    def line(self, number: int, line: str) -> None:
+        """Take one line."""
+        try:
+            value = parse(line.encode(), max_bytes=_LONGEST_LINE)
+            kind, body = next(iter(value.items()))
+            if kind == "event":
+                self._event(number, build(Event, body))
+            elif kind == "seal":
+                self._seal(number, build(Seal, body))
+            else:
+                self._wrong(number, f"{kind!r} is neither event nor seal")
+        except (InvalidRequest, AttributeError, StopIteration, ValueError) as error:
+            self._wrong(number, f"not a line of an export: {error}")
+
+    def finish(self) -> Verification:
+        """Return what was found."""
+        self._found.unsealed = len(self._batch)
+        return self._found
+
+    def _event(self, number: int, event: Event) -> None:
+        place = place_of(event.id)
+        if place <= self._last:
+            self._wrong(number, f"event {event.id} does not come after the one before")
+        self._last = place
+        self._found.events += 1
+        self._batch.append(event)
+        if event.request_id and event.revision:
+            self._of_request(number, event)
+
+    def _of_request(self, number: int, event: Event) -> None:
+        known = self._revisions.get(event.request_id, 0)
+        born_ended = event.revision == known == 1 and event.type in ENDINGS
+        if event.revision <= known and not born_ended:
+            self._wrong(number, f"revision {event.revision} of {event.request_id} comes again")
+        self._revisions[event.request_id] = event.revision
+        if event.type not in ENDINGS:
+            return
+        self._endings[event.request_id] += 1
+        if self._endings[event.request_id] > 1:
+            self._wrong(number, f"{event.request_id} ends a second time")
+        if event.type == Status.APPROVED and _author(event.data) not in _AUTHORITIES:
+            self._wrong(number, f"the approval of {event.request_id} cites nobody")
+
+    def _seal(self, number: int, seal: Seal) -> None:
+        self._found.seals += 1
+        if self._head is None:
+            self._found.starts_at = seal.previous
+        elif seal.previous != self._head:
+            self._wrong(number, "a seal is missing or was put in another place")
+        if not self._batch or sealed(self._batch, seal.previous) != seal:
+            self._wrong(number, f"the events up to {seal.last} are not the ones that were sealed")
+        self._head = seal.head
+        self._batch = []
+
+    def _wrong(self, number: int, what: str) -> None:
+        self._found.problems.append(f"line {number}: {what}")
+
+
+def _author(data: JsonObject) -> str:
+    decided_by = data.get("decided_by")
+    return str(decided_by.get("kind")) if isinstance(decided_by, dict) else ""

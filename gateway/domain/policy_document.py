@@ -1,0 +1,296 @@
+"""What an operator writes: routes, risks and rules, and the policy that holds them with the people.
+Values only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+
+from gateway.domain.records import Identity, Person, ScopeQuorum
+from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
+from gateway.wire.codec import JsonObject, Wire
+
+DEFAULT_TIMEOUT_SECONDS = 900.0
+# In a route's `notify`: the person whom the agent's credential belongs to.
+REQUESTER = "requester"
+_RISK_ORDER = tuple(RiskLevel)
+
+
+class RuleEffect(StrEnum):
+    """What a rule does: `ask` means that people decide, whatever would allow it."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    ASK = "ask"
+
+
+class Guardrails(StrEnum):
+    """What becomes of requests that look destructive or reach for secrets."""
+
+    OFF = "off"
+    SHADOW = "shadow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRule(Wire):
+    """One rule. All that is given must fit; a list fits when any of its entries does.
+
+    `agents` and `tools` are names in which `*` stands for anything. `commands` are the beginnings
+    of plain commands, such as `git log`; `folders` hold the paths that a tool names. `contains` are
+    strings sought in arguments and payload without regard to case; an allow has none, because text
+    around them could say anything. A rule in `shadow` decides nothing, and the audit says what it
+    would have done. `message` is for the agent.
+    """
+
+    name: str
+    effect: RuleEffect
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    commands: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    contains: tuple[str, ...] = ()
+    shadow: bool = False
+    message: str = ""
+
+
+MOST_CANARIES = 24.0  # a day on one route: more would be the noise that they test against
+
+
+class Mode(StrEnum):
+    """What a route does with a request that no other decider settled."""
+
+    ASK = "ask"
+    AUTO_APPROVE = "auto-approve"
+    AUTO_DENY = "auto-deny"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation(Wire):
+    """Where a request goes too when it still waits `after` seconds, or reached nobody before."""
+
+    after: float
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route(Wire):
+    """Which requests go where and who may decide them.
+
+    `approvers` name people, identities, or groups of a platform; empty means nobody. `quorum`
+    counts distinct people; one deny ends it. `scope_quorum` is how many must vote before an
+    approval is remembered widely. Times are in seconds; a `timeout` of 0 is none but the 30-day
+    cap, `remind_after` lists when to remind, counted from the request. `agents` and `tools` are
+    names in which `*` stands for anything; empty for all. `targets` are places: `adapter:channel`
+    where a card is posted, or the bare name of an adapter that shows all requests, such as `web`.
+    With `mention` the card calls the approvers when it is posted. `notify` are told the outcome;
+    `requester` stands for the agent's owner. With `self_approval` off, a requester may never
+    decide; high risk always behaves so. `canaries_per_day` is how often the gateway itself asks for
+    something dangerous that never runs, to see whether people look.
+    """
+
+    name: str = "default"
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    scope_quorum: ScopeQuorum = field(default_factory=ScopeQuorum)
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
+    self_approval: bool = True
+    mode: Mode = Mode.ASK
+    targets: tuple[str, ...] = ("web",)
+    mention: bool = False
+    remind_after: tuple[float, ...] = ()
+    escalations: tuple[Escalation, ...] = ()
+    notify: tuple[str, ...] = ()
+    canaries_per_day: float = 0.0
+
+    def places(self, tier: int) -> tuple[str, ...]:
+        """Return the targets in use after `tier` escalations, each once, in order."""
+        later = (target for step in self.escalations[:tier] for target in step.targets)
+        return tuple(dict.fromkeys((*self.targets, *later)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskRule(Wire):
+    """Sets the risk of what it fits, and says why on the card.
+
+    All that is given must fit: `agents` and `tools` as in a route, `kinds`, and any one of the
+    strings of `contains`, sought in arguments and payload without regard to case.
+    """
+
+    name: str
+    level: RiskLevel
+    reason: str
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    contains: tuple[str, ...] = ()
+
+    def fits(self, request: ApprovalRequest, text: str) -> bool:
+        """Whether it fits a request whose arguments and payload are `text`, as lower-case JSON."""
+        return (
+            named(self.agents, request.agent)
+            and named(self.tools, request.tool)
+            and (not self.kinds or request.kind in self.kinds)
+            and (not self.contains or any(part.lower() in text for part in self.contains))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget(Wire):
+    """How much attention the agents that it names may ask for, each of them.
+
+    `waiting` requests of `bytes` in all may wait; more are refused. So is what exceeds `daily`
+    bytes handed in within a day, whatever became of them: they are kept for long, so each counts
+    for 1 kB more than its own. `cards` may be posted at once, and then as many a minute; what
+    exceeds them waits behind one digest card. After `denials` of people in a row (0: never) nobody
+    is asked for `pause` seconds. `agents` are names in which `*` stands for anything; empty for
+    all.
+    """
+
+    name: str = "default"
+    agents: tuple[str, ...] = ()
+    waiting: int = 1000
+    bytes: int = 32 * 1024 * 1024
+    daily: int = 128 * 1024 * 1024
+    cards: int = 30
+    denials: int = 20
+    pause: float = 600.0
+
+    @property
+    def card_ms(self) -> int:
+        """How long one card's share of a minute is, in ms."""
+        return max(1, 60_000 // self.cards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRow(Wire):
+    """What an operator says of one tool, by its whole name as it is sent.
+
+    A `harmless` one may be remembered as a whole. `agents` are names in which `*` stands for
+    anything; empty for all.
+    """
+
+    name: str
+    harmless: bool
+    agents: tuple[str, ...] = ()
+
+
+_NOBODY = Route()
+_USUAL = Budget()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rulebook(Wire):
+    """Everything that an operator writes."""
+
+    people: tuple[Person, ...] = ()
+    routes: tuple[Route, ...] = ()
+    risks: tuple[RiskRule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
+    guardrails: Guardrails = Guardrails.SHADOW
+    budgets: tuple[Budget, ...] = ()
+    tools: tuple[ToolRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyDocument(Rulebook):
+    """The rulebook in force. Replaced as a whole; `generation` counts the replacements."""
+
+    generation: int = 0
+
+    def person_of(self, identity: Identity) -> Person | None:
+        """Return the person whom this verified identity belongs to."""
+        wanted = identity.written
+        for person in self.people:
+            if wanted in person.identities:
+                return person
+        return None
+
+    def name_of(self, identity: Identity) -> str:
+        """Return the name of the person behind an identity; without one the identity itself."""
+        person = self.person_of(identity)
+        return person.name if person else identity.written
+
+    def names_of(self, identity: Identity) -> tuple[str, ...]:
+        """Return all by which a route may admit an identity, its person's name first."""
+        return (self.name_of(identity), identity.written, *identity.groups)
+
+    def is_admin(self, identity: Identity) -> bool:
+        """Whether an identity is an admin's."""
+        person = self.person_of(identity)
+        return person is not None and person.admin
+
+    def places(self) -> tuple[str, ...]:
+        """Return every target of every route, once."""
+        every = (one for route in self.routes for one in route.places(len(route.escalations)))
+        return tuple(dict.fromkeys(every))
+
+    def route_for(self, agent: str, tool: str) -> Route:
+        """Return the first route that fits; without one, a route on which nobody may approve."""
+        for route in self.routes:
+            if named(route.agents, agent) and named(route.tools, tool):
+                return route
+        return _NOBODY
+
+    def declares_harmless(self, agent: str, tool: str) -> bool:
+        """Whether the operator declared a tool of this agent harmless."""
+        return any(
+            one.harmless and one.name == tool and named(one.agents, agent) for one in self.tools
+        )
+
+    def budget_for(self, agent: str) -> Budget:
+        """Return the first budget that names an agent, or the default one."""
+        for budget in self.budgets:
+            if named(budget.agents, agent):
+                return budget
+        return _USUAL
+
+    def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
+        """Return the highest risk that a rule sets, medium where none fits; a claim may raise
+        it."""
+        parts = (arguments,) if request.payload is None else (arguments, request.payload)
+        text = searched(parts) if self.risks else ""
+        fitting = [rule for rule in self.risks if rule.fits(request, text)]
+        if not fitting:
+            return raised(Risk(level=RiskLevel.MEDIUM), request.risk)
+        level = max((rule.level for rule in fitting), key=_RISK_ORDER.index)
+        reasons = tuple(rule.reason for rule in fitting if rule.level is level)
+        return raised(Risk(level=level, reasons=reasons), request.risk)
+
+
+def searched(parts: Iterable[JsonObject]) -> str:
+    """Return the text in which rules look for what a request must not contain."""
+    return "\n".join(json.dumps(part, ensure_ascii=False) for part in parts).lower()
+
+
+def raised(risk: Risk, claimed: Risk | None) -> Risk:
+    """Return `risk`, lifted by an agent's claim when that is higher; a claim never lowers."""
+    if claimed is None or _RISK_ORDER.index(claimed.level) <= _RISK_ORDER.index(risk.level):
+        return risk
+    reasons = tuple(f"the agent says: {reason}" for reason in claimed.reasons)
+    return Risk(level=claimed.level, reasons=risk.reasons + (reasons or ("the agent says so",)))
+
+
+def posted(targets: Iterable[str]) -> tuple[str, ...]:
+    """Return the adapters that post cards at these targets, each once."""
+    return tuple(dict.fromkeys(t.partition(":")[0] for t in targets if ":" in t))
+
+
+@lru_cache(maxsize=4096)
+def named(patterns: tuple[str, ...], name: str) -> bool:
+    """Whether a name is among these, in which `*` stands for anything; none means all names."""
+    return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)

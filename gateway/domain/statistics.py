@@ -1,0 +1,258 @@
+"""How people answer and how agents ask, counted from the audit: who looks, and who only taps."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from gateway.domain.records import Event
+from gateway.models import ENDINGS, DeciderKind, Reason, Status
+from gateway.wire.codec import JsonObject, Wire, plain
+
+HASTY_MS = 2_000
+"""Who answers sooner after a request was shown has hardly read it."""
+MANY = 20
+"""From so many answers on it is told when none of them was a denial."""
+
+_VOTES = ("voted", "edited")
+_ANSWERS = {Reason.CANARY_CAUGHT.value: "caught", Reason.CANARY_MISSED.value: "missed"}
+_NOBODY = (DeciderKind.GRANT.value, DeciderKind.RULE.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproverReport(Wire):
+    """What one person decided. Times are milliseconds from shown to decided, over the `timed`
+    answers whose request was shown within the period; `hasty` is the share of them under 2 s."""
+
+    name: str
+    decisions: int
+    denials: int
+    never_denies: bool
+    timed: int
+    median_ms: int | None
+    p10_ms: int | None
+    hasty: float | None
+    grants_made: int
+    canaries_caught: int
+    canaries_missed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReport(Wire):
+    """What one agent asked, and how it ended. The shares are of those that ended; `auto` is by a
+    rule or a remembered decision, without a person."""
+
+    name: str
+    requests: int
+    ended: int
+    auto: float | None
+    denied: float | None
+    expired: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryReport(Wire):
+    """The requests of the gateway's own: those that were made, denied, approved, and those that
+    nobody answered."""
+
+    made: int = 0
+    caught: int = 0
+    missed: int = 0
+    unanswered: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report(Wire):
+    """The figures of a period, from `since` to before `until`, in milliseconds since the epoch."""
+
+    since: int
+    until: int
+    approvers: tuple[ApproverReport, ...]
+    agents: tuple[AgentReport, ...]
+    canaries: CanaryReport
+
+
+@dataclass(slots=True)
+class _Person:
+    decisions: int = 0
+    denials: int = 0
+    grants: int = 0
+    caught: int = 0
+    missed: int = 0
+    times: array[int] = field(default_factory=lambda: array("q"))
+
+
+@dataclass(slots=True)
+class _Agent:
+    requests: int = 0
+    ended: int = 0
+    auto: int = 0
+    denied: int = 0
+    expired: int = 0
+
+
+class Tally:
+    """Counts events, which must come in order."""
+
+    def __init__(self) -> None:
+        self._people: defaultdict[str, _Person] = defaultdict(_Person)
+        self._agents: defaultdict[str, _Agent] = defaultdict(_Agent)
+        self._shown: dict[str, int] = {}  # what waits, since when it was to be seen
+        self._posted: set[str] = set()  # of these, what stands in a chat too
+        self._canaries: set[str] = set()  # of these, what is the gateway's own
+        self._answers: Counter[str] = Counter()
+
+    def take(self, event: Event) -> None:
+        """Count one event."""
+        if event.type == "submitted":
+            self._submitted(event)
+        elif event.type == "delivered":
+            self._delivered(str(event.data.get("request_id")), event.at)
+        elif event.type in _VOTES:
+            self._voted(event)
+        elif event.type in ENDINGS:
+            if event.data.get("reason") in _ANSWERS or event.request_id in self._canaries:
+                self._ended_canary(event)
+            else:
+                self._ended(event)
+            self._canaries.discard(event.request_id)
+            self._shown.pop(event.request_id, None)
+            self._posted.discard(event.request_id)
+        elif event.type == "grant_made":
+            self._granted(event.data)
+
+    def report(self, since: int, until: int) -> Report:
+        """Return the figures, people and agents by name."""
+        people = sorted(self._people.items())
+        agents = sorted(self._agents.items())
+        return Report(
+            since=since,
+            until=until,
+            approvers=tuple(_approver(name, one) for name, one in people),
+            agents=tuple(_agent(name, one) for name, one in agents),
+            canaries=CanaryReport(**self._answers),
+        )
+
+    def _submitted(self, event: Event) -> None:
+        self._shown[event.request_id] = event.at
+        if event.data.get("canary"):
+            self._canaries.add(event.request_id)
+            self._answers["made"] += 1
+        else:
+            self._agents[event.agent].requests += 1
+
+    def _ended_canary(self, event: Event) -> None:
+        """Count an answer to a request of the gateway's own: it is no decision about an agent."""
+        answer = _ANSWERS.get(str(event.data.get("reason")))
+        self._answers[answer or "unanswered"] += 1
+        if answer is not None:
+            person = self._people[str(event.data["decided_by"]["name"])]
+            person.caught += answer == "caught"
+            person.missed += answer == "missed"
+
+    def _delivered(self, request_id: str, at: int) -> None:
+        """A card stands in a chat: until the first one did, nobody there could see it."""
+        if request_id in self._shown and request_id not in self._posted:
+            self._posted.add(request_id)
+            self._shown[request_id] = at
+
+    def _voted(self, event: Event) -> None:
+        votes = event.data.get("votes") or [{}]
+        if name := votes[-1].get("person"):
+            self._decided(str(name), event, denied=False)
+
+    def _ended(self, event: Event) -> None:
+        by = event.data.get("decided_by") or {}
+        agent = self._agents[event.agent]
+        agent.ended += 1
+        agent.auto += by.get("kind") in _NOBODY
+        agent.denied += event.type == Status.DENIED
+        agent.expired += event.type == Status.EXPIRED
+        if by.get("kind") == DeciderKind.PERSON:
+            self._decided(str(by["name"]), event, denied=event.type == Status.DENIED)
+
+    def _decided(self, name: str, event: Event, *, denied: bool) -> None:
+        person = self._people[name]
+        person.decisions += 1
+        person.denials += denied
+        shown = self._shown.get(event.request_id)
+        if shown is not None:
+            person.times.append(max(0, event.at - shown))
+
+    def _granted(self, data: JsonObject) -> None:
+        grant = data.get("grant")
+        if isinstance(grant, dict) and grant.get("made_by"):
+            self._people[str(grant["made_by"])].grants += 1
+
+
+def lines(report: Report) -> Iterator[str]:
+    """Say a report in lines for a terminal."""
+    heads = ("answers", "denials", "median", "p10", "< 2 s", "grants", "caught", "missed")
+    yield _row("approver", *heads)
+    for one in report.approvers:
+        times = (_seconds(one.median_ms), _seconds(one.p10_ms), _percent(one.hasty))
+        canaries = (one.canaries_caught, one.canaries_missed)
+        told = _row(one.name, one.decisions, one.denials, *times, one.grants_made, *canaries)
+        yield f"{told}  never denies" if one.never_denies else told
+    yield ""
+    yield _row("agent", "requests", "ended", "auto", "denied", "expired")
+    for agent in report.agents:
+        shares = (_percent(agent.auto), _percent(agent.denied), _percent(agent.expired))
+        yield _row(agent.name, agent.requests, agent.ended, *shares)
+    if report.canaries.made:
+        yield ""
+        yield _row(
+            "canaries", *(f"{count} {name}" for name, count in plain(report.canaries).items())
+        )
+
+
+def _row(name: str, *cells: str | int) -> str:
+    return f"{name:24}" + "".join(f"{cell:>9}" for cell in cells)
+
+
+def _approver(name: str, one: _Person) -> ApproverReport:
+    times = sorted(one.times)
+    return ApproverReport(
+        name=name,
+        decisions=one.decisions,
+        denials=one.denials,
+        never_denies=one.decisions >= MANY and not one.denials,
+        timed=len(times),
+        median_ms=round(median(times)) if times else None,
+        p10_ms=_tenth(times),
+        hasty=_share(sum(time < HASTY_MS for time in times), len(times)),
+        grants_made=one.grants,
+        canaries_caught=one.caught,
+        canaries_missed=one.missed,
+    )
+
+
+def _tenth(times: Sequence[int]) -> int | None:
+    """Return what a tenth of the times do not exceed (the nearest rank)."""
+    return times[(len(times) + 9) // 10 - 1] if times else None
+
+
+def _agent(name: str, one: _Agent) -> AgentReport:
+    return AgentReport(
+        name=name,
+        requests=one.requests,
+        ended=one.ended,
+        auto=_share(one.auto, one.ended),
+        denied=_share(one.denied, one.ended),
+        expired=_share(one.expired, one.ended),
+    )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None
+
+
+def _seconds(ms: int | None) -> str:
+    return "-" if ms is None else f"{ms / 1000:.1f} s"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"

@@ -1,0 +1,205 @@
+"""What the core asks of durable state: one atomic step for each change, and how it came out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from gateway.domain.policy_document import Budget, PolicyDocument
+from gateway.domain.records import Event, Page, Query, Record, Session
+from gateway.wire.codec import JsonObject
+
+REROUTING = "rerouting"
+"""The outbox on which every waiting request is put when the policy is replaced."""
+
+
+class Outcome:
+    """What a script did: one of these words."""
+
+    OK = "ok"
+    REPLAY = "replay"
+    EXISTS = "exists"
+    STALE = "stale"
+    GONE = "gone"
+    AGAIN = "again"
+    STOPPED = "stopped"
+    LATE = "late"
+    EARLY = "early"
+    CLOCK = "clock"
+    SPENT = "spent"
+    CROWDED = "crowded"
+    PAUSED = "paused"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The message behind a store call: whom to answer, and the ingress entry to delete with it.
+
+    `entry` is None for messages that came over HTTP, which is answered directly; `arrived_ms` is
+    when an entry was written. `owner` is the person whom the agent's credential belongs to, and
+    `since` when it was given this name: requests from before are somebody else's.
+    """
+
+    agent: str
+    process: str | None = None
+    owner: str | None = None
+    since: int = 0
+    arrived_ms: int | None = None
+    verb: str = ""
+    nonce: str = ""
+    entry: str | None = None
+
+
+class Transition(NamedTuple):
+    """One change of a record, applied only if all its guards hold at that instant.
+
+    `after` replaces `before` if its revision is still current. `clock` is `before` (refused as late
+    once the deadline has passed), `after` (refused as early until then) or empty. `generation` is
+    the policy generation it was decided under, None when policy has no part in it. `stoppable`
+    changes are refused while the kill switch is on. With the agent's `budget`, as when a person
+    decided, denials in a row are counted. The event says `data`, that of an ending what
+    the decision says.
+    """
+
+    before: Record
+    after: Record
+    event: str
+    data: JsonObject | None = None
+    clock: str = ""
+    generation: int | None = None
+    stoppable: bool = False
+    secrets: JsonObject | None = None
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What the clock asks for at `now`, in ms by the server's time: requests past their deadline,
+    lapsed processes, idle sessions, and requests that wait although the kill switch is on."""
+
+    now: int
+    expired: tuple[str, ...] = ()
+    lapsed: tuple[tuple[str, str], ...] = ()
+    idle: tuple[tuple[str, str], ...] = ()
+    stopped: tuple[str, ...] = ()
+
+
+class Store(Protocol):
+    """Durable state. Every write is one atomic script that validates before it writes."""
+
+    async def load(self, request_id: str) -> Record | None:
+        """Return the record as it stands, or None."""
+
+    def recent(self, request_id: str) -> Record | None:
+        """Return a pending record as this process last saw it, or None. Perhaps out of date:
+        it may begin a transition, whose guards have the last word, and is told to nobody."""
+
+    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
+        """Return the records in the order asked for, None where there is none, or one that cannot
+        be read: it is logged, and does not hide the others."""
+
+    async def create(
+        self,
+        record: Record,
+        origin: Origin,
+        *,
+        generation: int,
+        data: JsonObject,
+        timeout_ms: int,
+        budget: Budget,
+        posts: bool,
+    ) -> tuple[str, Record]:
+        """Create a record, pending or already decided, and answer the message.
+
+        The deadline is min(arrival, server's time) + timeout. What waits is held to the agent's
+        `budget`; `posts` tells whether it would get cards. Outcomes: OK with the record as stored;
+        EXISTS, AGAIN, STOPPED, LATE, SPENT, CROWDED, PAUSED with nothing written; CLOCK when the
+        decision's expiry is not that deadline: `created` of the returned record is then the
+        server's time.
+        """
+
+    async def change(self, transition: Transition, origin: Origin | None = None) -> str:
+        """Apply a transition, answer the message, push terminal ones to every attached process.
+
+        Outcomes: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY.
+        """
+
+    async def change_all(self, transitions: Sequence[Transition]) -> tuple[str, str]:
+        """Apply all these transitions in one step, or none; return `change`'s outcome, and the id
+        of the request for which they were refused."""
+
+    async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
+        """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
+
+    async def answer(
+        self,
+        origin: Origin,
+        *,
+        request_id: str = "",
+        state: JsonObject | None = None,
+        error: JsonObject | None = None,
+    ) -> None:
+        """Answer a message that changed nothing, and delete its entry."""
+
+    async def secrets(self, request_id: str) -> JsonObject | None:
+        """Return the secret answers of a question, kept until its deadline."""
+
+    async def forget_secrets(self, request_id: str) -> None:
+        """Drop the secret answers, now that the asking process has them."""
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+
+    async def pending_of(self, agent: str) -> list[str]:
+        """Return the ids of an agent's pending requests, oldest first."""
+
+    async def voted(self) -> list[str]:
+        """Return the ids of the waiting requests that somebody has approved already."""
+
+    async def count_pending(self) -> int:
+        """Return how many requests wait."""
+
+    async def sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended, the most recent first."""
+
+    async def touch_session(self, agent: str, session: str) -> None:
+        """Begin the idle time of a session anew, unless it has ended."""
+
+    async def end_session(self, agent: str, session: str) -> bool:
+        """Forget a session; return whether there was one."""
+
+    async def due(self, *, idle_ms: int, limit: int) -> Due:
+        """Return what has become due by the server's time."""
+
+    async def lapse(self, agent: str, process: str) -> list[str]:
+        """Say on its requests that a process is gone, once its lease ran out; return their ids."""
+
+    async def policy(self) -> PolicyDocument:
+        """Return the policy in force."""
+
+    async def generation(self) -> int:
+        """Return the generation of the policy in force."""
+
+    async def apply(self, policy: PolicyDocument, *, by: str) -> int:
+        """Replace the policy whose generation this one carries; return the new generation.
+
+        Every waiting request comes upon the outbox REROUTING with it. Raises Conflict when another
+        one was applied meanwhile.
+        """
+
+    async def note(
+        self, event: str, *, agent: str = "", data: JsonObject, urgent: bool = False
+    ) -> str:
+        """Append an event that changes no request, an urgent one also while the server's memory is
+        full; return its id."""
+
+    async def set_stopped(self, stopped: bool, *, by: str) -> None:
+        """Turn the kill switch on or off."""
+
+    async def stopped(self) -> bool:
+        """Tell whether the kill switch is on."""
+
+    async def history(self, after: str | None, limit: int) -> list[Event]:
+        """Return up to `limit` events after a stream id, from the oldest kept when it is None."""

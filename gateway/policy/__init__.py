@@ -1,0 +1,1 @@
+"""Whether a request is answered without a person."""

@@ -1,0 +1,154 @@
+"""Who may decide: read fresh at every click, fail closed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from gateway.domain.policy_document import PolicyDocument, Route, named
+from gateway.domain.records import Identity, Record
+from gateway.errors import Unauthorized
+from gateway.models import RiskLevel
+from gateway.policy.grants.grant import PASSES, Backer, Effect, Grant
+from gateway.ports.remember_options import needed
+
+ADMIN = "admin:"
+"""By what an admin's own grant is admitted. No person's name, and no identity, is written so."""
+
+
+class Approver(NamedTuple):
+    """Someone who may decide a request. `via` is the entry of the `route` that admits them."""
+
+    name: str
+    via: str
+    route: Route
+
+
+def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Approver:
+    """Return the person behind an identity, if they may decide this request; raises
+    Unauthorized.
+
+    Someone whom only a platform's group admits, and the people file does not know, goes by their
+    identity. Where people are told apart, they may not decide: they could be anybody, in a second
+    account.
+    """
+    if record.unreviewed:
+        raise Unauthorized("policy hooks are still asked about this; it is nobody's to decide yet")
+    names = policy.names_of(identity)
+    route = policy.route_for(record.request.agent, record.request.tool)
+    via = admitted(route, names)
+    if via is None:
+        raise Unauthorized("you are not an approver for this request")
+    if not route.self_approval or record.risk.level is RiskLevel.HIGH:
+        refuse_requester(policy, record, identity, "someone else must decide")
+    if max(record.quorum, route.quorum) > 1:
+        refuse_unknown(policy, identity)
+    return Approver(names[0], via, route)
+
+
+def refuse_requester(
+    policy: PolicyDocument, record: Record, identity: Identity, instead: str
+) -> None:
+    """Raise Unauthorized for who asked, and for who could be the same human in another account."""
+    asked = requesters(policy, record)
+    if policy.name_of(identity) in asked:
+        raise Unauthorized(f"you asked for this yourself; {instead}")
+    if asked:
+        refuse_unknown(policy, identity)
+
+
+def refuse_unknown(policy: PolicyDocument, identity: Identity) -> None:
+    """Raise Unauthorized for an account that no person is known to have."""
+    if policy.person_of(identity) is None:
+        raise Unauthorized(
+            "this takes somebody whom the policy knows as a person: an admin can add "
+            f"{identity.written} to your identities there"
+        )
+
+
+def requesters(policy: PolicyDocument, record: Record) -> set[str]:
+    """Return the people behind a request: the credential's owner, and whom the agent names."""
+    origin = record.request.origin
+    names = {record.owner} if record.owner else set()
+    if origin.sender:
+        names.add(policy.name_of(Identity(platform=origin.channel or "", id=origin.sender)))
+    return names
+
+
+def standing(policy: PolicyDocument, route: Route, record: Record) -> Record:
+    """Return the record with the votes of those who may still decide.
+
+    A removed one's is void, and one of a name that is nobody's now: a person who was renamed could
+    vote twice. A quorum that was raised meanwhile holds for what waits, too; one that was lowered
+    does not.
+    """
+    votes = record.votes
+    if votes:
+        known = {person.name for person in policy.people}
+        votes = tuple(
+            vote
+            for vote in votes
+            if vote.person in known and admitted(route, (vote.via or vote.person,))
+        )
+    quorum = max(record.quorum, route.quorum)
+    if (votes, quorum) == (record.votes, record.quorum):
+        return record
+    return replace(record, votes=votes, quorum=quorum)
+
+
+def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
+    """Whether an identity is an admin's, or may approve anything of this agent."""
+    names = policy.names_of(identity)
+    routes = (one for one in policy.routes if named(one.agents, agent))
+    return policy.is_admin(identity) or any(admitted(one, names) for one in routes)
+
+
+def admitted(route: Route, names: tuple[str, ...]) -> str | None:
+    """Return the entry of a route's approvers that admits someone of these names, or None."""
+    for name in names:
+        if name in route.approvers:
+            return name
+    return None
+
+
+def stands(policy: PolicyDocument, grant: Grant) -> bool:
+    """Whether a grant may decide: today's rules say what it covers, and it is backed."""
+    return grant.understood and backed(policy, grant)
+
+
+def backed(policy: PolicyDocument, grant: Grant) -> bool:
+    """Whether a grant still speaks for as many people who may approve there as it takes.
+
+    A denial always does: that somebody was removed allows nothing. An admin's own grant does as
+    long as they are an admin.
+    """
+    if grant.effect is Effect.DENY or _by_admin(policy, grant.voices):
+        return True
+    routes = [policy.route_for(grant.agent, grant.match.tool)]
+    if grant.match.shape in PASSES:
+        routes = [route for route in policy.routes if named(route.agents, grant.agent)]
+    return bool(routes) and all(_speaks(route, grant, grant.voices) for route in routes)
+
+
+def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Route) -> bool:
+    """Whether a pass speaks for those who may decide this very request, which nobody has seen.
+
+    On a route without self-approval that is none of those who asked.
+    """
+    voices = grant.voices
+    asked = set() if route.self_approval else requesters(policy, record)
+    if asked:
+        others = {one.name for one in policy.people} - asked
+        voices = tuple(one for one in voices if one.person in others)
+    return _by_admin(policy, voices) or _speaks(route, grant, voices)
+
+
+def _by_admin(policy: PolicyDocument, voices: tuple[Backer, ...]) -> bool:
+    names = {one.person for one in voices if ADMIN in one.via}
+    return bool(names) and any(one.admin and one.name in names for one in policy.people)
+
+
+def _speaks(route: Route, grant: Grant, voices: tuple[Backer, ...]) -> bool:
+    everywhere = grant.session is None
+    needs = needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
+    return sum(admitted(route, one.via) is not None for one in voices) >= needs

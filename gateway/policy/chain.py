@@ -1,0 +1,179 @@
+"""The policy chain: ordered deciders, the first answer wins, and no answer means asking people."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+from gateway.domain.policy_document import Mode, Route
+from gateway.domain.records import Record
+from gateway.domain.redaction import start_of
+from gateway.models import DecidedBy, DeciderKind, Reason, RiskLevel
+from gateway.ports import Decider, Verdict
+from gateway.wire.codec import Wire
+
+log = logging.getLogger("gateway.policy")
+
+ALLOW, DENY, ASK = "allow", "deny", "ask"
+MODIFY, RESPOND = "modify", "respond"
+NO_OPINION, FAILED = "no opinion", "failed"  # what `gateway explain` says besides
+LATER = "later"  # a slow decider is asked once the request is stored
+HIGH_RISK = "would allow it, but high risk is for people to decide"
+DECIDER_SECONDS = 5.0  # one that takes longer has failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """One decider's answer to one request, for `gateway explain`."""
+
+    decider: str
+    priority: int
+    effect: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shadow(Wire):
+    """What a rule in shadow would have done, and why."""
+
+    rule: str
+    effect: str
+    why: str = ""
+
+
+@runtime_checkable
+class HasShadows(Protocol):
+    """A decider of which a part only watches."""
+
+    async def shadows(self, record: Record) -> list[Shadow]:
+        """Return what that part would have done."""
+
+
+class Chain:
+    """Asks deciders from the highest priority down."""
+
+    def __init__(self, deciders: Iterable[Decider]) -> None:
+        self._deciders = sorted(deciders, key=lambda decider: -decider.priority)
+        # Asked once: whether a class fits a protocol takes longer than most deciders.
+        self._shadowing = [one for one in self._deciders if isinstance(one, HasShadows)]
+
+    async def decide(self, record: Record, route: Route, *, stored: bool = True) -> Verdict | None:
+        """Return the first answer; None means people decide.
+
+        Before the request is `stored`, a decider with `after_storing` is not asked, and neither is
+        what stands below it: the answer is `later`.
+
+        After a decider has asked for people, or has failed, nothing below it may allow any more:
+        a missing answer could have been a denial. Denials still count. Whoever would allow what is
+        high risk asks for people instead.
+        """
+        people = False
+        for decider in self._deciders:
+            if not stored and getattr(decider, "after_storing", False):
+                by = DecidedBy(kind=DeciderKind.RULE, name=decider.name)
+                return Verdict(effect=LATER, by=by)
+            try:
+                verdict = await _answer(decider, record, route)
+            except Exception:
+                # It may be anybody's code. Without its answer people are asked: see above.
+                log.exception("a decider failed", extra={"event": "decider_failed"})
+                people = True
+                continue
+            if verdict is None:
+                continue
+            if _decides(verdict.effect, people):
+                return verdict
+            people = True
+        return None
+
+    async def shadows(self, record: Record) -> list[Shadow]:
+        """Return what rules in shadow would have done; one that fails says so."""
+        found: list[Shadow] = []
+        for decider in self._shadowing:
+            try:
+                found += await decider.shadows(record)
+            except Exception as error:
+                # It only watches: what it fails at must not keep a request from being stored.
+                found.append(
+                    Shadow(rule=decider.name, effect="failed", why=start_of(repr(error), 200))
+                )
+        return found
+
+    async def explain(self, record: Record, route: Route) -> list[Opinion]:
+        """Return what each decider answers, in the order they are asked."""
+        return [await self._opinion(decider, record, route) for decider in self._deciders]
+
+    async def _opinion(self, decider: Decider, record: Record, route: Route) -> Opinion:
+        try:
+            verdict = await _answer(decider, record, route)
+        except Exception as error:
+            # That it fails is what the operator wants to know.
+            effect, message = FAILED, str(error) or type(error).__name__
+        else:
+            effect = verdict.effect if verdict else NO_OPINION
+            message = verdict.message if verdict else ""
+        return Opinion(
+            decider=decider.name, priority=decider.priority, effect=effect, message=message
+        )
+
+
+def settled(opinions: Iterable[Opinion]) -> Opinion | None:
+    """Return the opinion that would decide, None when people would, as `Chain.decide` has it."""
+    people = False
+    for one in opinions:
+        if one.effect == NO_OPINION:
+            continue
+        if one.effect != FAILED and _decides(one.effect, people):
+            return one
+        people = True
+    return None
+
+
+def _decides(effect: str, people: bool) -> bool:
+    return effect in (DENY, MODIFY) or (effect != ASK and not people)
+
+
+async def _answer(decider: Decider, record: Record, route: Route) -> Verdict | None:
+    """Return a decider's answer; raises for one that comes too late, or that nobody can act on.
+
+    The only place where a decider's leave becomes one: for what is high risk it never does.
+    """
+    seconds = getattr(decider, "seconds", DECIDER_SECONDS)
+    if seconds is None:  # one of ours, that waits for nothing but the store
+        verdict = await decider.decide(record, route)
+    else:
+        async with asyncio.timeout(seconds):
+            verdict = await decider.decide(record, route)
+    if verdict is None:
+        return None
+    known = (ALLOW, DENY, ASK, MODIFY, RESPOND)
+    if verdict.effect not in known or (verdict.effect == MODIFY and verdict.arguments is None):
+        raise ValueError(f"{decider.name} says {verdict.effect!r}")
+    if verdict.by.kind not in (DeciderKind.RULE, DeciderKind.GRANT):
+        raise ValueError(f"{decider.name} decides in the name of a {verdict.by.kind}")
+    if verdict.effect == ALLOW and record.risk.level is RiskLevel.HIGH:
+        return replace(verdict, effect=ASK, message=HIGH_RISK)
+    return verdict
+
+
+class ModeDecider:
+    """The route's mode: the last link, which answers when a route does not ask people."""
+
+    name = "mode"
+    priority = 0
+    seconds = None
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Allow or deny as the route's mode says; no opinion when it asks. The chain asks people
+        about high risk all the same."""
+        if route.mode is Mode.ASK or record.request.questions:
+            return None
+        effect = ALLOW if route.mode is Mode.AUTO_APPROVE else DENY
+        return Verdict(
+            effect=effect,
+            by=DecidedBy(kind=DeciderKind.RULE, name=f"mode {route.mode} of route {route.name}"),
+            reason=Reason.RULE,
+        )

@@ -1,0 +1,232 @@
+"""What is known of commands, and how the words of one are read against it.
+
+The table, `commands.txt`, is a list of what is permitted. A command, a flag or an operand that it
+does not know makes the reading fail, and what was not read is never covered by a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from gateway.policy.grants.grant import Operands
+from gateway.policy.grants.paths import delicate
+from gateway.policy.grants.shell_words import Word
+from gateway.policy.grants.tables import listed, rows
+
+# These run what they are given: a deny cannot see inside.
+RUNNERS = listed("runners.txt")
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~+-]|[/:](?![/:]))*")
+_DASHED_NUMBER = re.compile(r"-[0-9]{1,6}")
+# Files by the end of their names, or all but some: never those whose names begin with a dot.
+_GLOB = re.compile(r"!.+|(?:(?:[A-Za-z0-9_-]+|\*\*)/)*[A-Za-z0-9_*-]*\.[A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One flag: the kind of its value, if it takes one, and whether that only follows `=`.
+
+    Without one that `restrains` the command does more, as without `--dry-run`; with one that
+    `extends` it does more, as with `--fix`.
+    """
+
+    value: str | None = None
+    optional: bool = False
+    restrains: bool = False
+    extends: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """One command of the table. `first` is what the text of text_paths must look like."""
+
+    program: str
+    verbs: tuple[str, ...]
+    operands: Operands
+    flags: dict[str, Flag] = field(default_factory=dict)
+    first: re.Pattern[str] | None = None
+    clusters: bool = True
+
+    def restraining(self, flags: Iterable[str]) -> tuple[str, ...]:
+        """Return those of these flags without which the command does more."""
+        return tuple(sorted(name for name in flags if self.flags[name].restrains))
+
+    @property
+    def harmless(self) -> frozenset[str]:
+        """The flags with which it does no more than without."""
+        return frozenset(name for name, flag in self.flags.items() if not flag.extends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A command as its program would take it: which flags it carries, and the rest."""
+
+    known: Known
+    flags: frozenset[str]
+    operands: tuple[str, ...]
+
+
+def entry(words: tuple[Word, ...]) -> Known | None:
+    """Return the entry with the most verbs that these words begin with, each without quotes."""
+    for count in range(min(2, len(words) - 1), -1, -1):
+        key = tuple(word.text for word in words[: count + 1])
+        if all(word.plain for word in words[: count + 1]) and key in _table():
+            return _table()[key]
+    return None
+
+
+@lru_cache(maxsize=1024)
+def read(words: tuple[Word, ...]) -> Reading | None:
+    """Return the reading of a command that the table knows with every flag of it, else None."""
+    known = entry(words)
+    if known is None:
+        return None
+    rest = list(words[1 + len(known.verbs) :])
+    flags: set[str] = set()
+    operands: list[str] = []
+    only_operands = False
+    while rest:
+        word = rest.pop(0)
+        if not word.text.startswith("-") or only_operands:
+            if word.text.startswith("-"):
+                return None
+            operands.append(word.text)
+        elif word.text == "--":
+            only_operands = True
+            # `git checkout -- x` is not `git checkout x`: the same words are all the words.
+            operands += ["--"] if known.operands is Operands.FIXED else []
+        elif word.text == "-" or (found := _flags(known, word, rest)) is None:
+            return None
+        else:
+            flags |= found
+    reading = Reading(known=known, flags=frozenset(flags), operands=tuple(operands))
+    return reading if _fits(reading) else None
+
+
+def table() -> tuple[Known, ...]:
+    """Return all that is known."""
+    return tuple(_table().values())
+
+
+def is_name(text: str) -> bool:
+    """Whether a word is the name of a branch, a package or the like, and no path that climbs."""
+    return bool(_NAME.fullmatch(text)) and ".." not in re.split("[/:]", text)
+
+
+def paths_of(reading: Reading) -> tuple[str, ...]:
+    """Return the operands that are paths."""
+    known, operands = reading.known, reading.operands
+    if known.program == "pytest":
+        return tuple(operand.partition("::")[0] for operand in operands)
+    if known.operands is Operands.PATHS:
+        return operands
+    return operands[1:] if known.operands is Operands.TEXT_PATHS else ()
+
+
+def files_of(reading: Reading) -> tuple[str, ...]:
+    """Return what may name files: paths, and to git also names, as in `git show HEAD:.env`."""
+    named = reading.operands if reading.known.operands is Operands.NAMES else ()
+    parts = (part for operand in named for part in (operand, operand.rpartition(":")[2]))
+    return (*paths_of(reading), *(parts if reading.known.program == "git" else ()))
+
+
+def _flags(known: Known, word: Word, rest: list[Word]) -> set[str] | None:
+    """Return the flags in a word that begins with a dash, taking its value off `rest`."""
+    name, equals, value = word.text.partition("=")
+    if not word.head.startswith(name):
+        return None
+    flag = known.flags.get(name)
+    if flag is not None:
+        return _with_value(name, flag, value if equals else None, rest)
+    if _DASHED_NUMBER.fullmatch(word.text) and "-NUM" in known.flags:
+        return {"-NUM"}
+    if not known.clusters or word.text.startswith("--") or not word.plain:
+        return None
+    return _clustered(known, word.text[1:], rest)
+
+
+def _with_value(name: str, flag: Flag, value: str | None, rest: list[Word]) -> set[str] | None:
+    if flag.value is None:
+        return {name} if value is None else None
+    if value is None and flag.optional:
+        return {name}
+    if value is None:
+        if not rest or rest[0].text.startswith("-"):
+            return None
+        value = rest.pop(0).text
+    return {name} if _is(flag.value, value) else None
+
+
+def _clustered(known: Known, letters: str, rest: list[Word]) -> set[str] | None:
+    """Read `-la`, `-n5`, or `-am TEXT`: only the last letter may take the next word."""
+    found: set[str] = set()
+    for at, letter in enumerate(letters, 1):
+        flag = known.flags.get(f"-{letter}")
+        if flag is None:
+            return None
+        found.add(f"-{letter}")
+        if flag.value is not None:
+            attached = letters[at:] or None
+            taken = _with_value(f"-{letter}", flag, attached, rest)
+            return found if taken else None
+    return found
+
+
+def _is(kind: str, value: str) -> bool:
+    if kind == "number":
+        return bool(_NUMBER.fullmatch(value))
+    if kind == "glob":
+        return bool(_GLOB.fullmatch(value)) and delicate(value) is None
+    return value in kind.split("|") if kind != "text" else bool(value)
+
+
+def _fits(reading: Reading) -> bool:
+    known, operands = reading.known, reading.operands
+    texts = operands[:1] if known.operands is Operands.TEXT_PATHS else operands
+    if known.first is not None and not all(map(known.first.fullmatch, texts)):
+        return False
+    if any(path.startswith("@") for path in paths_of(reading)):
+        return False  # some programs read more arguments from such a file
+    if known.operands is Operands.NONE:
+        return not operands
+    if known.operands is Operands.NAMES:
+        return all(map(is_name, operands))
+    return known.operands is not Operands.TEXT_PATHS or bool(operands)
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[tuple[str, ...], Known]:
+    return {(known.program, *known.verbs): known for known in map(_row, rows("commands.txt"))}
+
+
+def _row(line: str) -> Known:
+    command, operands, *flags = line.rstrip("| ").split(" | ")
+    program, *verbs = command.lstrip("*").split()
+    kind, _, first = operands.partition("=")
+    return Known(
+        program=program,
+        verbs=tuple(verbs),
+        operands=Operands(kind),
+        flags=dict(_flag(text) for text in _merged(" ".join(flags).split())),
+        first=re.compile(first) if first else None,
+        clusters=not command.startswith("*"),
+    )
+
+
+def _merged(flags: Iterable[str]) -> list[str]:
+    """Put the spellings with an optional value last, so that they replace those without."""
+    return sorted(flags, key=lambda text: "=" in text)
+
+
+def _flag(marked: str) -> tuple[str, Flag]:
+    text = marked.lstrip("!+")
+    marks = {"restrains": marked.startswith("!"), "extends": marked.startswith("+")}
+    name, colon, kind = text.partition(":")
+    if colon:
+        return name, Flag(value=kind, **marks)
+    name, equals, kind = text.partition("=")
+    return name, Flag(value=kind or None, optional=bool(equals), **marks)

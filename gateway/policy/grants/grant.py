@@ -1,0 +1,313 @@
+"""What a remembered decision says: its effect, for whom, what it matches, until when.
+
+Values only. Whether a grant covers a request is said by `gateway.policy.grants.coverage`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gateway.errors import InvalidRequest
+from gateway.models import Kind
+from gateway.wire.codec import Wire
+from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
+
+READING = 2
+"""The rules that grants are made under and read by now. Those that were stored before they were
+numbered are of 1."""
+MAX_RULES = 32  # arguments that a pattern names
+MAX_PARTS = 64  # flags, words and the like in one command pattern
+MAX_TEXT = 4096  # characters of one value that a pattern compares with
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Effect(StrEnum):
+    """What a grant does with the requests that it covers."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Shape(StrEnum):
+    """How wide a match is, narrow first."""
+
+    EXACT = "exact"
+    PATTERN = "pattern"
+    TOOL = "tool"
+    EDITS = "edits"
+    ALL = "all"
+
+
+# What lets a whole session through: it always ends, and soon.
+PASSES = (Shape.EDITS, Shape.ALL)
+ANY_TOOL = "*"
+LONGEST_PASS_MS = 8 * 3_600_000
+_DAY_MS = 24 * 3_600_000
+
+
+class Scope(StrEnum):
+    """What people call how wide a match is; the words name nothing of what it covers."""
+
+    EXACT = "exactly this"
+    PATTERN = "a pattern over its arguments"
+    FOLDER = "a folder"
+    TOOL = "the whole tool"
+    PASS = "a pass for the session"
+
+
+_SCOPES = {
+    Shape.EXACT: Scope.EXACT,
+    Shape.PATTERN: Scope.PATTERN,
+    Shape.TOOL: Scope.TOOL,
+    Shape.EDITS: Scope.PASS,
+    Shape.ALL: Scope.PASS,
+}
+
+
+class Cover(StrEnum):
+    """Whether a grant or rule covers a request; `unsure` exists for denials only."""
+
+    YES = "yes"
+    NO = "no"
+    UNSURE = "unsure"
+
+
+class RuleKind(StrEnum):
+    """How one argument is compared."""
+
+    EQUALS = "equals"
+    AT_MOST = "at_most"
+    WITHIN = "within"
+    FOLDER = "folder"
+    COMMAND = "command"
+    ANY = "any"
+
+
+class Operands(StrEnum):
+    """What may follow a command's flags."""
+
+    NONE = "none"
+    FIXED = "fixed"
+    PATHS = "paths"
+    TEXT = "text"
+    TEXT_PATHS = "text_paths"
+    NAMES = "names"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPattern(Wire):
+    """One plain simple command: its program and verbs as typed, and the flags it may carry.
+
+    `needs` are those of the flags that it must carry, because without them it does more: a dry run
+    is not the run. `words` are the operands when `operands` is fixed. Paths must lie in `folder`;
+    without one they are relative and stay below where the command runs. A deny covers the program
+    with these verbs whatever follows, provided it carries all of `flags`.
+    """
+
+    program: str
+    verbs: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    operands: Operands = Operands.NONE
+    words: tuple[str, ...] = ()
+    folder: str | None = None
+
+    def __post_init__(self) -> None:
+        parts = (*self.verbs, *self.flags, *self.words)
+        if not set(self.needs) <= set(self.flags):
+            raise InvalidRequest("the flags that a command pattern needs are among its flags")
+        if not self.program or len(parts) > MAX_PARTS:
+            raise InvalidRequest(f"a command pattern names a program and at most {MAX_PARTS} parts")
+        if any(len(part) > MAX_TEXT for part in (self.program, *parts)):
+            raise InvalidRequest(f"a part of a command pattern is longer than {MAX_TEXT}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Wire):
+    """What one named argument must be.
+
+    `value` is what it equals, the greatest number, the prefix it lies within (component by
+    component, for URLs and names with slashes) or the folder; `command` belongs to kind command.
+    """
+
+    name: str
+    kind: RuleKind
+    value: Any = None
+    command: CommandPattern | None = None
+
+    def __post_init__(self) -> None:
+        if (self.kind is RuleKind.COMMAND) != (self.command is not None):
+            raise InvalidRequest(
+                "a command pattern belongs to rules of kind command, and only there"
+            )
+        texts = (RuleKind.WITHIN, RuleKind.FOLDER)
+        if self.kind in texts and (not isinstance(self.value, str) or not self.value):
+            raise InvalidRequest(f"a rule of kind {self.kind} needs a text")
+        if self.kind is RuleKind.AT_MOST and not is_number(self.value):
+            raise InvalidRequest("a rule of kind at_most needs a number")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match(Wire):
+    """What a grant covers: one digest, a tool with a rule for each argument, or a whole tool.
+
+    Anything but an exact match also binds where the action runs (`cwd`, `host`), and covers no
+    request that changes environment variables or carries a payload.
+    """
+
+    shape: Shape
+    tool: str
+    kind: Kind = Kind.TOOL
+    digest: str | None = None
+    rules: tuple[Rule, ...] = ()
+    cwd: str | None = None
+    host: str | None = None
+
+    def __post_init__(self) -> None:
+        if not TOOL_NAME.fullmatch(self.tool):
+            raise InvalidRequest("the tool's name does not fit")
+        if (self.shape is Shape.EXACT) != (self.digest is not None):
+            raise InvalidRequest("an exact match names a digest, any other names none")
+        if self.digest is not None and not _DIGEST.fullmatch(self.digest):
+            raise InvalidRequest("a digest is 64 hex digits")
+        if (self.shape is Shape.PATTERN) != bool(self.rules):
+            raise InvalidRequest("a pattern has a rule for each argument, any other match has none")
+        names = {rule.name for rule in self.rules}
+        if len(names) != len(self.rules) or len(self.rules) > MAX_RULES:
+            raise InvalidRequest(f"a pattern names each argument once, and at most {MAX_RULES}")
+        if (self.shape in PASSES) != (self.tool == ANY_TOOL):
+            raise InvalidRequest(f"only a pass is for every tool, written {ANY_TOOL}")
+        if self.kind is Kind.QUESTION:
+            raise InvalidRequest("an answer to a question is never remembered")
+
+    @property
+    def scope(self) -> Scope:
+        """How wide it is, as people are told."""
+        if any(rule.kind is RuleKind.FOLDER for rule in self.rules):
+            return Scope.FOLDER
+        return _SCOPES[self.shape]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backer(Wire):
+    """Someone whose voice a grant is. `via` are the entries of the routes' approvers that admitted
+    them, `admin:` for an admin."""
+
+    person: str
+    via: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Wire):
+    """How and when a grant ended, in ms since the epoch, and by whom."""
+
+    why: str
+    by: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest(Wire):
+    """Why an approval that was remembered under earlier rules decides nothing, and since when.
+
+    Of those that rest on one route, one is `announced` beside its card, for all of them.
+    """
+
+    why: str
+    at: int
+    announced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant(Wire):
+    """A remembered decision. `session` None means everywhere: all sessions of this one agent.
+
+    `expires_at` None means until revoked; `max_uses` None means without limit. `generation` counts
+    its visible changes. `from_request` is the request that somebody remembered, None when nobody
+    asked. `words` say what it covers, as they were shown to whoever made it. `backers` are all who
+    voted for it. `queues` name the outboxes that keep its cards; `notices` counts what was
+    announced beside them. `suspended` says that its backers may no longer approve there.
+    `reading` is the number of the rules that it was made under, or was found to hold under since.
+    With `rests` it decides nothing, and only remembering anew changes that. With `end` it decides
+    nothing any more; `erased` ones have lost what they covered.
+    """
+
+    id: str
+    effect: Effect
+    agent: str
+    match: Match
+    made_by: str
+    made_at: int
+    session: str | None = None
+    expires_at: int | None = None
+    max_uses: int | None = None
+    used: int = 0
+    last_used: int | None = None
+    generation: int = 1
+    from_request: str | None = None
+    words: str = ""
+    backers: tuple[Backer, ...] = ()
+    queues: tuple[str, ...] = ()
+    notices: int = 0
+    suspended: bool = False
+    reading: int = READING
+    rests: Rest | None = None
+    end: End | None = None
+    erased: bool = False
+
+    def __post_init__(self) -> None:
+        if not REQUEST_ID.fullmatch(self.id) or not AGENT_NAME.fullmatch(self.agent):
+            raise InvalidRequest("a grant has an id of 32 hex digits and names one agent")
+        if self.session is not None and not SESSION_NAME.fullmatch(self.session):
+            raise InvalidRequest("the session's name does not fit")
+        if self.max_uses is not None and self.max_uses < 1:
+            raise InvalidRequest("a grant with a limit may be used at least once")
+        if self.match.shape in PASSES and not self._passes():
+            raise InvalidRequest("a pass allows, for one session, for 8 hours at most")
+
+    def _passes(self) -> bool:
+        ends = self.expires_at is not None and self.expires_at - self.made_at <= LONGEST_PASS_MS
+        return ends and self.session is not None and self.effect is Effect.ALLOW
+
+    @property
+    def voices(self) -> tuple[Backer, ...]:
+        """Whose voice it is: its backers, in grants without any its maker by name."""
+        return self.backers or (Backer(person=self.made_by, via=(self.made_by,)),)
+
+    @property
+    def uses_left(self) -> int | None:
+        """How often it may still be used; None is without limit."""
+        return None if self.max_uses is None else max(0, self.max_uses - self.used)
+
+    @property
+    def understood(self) -> bool:
+        """Whether today's rules say what it covers: an approval of more than one thing was made
+        under them, or holds under them too."""
+        narrow = self.effect is Effect.DENY or self.match.shape is Shape.EXACT
+        return narrow or (self.reading == READING and self.rests is None)
+
+    @property
+    def unread(self) -> bool:
+        """Whether it was made under earlier rules, and is still to be read by today's."""
+        return not self.understood and self.rests is None and self.reading < READING
+
+    def live(self, now: int) -> bool:
+        """Whether it has neither expired nor been used up."""
+        in_time = self.expires_at is None or now < self.expires_at
+        return self.end is None and in_time and self.uses_left != 0
+
+    @property
+    def announced_at(self) -> int | None:
+        """When its end is announced: a tenth of its life before, a day at most; None without."""
+        if self.expires_at is None:
+            return None
+        return self.expires_at - min((self.expires_at - self.made_at) // 10, _DAY_MS)
+
+
+def is_number(value: object) -> bool:
+    """Whether a JSON value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

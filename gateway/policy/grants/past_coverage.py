@@ -1,0 +1,58 @@
+"""What a grant would have done: replays a match over requests that people decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from gateway.domain.records import Record
+from gateway.models import Reason, Status
+from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.grant import Cover, Effect, Grant, Match
+from gateway.wire.codec import Wire
+
+_BY_PEOPLE = frozenset({Reason.PERSON, Reason.FEEDBACK})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blast(Wire):
+    """How many of the `looked_at` recent requests a grant covers, and what people said to those."""
+
+    looked_at: int
+    covered: int
+    approved: int
+    denied: int
+
+    def words(self) -> str:
+        """Say it in one sentence."""
+        return (
+            f"It would have covered {self.covered} of the last {self.looked_at} requests; "
+            f"people had approved {self.approved} of these and denied {self.denied}."
+        )
+
+
+def blast(match: Match, agent: str, records: Iterable[Record]) -> Blast:
+    """Return what an allow of this match would have covered among an agent's recent requests."""
+    grant = Grant(
+        id="0" * 32,
+        effect=Effect.ALLOW,
+        agent=agent,
+        match=match,
+        made_by="",
+        made_at=0,
+    )
+    mine = [record for record in records if record.request.agent == agent and not record.erased]
+    # What an editor made of a request is not what the agent asked for.
+    asked = [replace(record, edited=None, digest=record.request.digest) for record in mine]
+    covered = [record for record in asked if covers(grant, record) is Cover.YES]
+    by_people = [
+        record.status
+        for record in covered
+        if record.decision and record.decision.reason in _BY_PEOPLE
+    ]
+    return Blast(
+        looked_at=len(mine),
+        covered=len(covered),
+        approved=by_people.count(Status.APPROVED),
+        denied=by_people.count(Status.DENIED),
+    )

@@ -1,0 +1,113 @@
+"""Finds delicate places in text, however it is spelled: quoted, escaped, encoded, in a patch.
+
+What it finds is asked about, so it may find too much; it reads no grammar and resolves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from urllib.parse import unquote
+
+from gateway.policy.grants.argument_names import pathlike
+from gateway.policy.grants.patches import named_in_patches
+from gateway.policy.grants.paths import delicate, within
+
+_BREAKS = re.compile(r"[\s;|&<>(){}=,@]+")
+_QUOTES = re.compile(r"[\"'`\\]")
+_GLOB = re.compile(r"[*?\[]")
+_BRACES = re.compile(r"\{[^\s{}]*(?:,|\.\.)[^\s{}]*\}")
+# A few names for each kind of delicate place: what a glob may stand for.
+_EXAMPLES = (
+    ".env", ".env.local", ".envrc", ".netrc", ".npmrc", ".pypirc", ".git-credentials", ".ssh",
+    ".aws", ".gnupg", ".kube", ".docker", ".git", ".bashrc", ".profile", ".zshrc", "id_rsa",
+    "id_ed25519", "id_ecdsa", "server.pem", "server.key", "credentials", "secrets", "secrets.yaml",
+    "shadow", "sudoers", "terraform.tfstate", "authorized_keys", ".bash_history",
+)  # fmt: skip
+# A shell makes other words of these than stand there.
+_EXPANDED = re.compile(r"\$\(|`|\$\{|\$['\"]|<\(|>\(")
+_START = r"(?:^|[;|&(\n]|\b(?:sudo|exec|command|builtin|xargs|then|do|else)\s)\s*(?:[\w./-]*/)?"
+_REVEALING = re.compile(
+    rf"{_START}(?:"
+    r"(?:printenv|env|compgen)\b"
+    r"|(?:set|export|declare|typeset|readonly)(?:\s+-[px]+)?\s*(?:$|[;|&)>\n])"
+    r"|(?:nc|ncat|netcat|scp|sftp|socat|telnet|ftp|tftp)\b"
+    r"|rsync\b[^;|&\n]*\w:"
+    r"|curl\b[^;|&\n]*\s(?:-T|--upload-file|-F|--form|(?:-d|--data\S*|--json)[=\s]*['\"]?@)"
+    r"|wget\b[^;|&\n]*--(?:post|body)-file"
+    r"|git\b[^;|&\n]*\sconfig\b(?![^;|&\n]*\s(?:--get\S*|--list|-l|get|list)\b)"
+    r")|\benviron\b|process\.env\b"
+)
+_MOVING = re.compile(rf"{_START}(?:mv|ln|link)\s+(?P<operands>[^;|&\n]*)")
+
+
+def names_delicate(text: str, cwd: str | None, *, data: bool, globs: bool) -> bool:
+    """Whether a text names a delicate place in any word and any spelling.
+
+    What is only kept, `data`, does where all of it is a path, or a header of a patch names one.
+    With `globs` a shell may also make one of its patterns.
+    """
+    if any(could_be_delicate(path, cwd) for path in named_in_patches(text)):
+        return True
+    if data:
+        return any(delicate(path, cwd) for path in pathlike(text)) or could_be_delicate(text, None)
+    if any(delicate(word, cwd) for word in _words(text) if word):
+        return True
+    return globs and any(map(_may_stand_for_delicate, text.split()))
+
+
+def could_be_delicate(path: str, cwd: str | None) -> bool:
+    """Whether a path is delicate, or would be with its encoding undone."""
+    whole = _QUOTES.sub("", path)
+    decoded = unicodedata.normalize("NFKC", unquote(path))
+    if decoded != path and decoded.split("/") != path.split("/") and _is_path(path):
+        return True
+    return any(delicate(one, cwd) is not None for one in (path, whole, decoded))
+
+
+def reveals(command: str, cwd: str | None) -> bool:
+    """Whether a command may show the environment, send data away, or move things out of here."""
+    if _EXPANDED.search(command) or _REVEALING.search(command):
+        return True
+    operands = (word for found in _MOVING.finditer(command) for word in found["operands"].split())
+    return any(_leaves(_QUOTES.sub("", word), cwd) for word in operands)
+
+
+def _leaves(word: str, cwd: str | None) -> bool:
+    if word.startswith("-"):
+        return "=" in word  # `--target-directory=…`
+    if ".." in word.split("/") or word[:1] in "~$":
+        return True
+    return word.startswith("/") and not (cwd is not None and within(word, cwd))
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield the words of a text, with quotes and escapes as breaks, left out, and undone."""
+    spelled = {text.replace("\\", "/"), _QUOTES.sub("", text), _QUOTES.sub(" ", text)}
+    if "%" in text:
+        spelled.add(unquote(text))
+    if not text.isascii():
+        spelled.add(unicodedata.normalize("NFKC", text))
+    for one in spelled:
+        for word in _BREAKS.split(one):
+            yield word
+            yield from word.split(":") if ":" in word else ()
+
+
+def _is_path(word: str) -> bool:
+    return "/" in word or "." in word
+
+
+def _may_stand_for_delicate(word: str) -> bool:
+    pattern = _BRACES.sub("*", word)
+    if not _GLOB.search(pattern):
+        return False
+    return any(
+        fnmatchcase(example, part)
+        for part in _QUOTES.sub("", pattern).split("/")
+        if _GLOB.search(part)
+        for example in _EXAMPLES
+        if not (part[0] in "*?[" and example.startswith("."))  # no shell's glob finds these
+    )

@@ -1,0 +1,200 @@
+"""The file in which an operator writes people, routes and risk rules: TOML, read strictly.
+
+The file is input only. `gateway apply` writes it to Redis as one document, so that replicas never
+differ; a mistake anywhere refuses the whole file with a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from gateway.domain.parsing import parse_message
+from gateway.domain.policy_document import (
+    MOST_CANARIES,
+    REQUESTER,
+    Budget,
+    PolicyDocument,
+    PolicyRule,
+    RiskRule,
+    Route,
+    Rulebook,
+    ToolRow,
+)
+from gateway.domain.records import Person
+from gateway.errors import InvalidRequest
+from gateway.policy.rules import mistakes
+from gateway.wire.codec import plain
+from gateway.wire.identifiers import TOOL_NAME
+
+LOGIN = "token"  # the platform of everyone who logs in with a credential of ours, by their name
+
+
+class BadPolicy(InvalidRequest):
+    """The policy file is not fit to be applied; everything stays as it was."""
+
+    code = "bad_policy"
+
+
+def read_policy(text: str) -> PolicyDocument:
+    """Return the document that a policy file describes; raises BadPolicy.
+
+    Every person may also log in by their name, which needs a credential besides.
+    """
+    try:
+        values = tomllib.loads(text)
+        raw = json.dumps(values, allow_nan=False).encode()
+    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+        raise BadPolicy(f"this is not a TOML file of plain values: {error}") from None
+    try:
+        found = parse_message(Rulebook, raw)
+    except InvalidRequest as error:
+        raise BadPolicy(str(error)) from None
+    members = {one.name: getattr(found, one.name) for one in fields(found)}
+    people = tuple(_with_login(person) for person in found.people)
+    document = PolicyDocument(**{**members, "people": people})
+    if mistakes := list(_mistakes(document)):
+        raise BadPolicy(" ".join(mistakes))
+    return document
+
+
+def read_policy_file(path: Path) -> PolicyDocument:
+    """Return the document that the file at `path` describes; raises BadPolicy."""
+    try:
+        return read_policy(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadPolicy(f"cannot read {path}: {error}") from None
+
+
+def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
+    """Say in lines what a new document changes."""
+    return [
+        *_changed("person", before.people, after.people),
+        *_changed("route", before.routes, after.routes),
+        *_changed("risk rule", before.risks, after.risks),
+        *_changed("rule", before.rules, after.rules),
+        *_changed("budget", before.budgets, after.budgets),
+        *_changed("tool", before.tools, after.tools),
+        *(
+            [f"~ guardrails: {before.guardrails} -> {after.guardrails}"]
+            if before.guardrails is not after.guardrails
+            else []
+        ),
+    ]
+
+
+def _with_login(person: Person) -> Person:
+    login = f"{LOGIN}:{person.name}"
+    if login in person.identities:
+        return person
+    return replace(person, identities=(login, *person.identities))
+
+
+def _mistakes(policy: PolicyDocument) -> Iterator[str]:
+    yield from _doubles("person", [person.name for person in policy.people])
+    yield from _doubles("route", [route.name for route in policy.routes])
+    yield from _doubles("risk rule", [rule.name for rule in policy.risks])
+    yield from _doubles("rule", [rule.name for rule in policy.rules])
+    yield from _doubles("budget", [one.name for one in policy.budgets])
+    yield from _doubles("tool", [row.name for row in policy.tools])
+    for row in policy.tools:
+        if not TOOL_NAME.fullmatch(row.name) or "*" in row.name:
+            yield f"Tool {row.name!r}: write the whole name of one tool, as it is sent."
+    for one in policy.budgets:
+        if (
+            min(one.waiting, one.bytes, one.daily, one.cards) < 1
+            or one.denials < 0
+            or one.pause <= 0
+        ):
+            yield f"Budget {one.name!r}: write numbers above 0; only denials may be 0, for never."
+    for rule in policy.rules:
+        yield from (f"Rule {rule.name!r}: {text}" for text in mistakes(rule))
+    written = [one for person in policy.people for one in person.identities]
+    yield from _doubles("identity", written)
+    for identity in written:
+        if not all(identity.partition(":")):
+            yield f"The identity {identity!r} is not written platform:id."
+    names = {person.name for person in policy.people}
+    for route in policy.routes:
+        yield from (f"Route {route.name!r}: {text}" for text in _mistakes_of(route, names))
+
+
+def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:
+    for name in route.approvers:
+        if name not in people and not all(name.partition(":")):
+            yield f"the approver {name!r} is no person of this file."
+    yield from _quorum_mistakes(route, people)
+    if route.timeout < 0 or any(after <= 0 for after in route.remind_after):
+        yield "times are positive seconds."
+    if not route.targets:
+        yield "without targets nobody sees a request."
+    if not 0 <= route.canaries_per_day <= MOST_CANARIES:
+        yield f"canaries_per_day lies between 0 and {MOST_CANARIES:g}."
+    yield from _mistaken_places(route)
+
+
+def _mistaken_places(route: Route) -> Iterator[str]:
+    steps = [step.after for step in route.escalations]
+    if steps != sorted(steps) or list(route.remind_after) != sorted(route.remind_after):
+        yield "escalations and reminders are written in the order in which they happen."
+    for target in (*route.places(len(route.escalations)), *route.notify):
+        if target != REQUESTER and not all(part for part in target.split(":", 1)):
+            yield f"the target {target!r} is not written adapter:channel."
+
+
+def _quorum_mistakes(route: Route, people: set[str]) -> Iterator[str]:
+    wider = route.scope_quorum
+    scopes = (wider.pattern, wider.folder, wider.tool, wider.everywhere)
+    if route.quorum < 1 or min(scopes) < 1:
+        yield "a quorum is at least 1."
+    groups = any(name not in people for name in route.approvers)
+    if not route.approvers or groups:
+        return
+    there = len(set(route.approvers))
+    if route.quorum > there:
+        yield f"{route.quorum} people must approve, and only {there} may."
+    if max(scopes) > there:
+        yield f"{max(scopes)} people must vote to remember widely, and only {there} may."
+
+
+def _doubles(what: str, names: Sequence[str]) -> Iterator[str]:
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"The {what} {name!r} stands there twice."
+
+
+def _changed(what: str, before: Iterable[Any], after: Iterable[Any]) -> Iterator[str]:
+    old, new = {one.name: one for one in before}, {one.name: one for one in after}
+    for name in {**old, **new}:
+        if name not in new:
+            yield f"- {what} {name}"
+        elif name not in old:
+            members = (f"{member} {text}" for member, text in _said(new[name]).items())
+            yield f"+ {what} {name}: {'; '.join(members) or 'as it comes'}"
+        elif old[name] != new[name]:
+            yield from _moved(f"{what} {name}", _said(old[name]), _said(new[name]))
+    if list(old) != list(new) and old.keys() == new.keys():
+        yield f"~ order of the {what}s: {', '.join(new)}"
+
+
+def _moved(name: str, old: dict[str, str], new: dict[str, str]) -> Iterator[str]:
+    """Say which members changed, a line for each."""
+    for member in {**old, **new}:
+        before, after = old.get(member, "as it comes"), new.get(member, "as it comes")
+        if before != after:
+            yield f"~ {name}: {member}: {before} -> {after}"
+
+
+def _said(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) -> dict[str, str]:
+    """Return members as people read them; those that are as they come are left out."""
+    return {name: _words(value) for name, value in plain(one).items() if name != "name"}
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value) or "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

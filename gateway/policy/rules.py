@@ -1,0 +1,232 @@
+"""The operator's rules and the guardrails as links of the policy chain."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+
+from gateway.domain.policy_document import (
+    Guardrails,
+    PolicyDocument,
+    PolicyRule,
+    Route,
+    RuleEffect,
+    named,
+    searched,
+)
+from gateway.domain.records import Record
+from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
+from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
+from gateway.policy.grants.argument_names import (
+    commands_in,
+    is_content,
+    is_said,
+    is_shell,
+    names_command,
+    names_path,
+    names_script,
+    pathlike,
+    paths_in,
+    second_paths_in,
+)
+from gateway.policy.grants.command_patterns import allowing, denying
+from gateway.policy.grants.coverage import fits_tool, legible, lies_in, runs_only
+from gateway.policy.grants.denials import command_reaches, forbids_command, forbids_folder, most
+from gateway.policy.grants.grant import CommandPattern, Cover
+from gateway.policy.grants.paths import is_root
+from gateway.policy.guardrails import findings
+from gateway.ports import Verdict
+from gateway.wire.codec import JsonObject
+
+GUARDRAILS_PRIORITY = 1000
+PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
+
+ReadPolicy = Callable[[], Awaitable[PolicyDocument]]
+
+
+def rule_links(policy: ReadPolicy) -> tuple[Rules | GuardrailLink, ...]:
+    """Return the links that answer with what operators wrote."""
+    return (GuardrailLink(policy), *(Rules(policy, effect) for effect in RuleEffect))
+
+
+class Rules:
+    """All rules of one effect, in the order in which they are written."""
+
+    def __init__(self, policy: ReadPolicy, effect: RuleEffect) -> None:
+        self._policy = policy
+        self._effect = effect
+        self.seconds = None
+        self.name = f"{effect} rules"
+        self.priority = PRIORITIES[effect]
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Answer with the first rule that fits and is in force."""
+        found = [one for one in await self._fitting(record) if not one[0].shadow]
+        certain = (_verdict(rule) for rule, cover in found if cover is Cover.YES)
+        unsure = (
+            replace(_verdict(rule), effect=ASK, message=f"may be {rule.name}")
+            for rule, cover in found
+            if cover is Cover.UNSURE
+        )
+        return next(certain, None) or next(unsure, None)
+
+    async def shadows(self, record: Record) -> list[Shadow]:
+        """Return what the rules in shadow would have done."""
+        found = await self._fitting(record)
+        return [Shadow(rule=one.name, effect=one.effect.value) for one, _ in found if one.shadow]
+
+    async def _fitting(self, record: Record) -> list[tuple[PolicyRule, Cover]]:
+        rules = [one for one in (await self._policy()).rules if one.effect is self._effect]
+        found = [(rule, fits(rule, record)) for rule in rules]
+        return [one for one in found if one[1] is not Cover.NO]
+
+
+class GuardrailLink:
+    """The built-in guardrails, as far as the policy has them in force."""
+
+    name = "guardrails"
+    priority = GUARDRAILS_PRIORITY
+    seconds = None
+
+    def __init__(self, policy: ReadPolicy) -> None:
+        self._policy = policy
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Ask or deny where something was found, and the policy says so."""
+        mode = (await self._policy()).guardrails
+        if mode not in (Guardrails.ASK, Guardrails.DENY):
+            return None
+        found = findings(record)
+        if not found:
+            return None
+        by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
+        effect = DENY if mode is Guardrails.DENY else ASK
+        return Verdict(effect=effect, by=by, reason=Reason.RULE, message="; ".join(found))
+
+    async def shadows(self, record: Record) -> list[Shadow]:
+        """Return what would have been stopped."""
+        if (await self._policy()).guardrails is not Guardrails.SHADOW:
+            return []
+        return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.findings]
+
+
+def fits(rule: PolicyRule, record: Record) -> Cover:
+    """Return whether a rule fits a request: an allow must be certain, others miss nothing."""
+    request = record.request
+    if not (named(rule.agents, request.agent) and named(rule.tools, request.tool)):
+        return Cover.NO
+    if rule.kinds and request.kind not in rule.kinds:
+        return Cover.NO
+    if rule.effect is RuleEffect.ALLOW:
+        return Cover.YES if _allowed(rule, record) else Cover.NO
+    found = set(_hits(rule, record))
+    if Cover.NO in found:
+        return Cover.NO
+    return Cover.UNSURE if Cover.UNSURE in found else Cover.YES
+
+
+def mistakes(rule: PolicyRule) -> Iterator[str]:
+    """Say what is wrong with a rule as it is written."""
+    allows = rule.effect is RuleEffect.ALLOW
+    if allows and rule.contains:
+        yield "an allow cannot go by `contains`: text around it could say anything."
+    if allows and not (rule.tools or rule.commands):
+        yield "an allow names tools or commands."
+    for text in rule.commands:
+        if (allowing(text, None) if allows else denying(text)) is None:
+            known = "known in commands.txt, without flags" if allows else "plain"
+            yield f"the command {text!r} is not {known}."
+    for folder in rule.folders:
+        if not folder.startswith("/"):
+            yield f"the folder {folder!r} does not begin at the root."
+
+
+def _verdict(rule: PolicyRule) -> Verdict:
+    by = DecidedBy(kind=DeciderKind.RULE, name=rule.name)
+    effect = {RuleEffect.ALLOW: ALLOW, RuleEffect.DENY: DENY, RuleEffect.ASK: ASK}[rule.effect]
+    return Verdict(effect=effect, by=by, reason=Reason.RULE, message=rule.message)
+
+
+def _allowed(rule: PolicyRule, record: Record) -> bool:
+    request = record.request
+    high = record.risk.level is RiskLevel.HIGH
+    if high or request.questions or rule.contains or not legible(record.arguments):
+        return False
+    if request.context.env or request.payload is not None:
+        return False
+    if rule.commands:
+        return _runs_one_of(rule, record)
+    if rule.folders:
+        return _stays_in(rule.folders, record)
+    return bool(rule.tools) and fits_tool(record)
+
+
+def _runs_one_of(rule: PolicyRule, record: Record) -> bool:
+    cwd = record.request.context.cwd
+    values = commands_in(record.arguments)
+    others = {name: value for name, value in record.arguments.items() if not names_command(name)}
+    if len(values) != 1 or not all(is_said(*one) for one in others.items()):
+        return False
+    # Which tools are shells their names tell, or the operator, who wrote them down.
+    if not (rule.tools or is_shell(record.request.tool)):
+        return False
+    # An agent says where it works: that must not be everywhere.
+    folders = rule.folders or (() if is_root(cwd) else (cwd,))
+    patterns = (allowing(text, folder) for text in rule.commands for folder in folders)
+    return any(one is not None and runs_only(one, *values[0], record) for one in patterns)
+
+
+def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
+    paths, arguments = paths_in(record.arguments), record.arguments
+    commands = commands_in(arguments)
+    if not paths or commands or record.request.kind is Kind.COMMAND:
+        return False
+    named = {name: value for name, value in arguments.items() if not is_content(name)}
+    return all(
+        any(lies_in(folder, path, record) for folder in folders)
+        for path in (*paths, *second_paths_in(named), *pathlike(named))
+    )
+
+
+def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
+    if rule.contains:
+        text = searched(record.parts)
+        yield Cover.YES if any(part.lower() in text for part in rule.contains) else Cover.NO
+    if rule.commands:
+        patterns = filter(None, map(denying, rule.commands))
+        yield most([_forbidden(pattern, record) for pattern in patterns])
+    if rule.folders:
+        yield most(
+            [
+                found
+                for folder in rule.folders
+                for part in record.parts
+                for found in _reaches(folder, part, record.request.context.cwd)
+            ]
+        )
+
+
+def _forbidden(pattern: CommandPattern, record: Record) -> Cover:
+    values = [found for part in record.parts for found in commands_in(part)]
+    scripts = any(names_script(name) for part in record.parts for name in part)
+    if scripts or (not values and record.request.kind is Kind.COMMAND):
+        values = [*values, ("", None)]
+    return most([forbids_command(pattern, *found) for found in values])
+
+
+def _reaches(folder: str, arguments: JsonObject, cwd: str | None) -> Iterator[Cover]:
+    """Yield for each path that a call names whether it lies in a folder."""
+    yield from (command_reaches(folder, *found, cwd) for found in commands_in(arguments))
+    for path in paths_in(arguments):
+        yield from (
+            forbids_folder(folder, one, cwd) for one in (path if isinstance(path, list) else [path])
+        )
+    # Text of any other name may be a path, or only look so.
+    rest = {
+        name: value
+        for name, value in arguments.items()
+        if not (names_command(name) or names_path(name) or is_content(name))
+    }
+    for text in pathlike(rest):
+        found = forbids_folder(folder, text, cwd)
+        yield Cover.NO if found is Cover.NO else Cover.UNSURE

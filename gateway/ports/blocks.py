@@ -1,0 +1,190 @@
+"""What would run, as labelled blocks of text that people can read, and as much of it as fits.
+
+Everything the digest covers becomes a block: nothing that runs stays unshown.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.domain.records import Record
+from gateway.domain.redaction import shown, start_of
+from gateway.domain.safe_text import Segment, Visible
+from gateway.models import Kind
+
+DIFF_CONTEXT = 3  # unchanged lines around a change
+LABEL_CHARS = 60  # every platform has room for these, whatever it escapes and however it counts
+_FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff", "patch": "diff"}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A labelled piece of text. `format` is shell, diff, json or text.
+
+    `text` is the start of it when it was cut, `lines` and `chars` count the whole.
+    """
+
+    label: str
+    format: str
+    text: Visible
+    lines: int
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of a diff: `sign` is +, -, a space, or @ for a gap."""
+
+    sign: str
+    text: Visible
+
+
+def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
+    """Return all that would run, whole: arguments, payload, changed environment, bound files,
+    and what names tool, host and folder where that is long."""
+    texts = [*_named(record), *texts_of(record)]
+    return [_block(label, kind, text, reveal) for label, kind, text in texts]
+
+
+def _named(record: Record) -> list[tuple[str, str, str]]:
+    """Return what titles and facts may cut: a long name of the tool, of the host, of the folder."""
+    context = record.request.context
+    named = (("tool", record.request.tool), ("host", context.host), ("folder", context.cwd))
+    return [(f"name of the {what}", "text", text) for what, text in named if text and _long(text)]
+
+
+def _long(text: str) -> bool:
+    """Whether some platform would cut this where it has one line for it."""
+    seen = shown(text).text
+    return len(seen) > LABEL_CHARS or len(seen.splitlines()) > 1
+
+
+def warnings(record: Record) -> tuple[Visible, ...]:
+    """Return what the guardrails found, in a few words each; paths stand quoted in them."""
+    return tuple(shown(f"Guardrail: {finding}") for finding in record.findings)
+
+
+def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
+    """Return the blocks as far as they fit into so many lines and characters together."""
+    kept: list[Block] = []
+    for block in blocks:
+        fitting = list(_fitting(block.text.lines(), lines, chars))
+        lines -= len(fitting)
+        chars -= sum(_length(line) for line in fitting)
+        part = _part(block.text, fitting)
+        text = block.text if part.text == block.text.text else part
+        kept.append(Block(block.label, block.format, text, block.lines, block.chars))
+    return kept
+
+
+def changes(before: Any, after: Any) -> tuple[Change, ...]:
+    """Return what differs between two sets of arguments, line by line."""
+    old, new = pretty(before).split("\n"), pretty(after).split("\n")
+    rows: list[Change] = []
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=True)
+    for number, group in enumerate(matcher.get_grouped_opcodes(DIFF_CONTEXT)):
+        if number or group[0][1]:
+            rows.append(Change("@", shown("…")))
+        for tag, old_from, old_to, new_from, new_to in group:
+            if tag == "equal":
+                rows.extend(Change(" ", shown(line)) for line in old[old_from:old_to])
+                continue
+            rows.extend(Change("-", shown(line)) for line in old[old_from:old_to])
+            rows.extend(Change("+", shown(line)) for line in new[new_from:new_to])
+    return tuple(rows)
+
+
+def headline(record: Record, chars: int) -> Visible:
+    """Return the start of what would run, in one line."""
+    request = record.request
+    if request.questions:
+        return shown(_one_line(request.questions[0].text, chars))
+    if request.kind is Kind.COMMAND or _FORMATS.keys() & record.arguments.keys():
+        return shown(_one_line(texts_of(record)[0][2], chars))
+    return shown(_one_line(json.dumps(record.arguments, ensure_ascii=False), chars))
+
+
+def pretty(value: Any) -> str:
+    """Return JSON for people: every value, two spaces a level."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def texts_of(record: Record) -> list[tuple[str, str, str]]:
+    """Return (label, format, text) of everything that would run."""
+    request, rest = record.request, dict(record.arguments)
+    found: list[tuple[str, str, str]] = []
+    for name, value in record.arguments.items():
+        if isinstance(value, str) and _stands_alone(name, value):
+            found.append((name, _FORMATS.get(name, "text"), value))
+            del rest[name]
+    if rest or (not record.arguments and not request.questions):
+        found.append(("arguments", "json", pretty(rest)))
+    if request.payload is not None:
+        found.append(("payload", "json", pretty(request.payload)))
+    if request.context.env:
+        found.append(("changed environment", "json", pretty(request.context.env)))
+    if request.context.files:
+        found.append(("files and their SHA-256", "json", pretty(request.context.files)))
+    return found
+
+
+def _block(label: str, kind: str, text: str, reveal: bool) -> Block:
+    seen = shown(text, reveal=reveal)
+    return Block(shown(label, reveal=reveal).text, kind, seen, len(seen.lines()), len(seen.text))
+
+
+def _stands_alone(name: str, value: str) -> bool:
+    """Whether an argument is a block. A name that would be cut as a label stays in the JSON."""
+    if _long(name) or not name.strip():
+        return False
+    return "\n" in value or (name in _FORMATS and bool(value))
+
+
+def _one_line(text: str, chars: int) -> str:
+    end = text.find("\n", 0, chars)
+    line = start_of(text, chars if end < 0 else end)
+    return line if line == text else f"{line} …"
+
+
+def _part(text: Visible, lines: list[tuple[Segment, ...]]) -> Visible:
+    return Visible(_joined(lines), text.hidden, text.mixed_script, text.masked)
+
+
+def _joined(lines: list[tuple[Segment, ...]]) -> tuple[Segment, ...]:
+    joined: list[Segment] = []
+    for number, line in enumerate(lines):
+        if number:
+            joined.append(("\n", False))
+        joined.extend(line)
+    return tuple(joined)
+
+
+def _length(line: tuple[Segment, ...]) -> int:
+    return sum(len(text) for text, _ in line)
+
+
+def _fitting(
+    lines: list[tuple[Segment, ...]], lines_left: int, chars_left: int
+) -> Iterator[tuple[Segment, ...]]:
+    for line in lines[: max(0, lines_left)]:
+        length = _length(line)
+        if length > chars_left:
+            if chars_left > 0:
+                yield _start(line, chars_left)
+            return
+        chars_left -= length
+        yield line
+
+
+def _start(line: tuple[Segment, ...], chars: int) -> tuple[Segment, ...]:
+    kept: list[Segment] = []
+    for text, escape in line:
+        if chars <= 0:
+            break
+        kept.append((text if escape else text[:chars], escape))
+        chars -= len(text)
+    return tuple(kept)

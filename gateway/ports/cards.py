@@ -1,0 +1,393 @@
+"""What an approver must see, once for all platforms. Adapters translate a card and add nothing.
+
+Everything in a card is either our own words or `Visible` text: nothing deceives the eye, secrets
+are masked. Platforms still have to make markup and mentions inert, each in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.domain.duplicates import company
+from gateway.domain.records import Record
+from gateway.domain.redaction import holds_secrets, shown, start_of
+from gateway.domain.safe_text import Segment, Visible, ascii_escaped
+from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
+from gateway.ports.blocks import Block, Change, blocks_of, changes, cut, headline, pretty, warnings
+from gateway.ports.card_size import remember_fit, same
+from gateway.ports.paging import Fits, paged
+from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.ports.remember_options import Scope, scopes_of, wishes
+
+HEADLINE_CHARS = 240
+SHORT_ID_CHARS = 8
+_MOST_TOOL_CHARS = 80
+_MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
+
+
+class Style(StrEnum):
+    """How a control looks, and how easily it is hit."""
+
+    PRIMARY = "primary"
+    PLAIN = "plain"
+    DANGER = "danger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """Something an approver can press. `confirm` is the sentence to confirm first, if any."""
+
+    action: Action
+    label: str
+    style: Style = Style.PLAIN
+    confirm: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A labelled short text."""
+
+    label: str
+    text: Visible
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One choice of a form's field: the value to send, and what people read."""
+
+    value: str
+    label: Visible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of a form. A secret one is answered in the inbox only."""
+
+    id: str
+    text: Visible
+    kind: FieldKind
+    choices: tuple[Choice, ...] = ()
+    required: bool = True
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One request as it stands, for people.
+
+    `icon` and `word` name the state, `title` is both with the tool. `summary` is one line of our
+    own words for lock screens and lists, without arguments. `blocks` are what would run, as far as
+    it fits; `complete` says that they are all of it and nothing was cut. Without it there is no
+    control to approve: the full view has it. Nor is there one anywhere where a mask `hides` what
+    could act: only the inbox has it, once the card is revealed. `notices` are warnings in our
+    words, `findings` those of guardrails, in which paths that the agent named stand quoted.
+    `progress` counts a quorum. `outcome` says who decided and why, `result` what the agent reported
+    since. `editable` is the text to edit, None when it may not be shown. `calls` are who is called
+    by name, as the platform's identities and groups. One that does not `ask` stands for requests
+    without cards, or says until when an agent is `paused`; people go on at `inbox`, an address.
+    Times are in ms.
+    """
+
+    request_id: str
+    short_id: str
+    revision: int
+    status: Status
+    kind: Kind
+    icon: str
+    word: str
+    tool: Visible
+    summary: str
+    headline: Visible
+    facts: tuple[Fact, ...]
+    risk: RiskLevel
+    reasons: tuple[Visible, ...]
+    says: Visible | None
+    blocks: tuple[Block, ...]
+    complete: bool
+    hides: bool = False
+    size: str
+    preview: Block | None
+    changed: tuple[Change, ...]
+    fields: tuple[Field, ...]
+    notices: tuple[str, ...]
+    progress: str
+    claimed: str
+    created: int
+    deadline: int
+    digest: str
+    outcome: Visible | None
+    decided_at: int | None
+    note: Visible | None
+    result: Visible | None
+    editable: str | None
+    controls: tuple[Control, ...]
+    findings: tuple[Visible, ...] = ()
+    asks: bool = True
+    paused: int | None = None
+    inbox: str = ""
+    approve_scopes: tuple[Scope, ...] = ()
+    deny_scopes: tuple[Scope, ...] = ()
+    calls: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The state and the tool, in one line."""
+        return f"{self.icon} {self.word} · {self.tool.text}"
+
+    @property
+    def final(self) -> bool:
+        """Whether there is nothing to decide on it, or not any more."""
+        return not self.asks or self.status is not Status.PENDING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullView:
+    """Everything that would run, in pages. `digest` is the request's, over the real bytes."""
+
+    pages: tuple[Visible, ...]
+    chars: int
+    digest: str
+
+    @property
+    def text(self) -> str:
+        """All of it as one text, to be attached."""
+        return "".join(page.text for page in self.pages)
+
+
+_WORDS = {
+    Status.PENDING: ("⏳", "Approval needed"),
+    Status.APPROVED: ("✅", "Approved"),
+    Status.DENIED: ("❌", "Denied"),
+    Status.EXPIRED: ("⌛", "Expired"),
+    Status.CANCELLED: ("🚫", "Cancelled"),
+}
+_REPORTS = {
+    Execution.STARTED: "is running",
+    Execution.SUCCEEDED: "ran, and succeeded",
+    Execution.FAILED: "ran, and failed",
+    Execution.SKIPPED: "did not run",
+    Execution.REFUSED_LATE: "did not run: the approval came too late",
+}
+_LABELS = {
+    Action.APPROVE: ("Approve", Style.PRIMARY),
+    Action.EDIT: ("Edit", Style.PLAIN),
+    Action.RESPOND: ("Respond instead", Style.PLAIN),
+    Action.ANSWER: ("Answer", Style.PRIMARY),
+    Action.DENY: ("Deny", Style.DANGER),
+    Action.ABORT: ("Deny and stop", Style.DANGER),
+}
+_DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Answered instead of running"}
+
+
+def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> Card:
+    """Return the card of a request with so many lines and characters for what would run."""
+    request = record.request
+    whole = blocks_of(record, reveal=reveal)
+    blocks = cut(whole, lines=lines, chars=chars)
+    complete = same(blocks, whole)
+    if not reveal:
+        remember_fit(record, lines, chars, complete)
+    hidden = not reveal and not record.final and hides(record)
+    icon, word = _state(record)
+    tool = shown(_short(request.tool), reveal=reveal)
+    decision = record.decision
+    return Card(
+        request_id=record.id,
+        short_id=record.id[:SHORT_ID_CHARS],
+        revision=record.revision,
+        status=record.status,
+        kind=request.kind,
+        icon=icon,
+        word=word,
+        tool=tool,
+        summary=f"{word}: {request.agent} · {tool.text} · {record.risk.level.value} risk",
+        headline=headline(record, HEADLINE_CHARS),
+        facts=_facts(record, reveal=reveal),
+        risk=record.risk.level,
+        reasons=tuple(shown(reason) for reason in record.risk.reasons),
+        says=shown(request.hint) if request.hint else None,
+        blocks=tuple(blocks),
+        complete=complete,
+        hides=hidden,
+        size=_size(blocks, whole),
+        preview=_preview(record, lines, chars),
+        changed=() if record.edited is None else changes(request.arguments, record.edited),
+        fields=_fields(record),
+        notices=(*((HIDDEN,) if hidden else ()), *_notices(record, whole, tool)),
+        progress=_progress(record),
+        claimed=f"{record.claim.person} is looking at it" if record.claim else "",
+        created=record.created,
+        deadline=record.deadline,
+        digest=record.digest,
+        outcome=shown(decision.sentence()) if decision else None,
+        decided_at=decision.decided_at if decision else None,
+        note=shown(record.note) if record.note else None,
+        result=_result(record),
+        editable=_editable(record, reveal=reveal),
+        controls=_controls(record, seen=complete and not hidden),
+        findings=warnings(record),
+        approve_scopes=(
+            scopes_of(record, Action.APPROVE, reveal=reveal) if complete and not hidden else ()
+        ),
+        deny_scopes=() if hidden else scopes_of(record, Action.DENY, reveal=reveal),
+    )
+
+
+def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False) -> FullView:
+    """Return everything that would run, in pages that `fits` says are shown whole, or in one."""
+    whole = blocks_of(record, reveal=reveal)
+    segments: list[Segment] = []
+    headings: dict[int, int] = {}
+    at = 0
+    for block in whole:
+        gap, heading = "\n\n" if segments else "", f"── {block.label} ──\n"
+        segments += [(gap, False), (heading, False), *block.text.segments]
+        headings[at + len(gap) + len(heading)] = at + len(gap)
+        at += len(gap) + len(heading) + len(block.text.text)
+    pages = [segments] if fits is None else paged(segments, headings, fits)
+    return FullView(
+        pages=tuple(Visible(tuple(page)) for page in pages),
+        chars=sum(block.chars for block in whole),
+        digest=record.digest,
+    )
+
+
+def _state(record: Record) -> tuple[str, str]:
+    icon, word = _WORDS[record.status]
+    decision = record.decision
+    if record.request.questions and record.status is Status.PENDING:
+        return "❓", "Question"
+    if record.request.questions and record.status is Status.APPROVED:
+        return icon, "Answered"
+    if decision and decision.action is Action.ABORT:
+        return "🛑", f"Denied, and the {decision.abort or 'turn'} stopped"
+    if decision and decision.reason is Reason.BREAKER:
+        return icon, "Denied unasked"
+    return icon, _DONE.get(decision.action or Action.APPROVE, word) if decision else word
+
+
+def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
+    request, origin = record.request, record.request.origin
+    named = (
+        ("Agent", request.agent),
+        ("Asked by", record.owner),
+        ("On behalf of", origin.sender and f"{origin.sender} (says the agent)"),
+        ("Parent agent", origin.parent_agent),
+        ("Session", request.session),
+        ("Host", request.context.host),
+        ("Folder", request.context.cwd),
+    )
+    return tuple(Fact(label, shown(text, reveal=reveal)) for label, text in named if text)
+
+
+def _short(tool: str) -> str:
+    """Return a tool's name as titles show it; a longer one stands whole among what would run."""
+    return tool if len(tool) <= _MOST_TOOL_CHARS else f"{start_of(tool, _MOST_TOOL_CHARS)}…"
+
+
+def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:
+    seen = sum(len(block.text.text) for block in blocks)
+    chars, lines = sum(b.chars for b in whole), sum(b.lines for b in whole)
+    if seen >= chars:
+        return f"{_spaced(chars)} characters, {_spaced(lines)} line{'s' if lines != 1 else ''}"
+    return f"{_spaced(seen)} of {_spaced(chars)} characters shown"
+
+
+def _spaced(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
+
+
+def _preview(record: Record, lines: int, chars: int) -> Block | None:
+    preview = record.request.preview
+    if preview is None:
+        return None
+    text = shown(preview.text)
+    whole = Block("the agent's preview", preview.format, text, len(text.lines()), len(text.text))
+    return cut([whole], lines=lines, chars=chars)[0]
+
+
+def _fields(record: Record) -> tuple[Field, ...]:
+    return tuple(
+        Field(
+            id=question.id,
+            text=shown(question.text),
+            kind=question.kind,
+            choices=tuple(
+                Choice(option.value, shown(option.label or option.value))
+                for option in question.options
+            ),
+            required=question.required,
+            secret=question.secret,
+        )
+        for question in record.request.questions
+    )
+
+
+def _notices(record: Record, whole: Sequence[Block], tool: Visible) -> tuple[str, ...]:
+    request = record.request
+    texts = [block.text for block in whole] + [tool, shown(request.hint)]
+    for question in request.questions:
+        texts += [shown(question.text), *(shown(o.label or o.value) for o in question.options)]
+    masked = sum(block.text.masked for block in whole)
+    notices = {
+        "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
+        "Some letters pass for others; they are marked.": any(t.mixed_script for t in texts),
+        f"{masked} secret{'s' if masked > 1 else ''} masked; the inbox can reveal them.": masked,
+        "Nobody waits for the answer any more.": not record.waiting and not record.final,
+        "Someone edited this; earlier approvals do not count.": (
+            record.edited is not None and not record.final
+        ),
+        "Escalated: nobody answered in time.": record.tier > 0 and not record.final,
+    }
+    return (*(text for text, holds in notices.items() if holds), *company(record))
+
+
+def _progress(record: Record) -> str:
+    said = [] if record.final else wishes(record)
+    if record.quorum > 1:
+        names = ", ".join(vote.person for vote in record.votes)
+        count = f"{len(record.votes)} of {record.quorum} approvals"
+        said.insert(0, f"{count}: {names}" if names else count)
+    return "; ".join(said)
+
+
+def _result(record: Record) -> Visible | None:
+    report = record.report
+    if report is None:
+        return None
+    took = f" in {report.duration_ms / 1000:.1f} s" if report.duration_ms is not None else ""
+    detail = f": {report.detail}" if report.detail else ""
+    return shown(f"{_REPORTS[report.execution]}{took}{detail}")
+
+
+def _editable(record: Record, *, reveal: bool) -> str | None:
+    text = pretty(record.arguments)
+    if len(text) > _MOST_EDITABLE:
+        return None
+    return ascii_escaped(text) if reveal or not holds_secrets(text) else None
+
+
+def _controls(record: Record, *, seen: bool) -> tuple[Control, ...]:
+    if record.final:
+        return ()
+    allowed = dict.fromkeys((*record.request.allowed, Action.DENY))
+    return tuple(
+        _control(action, record)
+        for action in _LABELS
+        if action in allowed and (seen or action not in NEEDS_ALL_SEEN)
+    )
+
+
+def _control(action: Action, record: Record) -> Control:
+    label, style = _LABELS[action]
+    high = record.risk.level is RiskLevel.HIGH
+    confirms = high and action not in (Action.DENY, Action.ABORT)
+    found = "".join(f" ⚠️ {one.text}." for one in warnings(record))
+    return Control(
+        action=action,
+        label=label,
+        style=style,
+        confirm=f"This is high risk. Have you read all of it?{found}" if confirms else None,
+    )

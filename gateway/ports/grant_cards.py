@@ -1,0 +1,131 @@
+"""What people see of a remembered decision, once for all platforms: who, what, until when, how far.
+
+As with the cards of requests, everything is either our own words or `Visible` text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.domain.records import Record
+from gateway.domain.redaction import shown
+from gateway.domain.safe_text import Visible
+from gateway.policy.grants.grant import ANY_TOOL, PASSES, Effect, Grant
+from gateway.ports.blocks import headline
+from gateway.ports.cards import Fact
+
+SHORT_ID_CHARS = 8
+_HEADLINE_CHARS = 240
+_ANEW = (
+    "To remember it anew, let the agent ask again, and remember that from its card. "
+    "This one may be revoked."
+)
+_REVOKE = "From then on it decides nothing, and people are asked again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantCard:
+    """One remembered decision as it stands, for people.
+
+    `icon` and `word` name the state, `title` is both with the tool. `words` say what it covers,
+    `asked` is the request that it was made from. `until` is when it ends, None until revoked.
+    `reach` is what it would have covered of late. `notices` are warnings in our words. `outcome`
+    says how it ended. `confirm` is the sentence to confirm before it is revoked, empty when it
+    cannot be. Times are milliseconds since the epoch.
+    """
+
+    grant_id: str
+    short_id: str
+    revision: int
+    ended: bool
+    icon: str
+    word: str
+    tool: Visible
+    summary: str
+    words: Visible
+    asked: Visible | None
+    facts: tuple[Fact, ...]
+    until: int | None
+    uses: str
+    reach: str
+    notices: tuple[str, ...]
+    outcome: str
+    ended_at: int | None
+    confirm: str
+
+    @property
+    def title(self) -> str:
+        """The state and the tool, in one line."""
+        return f"{self.icon} {self.word} · {self.tool.text}"
+
+
+def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = "") -> GrantCard:
+    """Return the card of a grant, with the request that it was made from where there is one."""
+    end = grant.end
+    tool = shown("every tool" if grant.match.tool == ANY_TOOL else grant.match.tool)
+    icon, word = _state(grant)
+    asks = record is not None and not record.erased and not grant.erased
+    return GrantCard(
+        grant_id=grant.id,
+        short_id=grant.id[:SHORT_ID_CHARS],
+        revision=grant.generation,
+        ended=end is not None,
+        icon=icon,
+        word=word,
+        tool=tool,
+        summary=f"{word}: {grant.agent} · {tool.text} · {grant.match.scope.value}",
+        words=shown("what it covered was erased" if grant.erased else grant.words),
+        asked=headline(record, _HEADLINE_CHARS) if record is not None and asks else None,
+        facts=_facts(grant),
+        until=grant.expires_at,
+        uses=uses_of(grant),
+        reach=reach if end is None else "",
+        notices=_notices(grant),
+        outcome="" if end is None else f"{end.why}, by {end.by}",
+        ended_at=None if end is None else end.at,
+        confirm="" if end is not None else _REVOKE,
+    )
+
+
+def uses_of(grant: Grant) -> str:
+    """Say how often a grant was used, and how often it may be."""
+    if grant.max_uses is not None:
+        return f"used {grant.used} of {grant.max_uses} times"
+    return {0: "not used yet", 1: "used once"}.get(grant.used, f"used {grant.used} times")
+
+
+def _state(grant: Grant) -> tuple[str, str]:
+    if grant.end is not None:
+        return "↩️", "No longer remembered"
+    if grant.suspended or grant.rests:
+        return "⏸️", "Suspended"
+    if grant.match.shape in PASSES:
+        return "🎫", "Session let through"
+    if grant.effect is Effect.ALLOW:
+        return "🧠", "Approval remembered"
+    return "🧠", "Denial remembered"
+
+
+def _facts(grant: Grant) -> tuple[Fact, ...]:
+    others = ", ".join(one.person for one in grant.backers if one.person != grant.made_by)
+    facts = (
+        ("Agent", grant.agent),
+        ("Where", f"session {grant.session}" if grant.session else "all sessions of this agent"),
+        ("Scope", grant.match.scope.value),
+        ("Remembered by", grant.made_by),
+        ("With the votes of", others),
+    )
+    return tuple(Fact(label, shown(text)) for label, text in facts if text)
+
+
+def _notices(grant: Grant) -> tuple[str, ...]:
+    if grant.end is not None:
+        return ()
+    if grant.rests is not None:
+        return (f"It decides nothing any more: {grant.rests.why}.", _ANEW)
+    notices = {
+        "Too few of those who remembered it may still approve here: it decides nothing until they "
+        "may again.": grant.suspended,
+        "It ends soon. From then on people are asked again.": grant.notices > 0,
+    }
+    return tuple(text for text, holds in notices.items() if holds)

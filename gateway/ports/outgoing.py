@@ -1,0 +1,233 @@
+"""What the core and an adapter that posts cards say to each other: copies, notices, and failures.
+
+An adapter translates one card into one message of its platform and says plainly what became of it.
+It knows neither policy nor Redis; what was posted where is kept by the core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Protocol, runtime_checkable
+
+from gateway.domain.records import MessageRef
+from gateway.errors import GatewayError
+from gateway.ports.cards import Card
+from gateway.ports.grant_cards import GrantCard
+from gateway.wire.codec import Wire
+
+UNTRUE = frozenset({"undelivered", "delivery_uncertain", "copy_gone", "copy_stuck"})
+"""The events of a copy that is not there, or perhaps not, or does not show how things are."""
+
+# Queues and copies call a remembered decision by this and its id; a request by its id alone.
+GRANT = "grant:"
+
+
+def is_grant(subject_id: str) -> bool:
+    """Whether what queues and copies call so is a remembered decision."""
+    return subject_id.startswith(GRANT)
+
+
+class CopyState(StrEnum):
+    """How far one copy has come."""
+
+    DUE = "due"  # not sent yet
+    INTENDED = "intended"  # being posted: after a crash nobody knows whether it was
+    POSTED = "posted"
+    FAILED = "failed"  # the platform refused it; nobody sees it there
+    GONE = "gone"  # it was there once and cannot be changed any more
+    STUCK = "stuck"  # it stands there, out of date: the platform refused the edit too often
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy(Wire):
+    """One copy of a card: where it should stand, where it stands, and what it shows.
+
+    `nonce` is kept before posting, and stands in the copy's buttons, so that a copy posted just
+    before a crash is recognised by its first click. `revision` is the one it shows; `reminders` how
+    many it was given; `count` the number that it says, since `counted`. With `outcome` it is no
+    card, but the notice of how the request ended. `why` is the platform's answer to a failure.
+    `tries` counts the edits to revision `tried` that were refused, and how often an outcome was
+    told. `at` is when this was written down, or when it may be tried again.
+    """
+
+    target: str
+    nonce: str
+    state: CopyState
+    at: int
+    ref: MessageRef | None = None
+    revision: int = 0
+    reminders: int = 0
+    count: int = 0
+    counted: int = 0
+    outcome: bool = False
+    why: str = ""
+    tries: int = 0
+    tried: int = 0
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other copies of its request."""
+        return f"outcome {self.target}" if self.outcome else self.target
+
+
+class NoticeKind(StrEnum):
+    """What a notice is about."""
+
+    REMINDER = "reminder"  # in the copy's thread, to those who may decide
+    OUTCOME = "outcome"  # to who asked, or who wants to know
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A short message beside a card. `ref` is the copy it belongs to, None for one of its own.
+
+    `target` is where it goes. `mentions` are the approvers to call, as this platform's identities
+    and groups without its name.
+    """
+
+    kind: NoticeKind
+    target: str
+    nonce: str
+    ref: MessageRef | None = None
+    mentions: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Posts(Protocol):
+    """An adapter that posts copies of cards. Every method raises the failures below, no others.
+
+    A card shows `card_lines` lines and `card_chars` characters of what would run.
+    """
+
+    @property
+    def name(self) -> str:
+        """The adapter's name, as targets begin."""
+
+    @property
+    def card_lines(self) -> int:
+        """How many lines of what would run fit."""
+
+    @property
+    def card_chars(self) -> int:
+        """How many characters of what would run fit."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether delivering again with the same nonce makes no second message."""
+
+    async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
+        """Post a card at a target, `adapter:channel`; return where it stands."""
+
+    async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
+        """Have a posted copy show this card, as `deliver` would have posted it."""
+
+    async def tell(self, notice: Notice, card: Card) -> None:
+        """Post a notice beside, or about, a card."""
+
+
+@runtime_checkable
+class Lists(Protocol):
+    """An adapter with a command of its own that shows people what waits for them."""
+
+    @property
+    def list_command(self) -> str:
+        """What they type, for example `/waiting`."""
+
+
+@runtime_checkable
+class PostsGrants(Posts, Protocol):
+    """An adapter that also posts the cards of remembered decisions. Failures as in `Posts`."""
+
+    async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
+        """Post the card of a remembered decision; return where it stands."""
+
+    async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
+        """Have a posted copy show this card."""
+
+    async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
+        """Announce beside a posted copy what its card says newly."""
+
+
+class DeliveryFailed(GatewayError):
+    """The platform refuses this for good, for example because the channel is not there."""
+
+    code: ClassVar[str] = "delivery_failed"
+
+
+class CopyGone(DeliveryFailed):
+    """The message is not there any more, or nobody may change it."""
+
+    code = "copy_gone"
+
+
+class DeliveryUncertain(DeliveryFailed):
+    """It was sent, and no answer came: it may be there."""
+
+    code = "delivery_uncertain"
+
+
+class TryLater(DeliveryFailed):
+    """Nothing was sent; the platform may take it in `seconds`."""
+
+    code = "try_later"
+
+    def __init__(self, seconds: float, why: str = "") -> None:
+        super().__init__(why or f"try again in {seconds:.1f} s")
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One request, or remembered decision, that an outbox must look at, and the lease on it."""
+
+    request_id: str
+    lease: str
+
+
+class Outbox(Protocol):
+    """The durable queues behind every adapter that posts. Leases are scores of the server's
+    clock."""
+
+    async def take(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
+        """Lease up to `limit` requests that are due."""
+
+    async def settle(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
+        """Take a request off the queue, or put it off; False when it became dirty meanwhile."""
+
+    async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
+        """Make a lease longer; None when the request became dirty meanwhile."""
+
+    async def mark(self, queue: str, request_id: str) -> None:
+        """Have a queue look at a request now."""
+
+    async def copies(self, request_id: str) -> dict[str, Copy]:
+        """Return what is known of a request's copies, by key."""
+
+    async def keep(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
+        """Store a copy if it is still as it was before."""
+
+    async def forget(self, request_id: str, copy: Copy) -> None:
+        """Forget a copy, if it is still like this: another one may be posted at its place."""
+
+
+class Notes(Protocol):
+    """What an adapter keeps for itself: small texts by name, each with an end."""
+
+    async def get(self, name: str) -> str | None:
+        """Return a note."""
+
+    async def put(self, name: str, text: str, *, seconds: float | None = None) -> None:
+        """Keep a note, for ever without an end."""
+
+    async def put_new(self, name: str, text: str, *, seconds: float) -> bool:
+        """Keep a note unless there is one; return whether it was kept."""
+
+    async def extend(self, name: str, text: str, *, seconds: float) -> bool:
+        """Give a note that still says `text` a new end; return whether it did."""
+
+    async def delete(self, name: str) -> None:
+        """Drop a note."""
+
+    async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
+        """Spend one of a budget that all replicas share; return the seconds to wait first."""

@@ -1,0 +1,216 @@
+"""Whether what a mask leaves out could act. Nobody approves what they cannot see act.
+
+A mask hides bytes that run. Where it covers a secret's value and no more, whoever reads the rest
+has read what happens; where it covers a program, a path or a host, they have not. So a masked value
+counts as shown only where its place proves it to be data: all of a member that is named as a
+secret, or one word that is a flag, an assignment, a header or an address with a value in it, of
+nothing but the characters of a token. All else may be approved only where it is revealed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from gateway.domain.records import Record
+from gateway.domain.redaction import secrets_in
+from gateway.models import Action
+from gateway.ports.blocks import texts_of
+
+NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
+HIDDEN = "A masked part could act: reveal and approve it in the inbox."
+
+_MOST_KNOWN = 10_000
+_MOST_MASKS = 100  # in one request that are looked at
+_MOST_CHARS = 20_000  # of a text that is taken apart into words
+_NAME = r"(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|token|authorization)"
+_SCHEMES = r"(?:bearer|basic|token) "
+_HEADER = rf"(?:proxy-)?authorization: ?{_SCHEMES}"
+_NAMED = re.compile(rf"{_NAME}\Z", re.I)
+_SCHEMED = re.compile(_SCHEMES, re.I)
+_HEADED = re.compile(_HEADER, re.I)
+# What a value may be made of: no blank, quote or operator, no path, and no host. Only the three
+# parts of a signed token have dots, and no host ends in so long a part.
+_TOKEN = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9_+-]*={0,2}|[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{27,}"
+)
+_KEY_BLOCK = re.compile(
+    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----\n"
+    r"(?:[A-Za-z0-9+/]{16,76}\n)*[A-Za-z0-9+/]{4,76}={0,2}\n"
+    r"-----END [A-Z ]{0,20}PRIVATE KEY-----\n?"
+)
+# The whole of a word that holds a value: what stands before it, and what behind it.
+_WORDS = (
+    (rf"--?[a-z0-9_-]*{_NAME}=", ""),
+    (rf"(?:-H|--header=)?{_HEADER}", ""),
+    (r"[a-z][a-z0-9+.-]*://[^\s/:@\"'?#\\]*:", r"@[^\s@\\]+"),
+    (rf"(?:[a-z][a-z0-9+.-]*://[^\s?#\\@]+\?)?(?:[\w.-]+=[^&\s]*&)*[\w.-]*{_NAME}=", r"(?:&\S*)?"),
+)
+# With these, what stands as a value in one place may be taken from there and run.
+_TAKES_UP = re.compile(
+    r"[`$]|<<|[<>]\(|\|(?![ \t]*(?:jq|head|tail|wc|less|grep)\b)|%\w+%|(?:\A|[\s;&|()])#"
+    r"|\b(?:eval|source|xargs|alias|exec|environ|getenv|printenv)\b"
+    r"|(?<![\w.-])(?:ba|da|z|k|c|tc|fi|a)?sh\b|(?:\A|[\n;&|])[ \t]*\.[ \t]"
+)
+
+
+class _Part(NamedTuple):
+    """A text of a request: a member's, an item's where it has no name, or one of which nothing can
+    be data."""
+
+    text: str
+    name: str = ""
+    data: bool = True
+    environment: bool = False
+
+
+_known: dict[tuple[str, int, str], bool] = {}
+
+
+def hides(record: Record) -> bool:
+    """Whether a mask leaves out something of a request that is not proven to be data."""
+    known = judged(record)
+    if known is None:
+        known = _proven_in(record) is None
+        if not record.final:  # what ended may be erased
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[_key(record)] = known
+    return known
+
+
+def judged(record: Record) -> bool | None:
+    """Return what `hides` found before, None when nobody asked: the first look may take long."""
+    return None if record.final else _known.get(_key(record))
+
+
+def clouded(record: Record, words: str) -> bool:
+    """Whether a mask in words about a request leaves out more than is proven data in it."""
+    found = [words[start:end] for start, end in secrets_in(words)]
+    if not found:
+        return False
+    proven = _proven_in(record)
+    return proven is None or not proven.issuperset(found)
+
+
+def _key(record: Record) -> tuple[str, int, str]:
+    return record.id, record.shown_since, record.digest
+
+
+def _proven_in(record: Record) -> frozenset[str] | None:
+    """Return the secrets that are proven data, None when there is one that is not."""
+    parts = list(_parts(record))
+    found = [(part, list(dict.fromkeys(_spans(part)))) for part in parts]
+    if not any(spans for _, spans in found) and not _shown_in(record):
+        return frozenset()
+    if sum(len(spans) for _, spans in found) > _MOST_MASKS:
+        return None
+    everything = "\n".join(part.text for part in parts)
+    taken_up = _TAKES_UP.search(everything) is not None
+    proven: set[str] = set()
+    for part, spans in found:
+        for secret in {part.text[start:end] for start, end in spans}:
+            if not _is_data(part, secret, everything, taken_up=taken_up):
+                return None
+            proven.add(secret)
+    # Cards show JSON: what is masked in it must be one of those.
+    return frozenset(proven) if proven.issuperset(_shown_in(record)) else None
+
+
+def _shown_in(record: Record) -> set[str]:
+    """Return what the texts of a card leave out."""
+    found = set()
+    for _, kind, text in texts_of(record):
+        for start, end in secrets_in(text):
+            secret = text[start:end]
+            found.add(_decoded(secret) if kind == "json" else secret)
+    return found
+
+
+def _decoded(secret: str) -> str:
+    try:
+        return str(json.loads(f'"{secret}"'))
+    except ValueError:
+        return secret
+
+
+def _parts(record: Record) -> Iterator[_Part]:
+    request, context = record.request, record.request.context
+    for text in (request.tool, context.cwd, context.host):
+        yield _Part(text or "", data=False)
+    for value in (*record.parts, context.files):
+        yield from _within(value)
+    yield from _within(context.env, environment=True)
+
+
+def _within(value: Any, name: str = "", *, environment: bool = False) -> Iterator[_Part]:
+    if isinstance(value, dict):
+        called = str(value.get("name", "value"))
+        for member, item in value.items():
+            yield _Part(member, data=False)
+            known = called if member == "value" else member
+            yield from _within(item, known, environment=environment)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _within(item, environment=environment)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield _Part(str(value), name, environment=environment)
+
+
+def _spans(part: _Part) -> Iterator[tuple[int, int]]:
+    """Return where anybody finds a secret in a text, with its name before it and without."""
+    yield from secrets_in(part.text)
+    if part.name:
+        begin = len(part.name) + 2
+        for start, end in secrets_in(f"{part.name}: {part.text}"):
+            if start >= begin:
+                yield start - begin, end - begin
+
+
+def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bool:
+    text, named = part.text, bool(_NAMED.search(part.name))
+    if not part.data or (part.environment and taken_up):
+        return False
+    if named and _KEY_BLOCK.fullmatch(text):
+        return True
+    if not _TOKEN.fullmatch(secret):
+        return False
+    if named and (text == secret or _is(_SCHEMED, text, secret)):
+        return True
+    if not part.name and _is(_HEADED, text, secret):
+        return True
+    words = [] if taken_up else [word for word in _words(text) if secret in word]
+    return bool(words) and all(_word_is_data(word, secret, everything) for word in words)
+
+
+def _is(beginning: re.Pattern[str], text: str, secret: str) -> bool:
+    return text.endswith(secret) and bool(beginning.fullmatch(text, 0, len(text) - len(secret)))
+
+
+def _words(text: str) -> list[str]:
+    """Return a command's words; the whole text as one word, which proves nothing, when it is none
+    that could be read."""
+    if len(text) > _MOST_CHARS:
+        return [f"\n{text}"]
+    reader = shlex.shlex(text, posix=True, punctuation_chars=True)
+    reader.whitespace_split, reader.commenters = True, ""
+    try:
+        return list(reader)
+    except ValueError:
+        return [f"\n{text}"]
+
+
+def _word_is_data(word: str, secret: str, everything: str) -> bool:
+    value = re.escape(secret)
+    if any(re.fullmatch(f"(?i:{one}){value}{behind}", word) for one, behind in _WORDS):
+        name = word.removesuffix(f"={secret}")
+        return not name.isidentifier() or _once(name, everything)
+    return False
+
+
+def _once(name: str, everything: str) -> bool:
+    """Whether a variable is given a value and never used."""
+    return len(re.findall(rf"\b{re.escape(name)}\b", everything)) == 1

@@ -1,0 +1,79 @@
+"""What waits that somebody may see, and what is remembered that they may take back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from gateway.domain.records import Identity, Query, Record
+from gateway.errors import InvalidRequest, NotFound
+from gateway.policy.grants.grant import Grant
+from gateway.ports import Desk
+from gateway.wire.identifiers import REQUEST_ID
+
+_LEAST_ID = 4
+_PAGES = 10
+
+
+class Worklist:
+    """Finds what a person may see, and nothing else."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def may_see(self, identity: Identity, record: Record) -> bool:
+        """Tell whether they may decide it, or asked for it themselves, or are an admin."""
+        person = await self._desk.person(identity)
+        if person is not None and (person.admin or person.name == record.owner):
+            return True
+        return await self._desk.may_decide(identity, record) is None
+
+    async def waiting(self, identity: Identity) -> AsyncIterator[Record]:
+        """Yield the waiting requests that this person may see, newest first."""
+        after = None
+        for _ in range(_PAGES):
+            page = await self._desk.page(Query(after=after, followers=False))
+            for record in page.items:
+                if not record.final and await self.may_see(identity, record):
+                    yield record
+            after = page.next
+            if after is None:
+                return
+
+    async def named(self, identity: Identity, start: str) -> Record:
+        """Return the one waiting request, of those they may see, whose id begins so.
+
+        A whole id names any request: whoever does something with it checks the right to, and audits
+        a refusal. Raises InvalidRequest, NotFound.
+        """
+        start = _checked(start)
+        if REQUEST_ID.fullmatch(start):
+            return await self._desk.get(start)
+        found = [one async for one in self.waiting(identity) if one.id.startswith(start)]
+        if len(found) > 1:
+            raise InvalidRequest("more than one request begins so; give more of the id")
+        if not found:
+            raise NotFound("nothing of that id waits for you")
+        return found[0]
+
+    async def grants(self, identity: Identity) -> list[Grant]:
+        """Return the newest remembered decisions that this person may take back."""
+        return await self._desk.revocable(identity)
+
+    async def grant_id(self, identity: Identity, start: str) -> str:
+        """Return the whole id of the one of them whose id begins so; a whole id as it is.
+
+        Raises InvalidRequest, NotFound.
+        """
+        start = _checked(start)
+        if REQUEST_ID.fullmatch(start):
+            return start
+        found = [one.id for one in await self.grants(identity) if one.id.startswith(start)]
+        if len(found) != 1:
+            raise NotFound("no remembered decision of yours, or more than one, begins so")
+        return found[0]
+
+
+def _checked(start: str) -> str:
+    if len(start.strip()) < _LEAST_ID:
+        raise InvalidRequest(f"give at least {_LEAST_ID} characters of the id")
+    return start.strip().lower()

@@ -1,0 +1,1 @@
+"""Puts the parts together and runs them."""

@@ -1,0 +1,53 @@
+"""Runs one adapter as a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+from gateway.api.adapter_pages import build_pages
+from gateway.policy.hooks.host import hosted
+from gateway.ports import HasRoutes
+from gateway.ports.outgoing import Posts
+from gateway.server.app import listen, site_of
+from gateway.server.background import background, desk_of, policy_followed, problems, served
+from gateway.server.connections import assembled, opened, signer_of, url_of
+from gateway.server.plugins import adapter_class
+from gateway.server.production_checks import refuse_unsafe
+from gateway.server.settings import Settings
+from gateway.stores.connect import connect, disconnect
+from gateway.stores.event_feed import RedisFeed
+
+
+@asynccontextmanager
+async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
+    """Run one adapter, on the Redis of a gateway that runs elsewhere; yield the address where its
+    health is told and its pages are, empty where nobody but its own person looks.
+
+    Without `REDIS_URL` that is the embedded server of the data folder. The address is that of the
+    settings, which must be another one than that gateway's.
+    """
+    url = url_of(settings)
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(opened(settings, url))
+        await refuse_unsafe(settings, backend.store)
+        blocking = connect(url, blocking=True)
+        stack.push_async_callback(disconnect, blocking)
+        hooks = hosted(settings.hooks_file)
+        await stack.enter_async_context(hooks.running())
+        feed = RedisFeed(blocking, backend.store.keys)
+        approvals = assembled(settings, backend.store, feed, hooks, signer_of(settings))
+        await stack.enter_async_context(feed.running())
+        await stack.enter_async_context(
+            background("policy", partial(policy_followed, approvals, backend.store))
+        )
+        desk = desk_of(name, approvals, backend.store, inbox=settings.inbox_url)
+        adapter = adapter_class(name)()
+        await stack.enter_async_context(served(adapter, desk, backend.store))
+        if not isinstance(adapter, Posts | HasRoutes):  # a screen: who sits there sees how it is
+            yield ""
+            return
+        site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)
+        ready = partial(problems, backend.store, feed, (adapter,))
+        yield await listen(build_pages(site, ready), settings, stack)

@@ -1,0 +1,263 @@
+"""Puts a gateway together from its settings, and runs it: the composition root."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from gateway.api.app import Site, build_api, runner
+from gateway.api.redis_intake import Intake
+from gateway.approvals.deadlines import Sweeper
+from gateway.approvals.front_desk import FrontDesk
+from gateway.approvals.grouping import Holding
+from gateway.approvals.service import Approvals
+from gateway.delivery.webhooks import Webhook, Webhooks
+from gateway.domain.clock import SystemClock
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.errors import Conflict, GatewayError, InvalidRequest
+from gateway.policy.hooks.decider import HookEvents
+from gateway.policy.hooks.host import HookHost, hosted
+from gateway.policy.policy_file import differences, read_policy_file
+from gateway.ports import Adapter, HasRoutes, HasStreams
+from gateway.server.background import (
+    background,
+    desk_of,
+    followed_up,
+    policy_followed,
+    problems,
+    reviewed,
+    served,
+)
+from gateway.server.connections import Backend, assembled, opened, signer_of
+from gateway.server.first_run import enrolment
+from gateway.server.plugins import adapter_class, refuse_unknown
+from gateway.server.production_checks import refuse_unsafe
+from gateway.server.settings import BadSettings, Settings
+from gateway.stores.browser_sessions import RedisLogins
+from gateway.stores.connect import connect, disconnect
+from gateway.stores.credentials import REDIS_ERRORS
+from gateway.stores.embedded_server import running_engine
+from gateway.stores.event_feed import RedisFeed
+from gateway.stores.groups import RedisHeld
+from gateway.stores.ingress import Ingress
+from gateway.stores.requests import RedisStore
+from gateway.stores.retention import Retention
+from gateway.stores.scripts import At, unwatched
+from gateway.stores.seals import Sealer
+from gateway.stores.webhook_cursor import RedisCursor
+from gateway.wire.local_discovery import announced
+
+log = logging.getLogger("gateway.app")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """A running gateway and where it is reached."""
+
+    backend: Backend
+    approvals: Approvals
+    url: str
+    public_key: str
+
+
+@asynccontextmanager
+async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Gateway]:
+    """Run a whole gateway: engine, intake, HTTP, adapters. Entering means ready.
+
+    `at` is called at every step that a killed gateway may stop at; tests kill it there.
+    """
+    async with AsyncExitStack() as stack:
+        redis_url = await _redis_url(settings, stack)
+        backend = await stack.enter_async_context(opened(settings, redis_url, at=at))
+        store = backend.store
+        if settings.redis_url is None:
+            # The folder's lock says that no other gateway lives, whatever leases a killed one left.
+            await store.forget_replicas()
+        await _first_policy(store, settings)
+        await refuse_unsafe(settings, store)
+        signer = signer_of(settings)
+        blocking = connect(redis_url, blocking=True)
+        stack.push_async_callback(disconnect, blocking)
+        hooks = hosted(settings.hooks_file)
+        await stack.enter_async_context(hooks.running())
+        feed = RedisFeed(blocking, store.keys)
+        approvals = assembled(settings, store, feed, hooks, signer)
+        await _remembered(settings, approvals)
+        intake = Intake(approvals, store, backend.credentials)
+        ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)
+        await stack.enter_async_context(feed.running())
+        await stack.enter_async_context(ingress.running())
+        await stack.enter_async_context(_upkeep(settings, approvals, store, feed, hooks))
+
+        inbox = settings.inbox_url
+        desks = {name: desk_of(name, approvals, store, inbox=inbox) for name in settings.adapters}
+        adapters = {name: adapter_class(name)() for name in desks}
+        for name, adapter in adapters.items():
+            await stack.enter_async_context(served(adapter, desks[name], store))
+        await stack.enter_async_context(reviewed(approvals, store))
+        await stack.enter_async_context(followed_up(approvals, store))
+        enrolling = None if settings.production else enrolment(backend, signer.public_key)
+        app = build_api(
+            approvals=approvals,
+            holding=Holding(store, RedisHeld(store), approvals.writer),
+            credentials=backend.credentials,
+            ready=partial(_problems, ingress, store, feed, tuple(adapters.values())),
+            store_errors=REDIS_ERRORS,
+            site=replace(
+                site_of(settings, adapters, desks, backend.logins), intercept=hooks.passed
+            ),
+            enrolment=enrolling,
+        )
+        local = await listen(app, settings, stack)
+        url = settings.public_url.rstrip("/") if settings.public_url else local
+        if enrolling is not None:
+            stack.enter_context(
+                announced(
+                    settings.data_dir,
+                    url=url,
+                    enroll=enrolling.secret,
+                    public_key=signer.public_key,
+                )
+            )
+        log.info("gateway ready at %s", url, extra={"event": "ready"})
+        yield Gateway(backend=backend, approvals=approvals, url=url, public_key=signer.public_key)
+
+
+@asynccontextmanager
+async def _upkeep(
+    settings: Settings, approvals: Approvals, store: RedisStore, feed: RedisFeed, hooks: HookHost
+) -> AsyncIterator[None]:
+    """Do until left what only time and events bring about: deadlines, seals, what is forgotten."""
+    async with AsyncExitStack() as stack:
+        sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
+        await stack.enter_async_context(background("sweeper", sweeper.run))
+        await stack.enter_async_context(
+            background("policy", partial(policy_followed, approvals, store))
+        )
+        await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
+        retention = Retention(store, SystemClock(), days=settings.retention_days)
+        await stack.enter_async_context(background("retention", retention.run))
+
+        unused = approvals.granted.run
+        await stack.enter_async_context(background("unused grants", unused))
+
+        if settings.webhook_url is not None:
+            posting = _webhooks(settings, approvals, store)
+            await stack.enter_async_context(background("webhooks", posting.run))
+        if settings.hooks_file is not None:
+            told = HookEvents(hooks, approvals)
+            await stack.enter_async_context(background("hook events", told.run))
+        yield
+
+
+async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
+    if settings.redis_url is not None:
+        return settings.redis_url.get_secret_value()
+    if settings.production:
+        raise GatewayError("production needs REDIS_URL; the embedded server is for one machine")
+    engine = await stack.enter_async_context(running_engine(settings.data_dir))
+    return engine.url
+
+
+async def _remembered(settings: Settings, approvals: Approvals) -> None:
+    """Put what is remembered in order, before any agent is heard that it could decide for."""
+    if settings.grants == "memory":
+        await approvals.granted.forget_all("the gateway started")
+    try:
+        await approvals.granted.reread()
+    except InvalidRequest:
+        # One that cannot be read decides nothing; the others are looked at again by the upkeep.
+        log.exception("what is remembered was not reread", extra={"event": "reread_failed"})
+
+
+async def _first_policy(store: RedisStore, settings: Settings) -> None:
+    """Put the policy file in force; without one, give a new namespace a default route, on which
+    nobody may approve yet."""
+    policy = await store.policy()
+    if settings.policy_file is not None:
+        written = read_policy_file(settings.policy_file)
+        refuse_unknown(written)
+        if differences(policy, written):
+            named = f"the file {settings.policy_file.name}"
+            await store.apply(replace(written, generation=policy.generation), by=named)
+        return
+    if not policy.routes:
+        first = PolicyDocument(
+            generation=policy.generation, people=policy.people, routes=(Route(mode=settings.mode),)
+        )
+        try:
+            await store.apply(first, by="first start")
+        except Conflict:
+            log.info("another replica wrote the first policy", extra={"event": "policy_exists"})
+
+
+def _webhooks(settings: Settings, approvals: Approvals, store: RedisStore) -> Webhooks:
+    if settings.webhook_url is None or settings.webhook_secret is None:
+        raise GatewayError("GATEWAY_WEBHOOK_URL needs GATEWAY_WEBHOOK_SECRET")
+    hook = Webhook(
+        url=settings.webhook_url,
+        secret=settings.webhook_secret.get_secret_value(),
+        hosts=settings.webhook_hosts,
+        production=settings.production,
+    )
+    clock = SystemClock()
+    return Webhooks(hook, approvals, RedisCursor(store), clock, store_errors=REDIS_ERRORS)
+
+
+async def _problems(
+    ingress: Ingress, store: RedisStore, feed: RedisFeed, adapters: Sequence[Adapter]
+) -> list[str]:
+    found = [] if ingress.healthy else ["the agents' streams are not being read"]
+    return found + await problems(store, feed, adapters)
+
+
+def site_of(
+    settings: Settings,
+    adapters: Mapping[str, Adapter],
+    desks: Mapping[str, FrontDesk],
+    logins: RedisLogins,
+) -> Site:
+    """Return how we are reached, and the pages of these adapters."""
+    pages: list[web.AbstractRouteDef] = []
+    for name, adapter in adapters.items():
+        if isinstance(adapter, HasRoutes):
+            pages += adapter.routes(desks[name], logins, secure=settings.secure)
+    host = urlsplit(settings.public_url).hostname if settings.public_url else None
+    return Site(
+        hosts=frozenset({host} if host else ()),
+        secure=settings.secure,
+        pages=tuple(pages),
+        closing=tuple(one.end_streams for one in adapters.values() if isinstance(one, HasStreams)),
+    )
+
+
+async def listen(app: web.Application, settings: Settings, stack: AsyncExitStack) -> str:
+    """Serve HTTP; return the URL that local callers use."""
+    served = runner(app)
+    await served.setup()
+    stack.push_async_callback(served.cleanup)
+    context = None
+    if settings.tls_cert is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        except OSError as error:
+            raise BadSettings(
+                f"GATEWAY_TLS_CERT and GATEWAY_TLS_KEY are no certificate and its key: {error}"
+            ) from error
+    site = web.TCPSite(served, settings.host, settings.port, ssl_context=context)
+    try:
+        await site.start()
+    except OSError as error:
+        raise GatewayError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; "
+            "set GATEWAY_PORT to another port, or 0 for a free one"
+        ) from error
+    return settings.local_url(served.addresses[0][1])

@@ -1,0 +1,109 @@
+"""What lies behind a gateway and its commands: a connected namespace, and the key that signs."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from gateway.approvals.service import Approvals
+from gateway.domain.clock import SystemClock
+from gateway.errors import Unreachable
+from gateway.policy.chain import ModeDecider
+from gateway.policy.hooks.decider import links
+from gateway.policy.hooks.host import HookHost
+from gateway.server.plugins import deciders
+from gateway.server.settings import BadSettings, Settings
+from gateway.stores.browser_sessions import RedisLogins
+from gateway.stores.connect import connect, disconnect, line_to
+from gateway.stores.credentials import RedisCredentials
+from gateway.stores.embedded_server import engine_url
+from gateway.stores.event_feed import RedisFeed
+from gateway.stores.grants import RedisGrants
+from gateway.stores.keys import Keys
+from gateway.stores.requests import RedisStore
+from gateway.stores.scripts import At, unwatched
+from gateway.wire.local_discovery import write_private
+from gateway.wire.signatures import SEED_BYTES, Signer
+
+_KEY_FILE = "signing.key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """A connected namespace: what the operator's commands work on, without serving anyone."""
+
+    store: RedisStore
+    credentials: RedisCredentials
+    logins: RedisLogins
+    url: str
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings, redis_url: str, *, at: At = unwatched
+) -> AsyncIterator[Backend]:
+    """Connect to the namespace; leaving closes the connections."""
+    redis = connect(redis_url)
+    try:
+        async with line_to(redis_url) as line:
+            store = RedisStore(redis, Keys(settings.namespace), at=at, line=line)
+            await store.check_schema()
+            yield Backend(
+                store=store,
+                credentials=RedisCredentials(store, SystemClock()),
+                logins=RedisLogins(store),
+                url=redis_url,
+            )
+    finally:
+        await disconnect(redis)
+
+
+def assembled(
+    settings: Settings, store: RedisStore, feed: RedisFeed, hooks: HookHost, signer: Signer | None
+) -> Approvals:
+    """Return the requests of a namespace under the whole policy: the operator's hooks and deciders,
+    and the mode last. Whatever judges requests is put together here alone, so that no way in
+    forgets a link."""
+    return Approvals(
+        store,
+        feed,
+        [*links(hooks), *deciders(settings.deciders), ModeDecider()],
+        SystemClock(),
+        signer=signer,
+        grants=RedisGrants(store),
+    )
+
+
+def url_of(settings: Settings) -> str:
+    """Return the URL of the configured Redis, or of the embedded server that a gateway here runs.
+
+    Raises Unreachable when there is neither.
+    """
+    if settings.redis_url is not None:
+        return settings.redis_url.get_secret_value()
+    if (found := engine_url(settings.data_dir)) is not None:
+        return found
+    raise Unreachable(
+        f"REDIS_URL is unset, and no gateway of yours runs on {settings.data_dir}: "
+        "start `gateway up` first"
+    )
+
+
+def signer_of(settings: Settings) -> Signer:
+    """Return the signer of the configured key; in development of one kept in the data folder."""
+    if settings.signing_key is not None:
+        return Signer(settings.signing_key.get_secret_value())
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = settings.data_dir / _KEY_FILE
+    if not path.exists():
+        write_private(path, base64.b64encode(os.urandom(SEED_BYTES)).decode())
+    try:
+        return Signer(path.read_text(encoding="utf-8").strip())
+    except ValueError:
+        raise BadSettings(
+            f"{path} holds no signing key: put it back from a backup, or remove it to have a new "
+            "one made; agents that pin the old public key then have to be told the new one"
+        ) from None

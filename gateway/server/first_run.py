@@ -1,0 +1,70 @@
+"""The first who come to a local gateway: its owner, and agents of the same user."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import secrets
+from contextlib import suppress
+from urllib.parse import quote, urlsplit
+
+from gateway.api.call import Enrolment
+from gateway.errors import Conflict
+from gateway.server.connections import Backend
+from gateway.server.settings import Settings
+from gateway.wire.codec import JsonObject
+from gateway.wire.local_discovery import write_private
+
+OWNER = "owner"
+OWNER_FILE = "approver.json"
+
+
+async def first_login(backend: Backend, url: str, settings: Settings) -> list[str]:
+    """Return what a person on this machine needs to log in; makes the local owner once."""
+    path = settings.data_dir / OWNER_FILE
+    people = {person.name for person in (await backend.store.policy()).people}
+    with suppress(Conflict):  # another replica makes the owner at this moment
+        if not people:
+            here = _terminal_identities()
+            owner = await backend.credentials.add_approver(OWNER, admin=True, identities=here)
+            write_private(path, json.dumps({"name": OWNER, "token": owner.token}))
+            people = {OWNER}
+    if OWNER not in people or not path.exists():
+        return ["Log in with the link of: gateway login NAME"]
+    code = await backend.logins.invite(OWNER)
+    return [f"Answer in the browser (works once): {url}/inbox/login#code={code}"]
+
+
+def _terminal_identities() -> tuple[str, ...]:
+    """Return by what the terminal adapter knows this user; a container may have no name for it."""
+    try:
+        return (f"terminal:{pwd.getpwuid(os.getuid()).pw_name}",)
+    except KeyError:
+        return ()
+
+
+def enrolment(backend: Backend, public_key: str) -> Enrolment:
+    """Let local agents get a credential of their own by the secret in the discovery file."""
+
+    async def enroll(name: str) -> JsonObject:
+        credentials = backend.credentials
+        try:
+            new = await credentials.add_agent(name)
+        except Conflict:
+            new = await credentials.rotate_agent(name)
+        user = f"{quote(new.redis_user or '')}:{quote(new.redis_password or '')}@"
+        parts = urlsplit(backend.url)
+        place = parts.netloc.rpartition("@")[2]
+        redis_url = parts._replace(netloc=user + place).geturl()
+        if parts.scheme not in ("redis", "rediss", "unix"):
+            redis_url = ""
+        return {
+            "agent": name,
+            "token": new.token,
+            "public_key": public_key,
+            "namespace": backend.store.keys.namespace,
+            "redis_url": redis_url or None,
+        }
+
+    return Enrolment(secret=secrets.token_urlsafe(32), enroll=enroll)

@@ -1,0 +1,87 @@
+"""Finds adapters and deciders by entry point, so that a new one needs no change here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+
+from gateway.domain.policy_document import REQUESTER, PolicyDocument
+from gateway.errors import GatewayError
+from gateway.ports import Adapter, Decider
+
+GROUP = "approval_gateway.adapters"
+DECIDERS = "approval_gateway.deciders"
+
+
+class UnknownAdapter(GatewayError):
+    """No installed distribution offers an adapter of this name."""
+
+    code = "unknown_adapter"
+    exit_code = 2
+
+
+class UnknownDecider(GatewayError):
+    """No installed distribution offers a decider of this name that can be used."""
+
+    code = "unknown_decider"
+    exit_code = 2
+
+
+class BrokenAdapter(GatewayError):
+    """An installed adapter cannot be loaded, or fails before it is run."""
+
+    code = "broken_adapter"
+    exit_code = 2
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(f"the adapter {name} cannot be used: {type(error).__name__}: {error}")
+
+
+def adapter_class(name: str) -> type[Adapter]:
+    """Return the adapter class that an installed distribution offers under `name`."""
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        known = ", ".join(adapter_names()) or "none"
+        raise UnknownAdapter(f"there is no adapter {name!r}; installed: {known}")
+    try:
+        loaded: type[Adapter] = next(iter(found)).load()
+    except Exception as error:  # whatever somebody else's module does when it is imported
+        raise BrokenAdapter(name, error) from error
+    return loaded
+
+
+def refuse_unknown(policy: PolicyDocument) -> None:
+    """Return when every adapter that a policy names is installed; raises UnknownAdapter."""
+    known = adapter_names()
+    told = [one for route in policy.routes for one in route.notify if one != REQUESTER]
+    for target in (*policy.places(), *told):
+        if target.partition(":")[0] not in known:
+            raise UnknownAdapter(
+                f"the target {target!r} names no adapter that is installed here: {', '.join(known)}"
+            )
+
+
+def deciders(names: Iterable[str]) -> list[Decider]:
+    """Return new deciders that installed distributions offer under these names.
+
+    Raises UnknownDecider, also when it cannot be loaded: a policy link that is missing is no link
+    that has no opinion.
+    """
+    return [_decider(name) for name in names]
+
+
+def _decider(name: str) -> Decider:
+    found = entry_points(group=DECIDERS, name=name)
+    if not found:
+        known = ", ".join(sorted({entry.name for entry in entry_points(group=DECIDERS)})) or "none"
+        raise UnknownDecider(f"there is no decider {name!r}; installed: {known}")
+    try:
+        made: Decider = next(iter(found)).load()()
+    except Exception as error:  # whatever somebody else's module does when it is imported
+        raise UnknownDecider(f"the decider {name} cannot be used: {error}") from error
+    return made
+
+
+def adapter_names() -> list[str]:
+    """Return the names of all installed adapters, without importing them."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})

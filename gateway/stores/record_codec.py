@@ -1,0 +1,233 @@
+"""How a record lies in its Redis hash: short field names, JSON for what is nested."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from pydantic_core import to_json
+
+from gateway.approvals.transitions import summary
+from gateway.domain.records import Claim, Event, Record, ScopeQuorum, Vote
+from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
+from gateway.wire.codec import JsonObject, build, plain
+
+# Members of the request that the hash holds as fields of their own, so that scripts can check them.
+_OWN_FIELDS = ("id", "agent", "session", "digest")
+
+
+_COMMON = Risk(level=RiskLevel.MEDIUM)
+
+T = TypeVar("T")
+
+
+def dumps(value: Any) -> str:
+    """Return compact JSON."""
+    return to_json(value).decode()
+
+
+def body_of(request: ApprovalRequest) -> str:
+    """Return the part of a request that never changes, as JSON."""
+    values = plain(request)
+    return dumps({key: value for key, value in values.items() if key not in _OWN_FIELDS})
+
+
+def _json_or_absent(value: Any) -> str:
+    return "" if value is None or value == () else dumps(plain(value))
+
+
+def _text(value: str | None) -> str:
+    return value or ""
+
+
+def _flag(value: bool) -> str:
+    return "1" if value else ""
+
+
+def _count(number: int) -> str:
+    return str(number or "")
+
+
+def _later(revision: int) -> str:
+    return "" if revision == 1 else str(revision)
+
+
+def _gone(waiting: bool) -> str:
+    return "" if waiting else "1"
+
+
+def _posed(values: tuple[bool, str]) -> str:
+    canary, agent = values
+    return agent if canary else ""
+
+
+def _asked(digests: tuple[str, str]) -> str:
+    now, asked = digests
+    return "" if now == asked else asked
+
+
+def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum, bool]) -> str:
+    route, quorum, risk, owner, scopes, harmless = values
+    about: JsonObject = {"route": route}
+    if quorum != 1:
+        about["quorum"] = quorum
+    if risk != _COMMON:
+        about["risk"] = plain(risk)
+    if owner is not None:
+        about["owner"] = owner
+    if wider := plain(scopes):
+        about["scopes"] = wider
+    if harmless:
+        about["harmless"] = True
+    return dumps(about)
+
+
+# The fields that may change over a record's life, apart from its decision and from who waits behind
+# whom, which is the scripts' own: the members of the record that each comes from, and how it is
+# written. What is written as "" is absent from the hash.
+_WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
+    ("rev", ("revision",), str),
+    ("since", ("shown_since",), _later),
+    ("status", ("status",), str),
+    ("digest", ("digest",), str),
+    ("asked", ("digest", "request.digest"), _asked),
+    ("about", ("route", "quorum", "risk", "owner", "scope_quorum", "harmless"), _about),
+    ("process", ("process",), _text),
+    ("attached", ("attached",), " ".join),
+    ("consumer", ("consumers",), " ".join),
+    ("gone", ("waiting",), _gone),
+    ("found", ("findings",), _json_or_absent),
+    ("edited", ("edited",), _json_or_absent),
+    ("votes", ("votes",), _json_or_absent),
+    ("note", ("note",), str),
+    ("report", ("report",), _json_or_absent),
+    ("nonces", ("nonces",), " ".join),
+    ("erased", ("erased",), _flag),
+    ("queues", ("queues",), " ".join),
+    ("tier", ("tier",), _count),
+    ("tier_at", ("tier_at",), _count),
+    ("reminders", ("reminders",), _count),
+    ("claim", ("claim",), _json_or_absent),
+    ("canary", ("canary", "request.agent"), _posed),
+)
+
+_Field = tuple[str, Callable[[Record], Any], Callable[[Any], str]]
+_FIELDS: tuple[_Field, ...] = tuple(
+    (name, attrgetter(*sources), write) for name, sources, write in _WRITTEN
+)
+
+
+def _by_member() -> dict[str, list[_Field]]:
+    """Return the fields that come from each member of a record."""
+    found: dict[str, list[_Field]] = {}
+    for field, (_, sources, _) in zip(_FIELDS, _WRITTEN, strict=True):
+        for source in sources:
+            found.setdefault(source.partition(".")[0], []).append(field)
+    return found
+
+
+_FROM = _by_member()
+
+
+def fields_of(record: Record) -> dict[str, str]:
+    """Return these fields of a record, absent ones left out."""
+    written = ((name, write(read(record))) for name, read, write in _FIELDS)
+    return {name: text for name, text in written if text}
+
+
+def changed_fields(before: Record, after: Record) -> dict[str, str]:
+    """Return those in which two records differ, as `after` has them: "" for one to delete."""
+    was: dict[str, Any] = vars(before)
+    changed: dict[str, str] = {}
+    for member, value in vars(after).items():
+        if value is was[member]:
+            continue  # most are the very same
+        for name, read, write in _FROM.get(member, ()):
+            found = read(after)
+            if found != read(before):
+                changed[name] = write(found)
+    return changed
+
+
+def ending_of(record: Record) -> tuple[str, str]:
+    """Return a record's decision, and what the event of its ending says, both as JSON or ""."""
+    if record.decision is None:
+        return "", ""
+    values = record.decision.values()
+    return dumps(values), dumps(summary(values, record.note))
+
+
+def record_from(request_id: str, fields: dict[str, str]) -> Record:
+    """Return the record that `fields` hold. Fields of newer versions are ignored, and kept."""
+    about = json.loads(fields["about"])
+    body = json.loads(fields["body"])
+    request = build(
+        ApprovalRequest,
+        {
+            **body,
+            "id": request_id,
+            "agent": fields.get("canary") or fields["agent"],
+            "session": fields["session"],
+            # An edit changes what would run, and not what was asked.
+            "digest": fields.get("asked", fields["digest"]),
+        },
+    )
+    return Record(
+        request=request,
+        status=Status(fields["status"]),
+        revision=int(fields["rev"]),
+        shown_since=int(fields.get("since", 1)),
+        digest=fields["digest"],
+        created=int(fields["created"]),
+        deadline=int(fields["deadline"]),
+        route=about["route"],
+        quorum=about.get("quorum", 1),
+        risk=build(Risk, about["risk"]) if "risk" in about else _COMMON,
+        owner=about.get("owner"),
+        scope_quorum=build(ScopeQuorum, about.get("scopes", {})),
+        harmless=about.get("harmless", False),
+        process=fields.get("process"),
+        attached=tuple(fields.get("attached", "").split()),
+        consumers=tuple(fields.get("consumer", "").split()),
+        waiting="gone" not in fields,
+        findings=tuple(_loaded(fields, "found") or ()),
+        edited=_loaded(fields, "edited"),
+        votes=tuple(build(Vote, vote) for vote in _loaded(fields, "votes") or ()),
+        decision=_built(Decision, fields, "decision"),
+        note=fields.get("note", ""),
+        report=_built(Report, fields, "report"),
+        nonces=tuple(fields.get("nonces", "").split()),
+        erased="erased" in fields,
+        queues=tuple(fields.get("queues", "").split()),
+        tier=int(fields.get("tier", 0)),
+        tier_at=int(fields.get("tier_at", 0)),
+        reminders=int(fields.get("reminders", 0)),
+        claim=_built(Claim, fields, "claim"),
+        canary="canary" in fields,
+        behind=fields.get("behind", ""),
+        alike=int(fields.get("alike", 0)),
+    )
+
+
+def event_from(event_id: str, fields: dict[str, str]) -> Event:
+    """Return the event of a stream entry."""
+    return Event(
+        id=event_id,
+        type=fields["t"],
+        at=int(fields["at"]),
+        agent=fields["agent"],
+        request_id=fields["id"],
+        revision=int(fields["rev"]),
+        data=json.loads(fields["d"]),
+    )
+
+
+def _loaded(fields: dict[str, str], name: str) -> Any:
+    return json.loads(fields[name]) if name in fields else None
+
+
+def _built(cls: type[T], fields: dict[str, str], name: str) -> T | None:
+    values: JsonObject | None = _loaded(fields, name)
+    return None if values is None else build(cls, values)

@@ -1,0 +1,93 @@
+"""Lists of requests: pages, newest first, that neither skip nor repeat while requests end, and
+those that somebody has voted on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from gateway.domain.records import Page, Query, Record
+from gateway.stores.keys import Keys
+
+_SCAN_PAGES = 20
+_AT_ONCE = 500
+
+
+class Listed(Protocol):
+    """What a listing needs of the store."""
+
+    @property
+    def redis(self) -> Any:
+        """The client."""
+
+    @property
+    def keys(self) -> Keys:
+        """The names of its keys."""
+
+    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
+        """Return records."""
+
+
+async def page_of(store: Listed, query: Query) -> Page:
+    """Return one page of requests, newest first. Scans a bounded stretch of the index."""
+    index = store.keys.done if query.final else _pending_index(store, query)
+    found: list[Record] = []
+    rank = await _rank_after(store, index, query.after)
+    for _ in range(_SCAN_PAGES):
+        rows = await store.redis.zrange(
+            index, rank, rank + query.limit - 1, desc=True, withscores=True
+        )
+        records = await store.load_many([request_id for request_id, _ in rows])
+        for row, record in zip(rows, records, strict=True):
+            if record and _fits(record, query):
+                found.append(record)
+            if len(found) == query.limit:
+                return Page(items=tuple(found), next=_cursor(*row))
+        if len(rows) < query.limit:
+            return Page(items=tuple(found))
+        rank += query.limit
+    return Page(items=tuple(found), next=_cursor(*rows[-1]))
+
+
+async def voted_of(store: Listed) -> list[str]:
+    """Return the ids of the waiting requests that have votes."""
+    ids: list[str] = await store.redis.zrange(store.keys.pending, 0, -1)
+    found: list[str] = []
+    for begin in range(0, len(ids), _AT_ONCE):
+        part, pipeline = ids[begin : begin + _AT_ONCE], store.redis.pipeline(transaction=False)
+        for request_id in part:
+            pipeline.hexists(store.keys.record(request_id), "votes")
+        answers = await pipeline.execute()
+        found += [one for one, has in zip(part, answers, strict=True) if has]
+    return found
+
+
+def _pending_index(store: Listed, query: Query) -> str:
+    return store.keys.pending_of(query.agent) if query.agent else store.keys.pending
+
+
+async def _rank_after(store: Listed, index: str, cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    at, _, last = cursor.partition("-")
+    rank = await store.redis.zrevrank(index, last)
+    if rank is not None:
+        return int(rank) + 1
+    # The request has left this index since: go on where it stood, by time and then by id.
+    newer = int(await store.redis.zcount(index, f"({at}", "+inf"))
+    same = await store.redis.zrange(index, at, at, byscore=True)
+    return newer + sum(bool(member > last) for member in same)
+
+
+def _cursor(request_id: str, score: float) -> str:
+    """Name a place in the index by its own score: the server's time, as no gateway's clock is."""
+    return f"{score:.0f}-{request_id}"
+
+
+def _fits(record: Record, query: Query) -> bool:
+    return (
+        (query.followers or not record.follows)
+        and query.status in (None, record.status)
+        and query.agent in (None, record.holder)
+        and query.session in (None, record.request.session)
+    )

@@ -1,0 +1,399 @@
+"""The state of all requests in Redis: one hash each, changed by one script per transition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from gateway.domain.policy_document import Budget, PolicyDocument
+from gateway.domain.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
+from gateway.domain.redaction import masked
+from gateway.domain.store import REROUTING, Due, Origin, Outcome, Transition
+from gateway.errors import Conflict
+from gateway.stores import script_arguments as arguments
+from gateway.stores.keys import Keys
+from gateway.stores.record_cache import Recent
+from gateway.stores.record_codec import dumps, event_from
+from gateway.stores.request_lists import page_of, voted_of
+from gateway.stores.scripts import At, Script, unwatched
+from gateway.wire.codec import JsonObject, build, plain
+from gateway.wire.identifiers import AGENT_NAME
+from gateway.wire.redis_multiplexer import Line
+
+STREAMS_PER_SHARD = 50
+_AT_ONCE = 500
+
+
+class RedisStore:
+    """A `gateway.domain.store.Store` over one namespace of a Redis or Valkey server.
+
+    `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses.
+    `line` runs its scripts, where there is one. `at` is called before and after every script.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        keys: Keys | None = None,
+        at: At = unwatched,
+        line: Line | None = None,
+    ) -> None:
+        self.redis, self.keys, self.at = redis, keys or Keys(), at
+        self.line = line or redis
+        self._recent = Recent()
+        self._submit, self._change = Script("submit", at), Script("change", at)
+        self._attach, self._answer = Script("attach", at), Script("answer", at)
+        self._due, self._lapse = Script("due", at), Script("lapse", at)
+        self._apply, self._note = Script("apply", at), Script("note", at)
+        self._register = Script("register", at)
+
+    async def together(self, *commands: Sequence[str]) -> list[Any]:
+        """Send commands at once; return their answers. What others send may come between them."""
+        if isinstance(self.line, Line):
+            return await self.line.send_all(*commands)
+        pipeline = self.redis.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return list(await pipeline.execute())
+
+    async def load(self, request_id: str) -> Record | None:
+        """Return the record as it stands, or None."""
+        fields = await self.redis.hgetall(self.keys.record(request_id))
+        return self._recent.seen(request_id, fields)
+
+    def recent(self, request_id: str) -> Record | None:
+        """Return a pending record as this process last saw it. See `domain.store.Store`."""
+        return self._recent.get(request_id)
+
+    async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
+        """Return the records in the order asked for, in one round trip. See `domain.store`."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for request_id in request_ids:
+            pipeline.hgetall(self.keys.record(request_id))
+        found = await pipeline.execute() if request_ids else []
+        return [
+            self._recent.legible(request_id, fields)
+            for request_id, fields in zip(request_ids, found, strict=True)
+        ]
+
+    async def create(
+        self,
+        record: Record,
+        origin: Origin,
+        *,
+        generation: int,
+        data: JsonObject,
+        timeout_ms: int,
+        budget: Budget,
+        posts: bool,
+    ) -> tuple[str, Record]:
+        """Create a record; the server's clock sets its deadline. See `domain.store.Store`."""
+        call = arguments.submission(
+            self.keys,
+            record,
+            origin,
+            generation=generation,
+            data=data,
+            timeout_ms=timeout_ms,
+            budget=budget,
+            posts=posts,
+        )
+        answer = await self._submit.run(self.line, call.keys, call.arguments)
+        if answer[0] == Outcome.CLOCK:
+            return Outcome.CLOCK, replace(record, created=int(answer[1]))
+        if answer[0] != Outcome.OK:
+            return answer[0], record
+        created, deadline = int(answer[1]), int(answer[2])
+        stored = replace(record, created=created, deadline=deadline, behind=answer[3])
+        self._recent.keep(stored, call.letters)
+        return Outcome.OK, stored
+
+    async def change(self, transition: Transition, origin: Origin | None = None) -> str:
+        """Apply a transition if its guards hold. See `domain.store.Store`."""
+        self._recent.forget(transition.before.id)
+        call = arguments.changes(self.keys, [transition], origin)
+        answer = await self._change.run(self.line, call.keys, call.arguments)
+        return str(answer[0])
+
+    async def change_all(self, transitions: Sequence[Transition]) -> tuple[str, str]:
+        """Apply all these transitions or none of them. See `domain.store.Store`."""
+        for one in transitions:
+            self._recent.forget(one.before.id)
+        call = arguments.changes(self.keys, transitions)
+        answer = await self._change.run(self.line, call.keys, call.arguments)
+        which = int(answer[2])
+        return str(answer[0]), transitions[which - 1].before.id if which else ""
+
+    async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
+        """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
+        answers = await self._attached(request_ids, origin, known=not request_ids)
+        if answers == ["lapsed"]:
+            # It has been told off as gone, and does not know: it takes back what it waited for.
+            request_ids = await self._forsaken(origin)
+            answers = await self._attached(request_ids, origin)
+        return [found for found, seen in zip(request_ids, answers, strict=True) if seen]
+
+    async def _attached(
+        self, request_ids: Sequence[str], origin: Origin, *, known: bool = False
+    ) -> list[str]:
+        keys, agent, process = self.keys, origin.agent, origin.process or ""
+        answers: list[str] = await self._attach.run(
+            self.line,
+            [
+                keys.processes,
+                keys.waiting(agent, process),
+                keys.ingress(agent),
+                keys.replies(agent, process),
+                keys.events,
+                keys.dirty(""),
+                keys.meta,
+                *(
+                    key
+                    for request_id in request_ids
+                    for key in (keys.record(request_id), keys.secret(request_id))
+                ),
+            ],
+            [
+                agent,
+                process,
+                origin.verb,
+                origin.nonce,
+                origin.entry or "",
+                arguments.lease_of(origin),
+                "1" if known else "",
+                origin.since,
+                *request_ids,
+            ],
+        )
+        return answers
+
+    async def _forsaken(self, origin: Origin) -> list[str]:
+        """Return the pending requests of a process that are said to be waited for by nobody."""
+        ids = await self.pending_of(origin.agent)
+        pipeline = self.redis.pipeline(transaction=False)
+        for request_id in ids:
+            pipeline.hmget(self.keys.record(request_id), "process", "gone")
+        found = await pipeline.execute() if ids else []
+        return [
+            request_id
+            for request_id, (process, gone) in zip(ids, found, strict=True)
+            if gone and process == origin.process
+        ]
+
+    async def answer(
+        self,
+        origin: Origin,
+        *,
+        request_id: str = "",
+        state: JsonObject | None = None,
+        error: JsonObject | None = None,
+    ) -> None:
+        """Answer a message that changed nothing, and delete its entry. HTTP needs neither."""
+        if origin.entry is None:
+            return
+        kind, body = ("error", error) if state is None else ("state", state)
+        await self._answer.run(
+            self.line,
+            [
+                self.keys.ingress(origin.agent),
+                self.keys.replies(origin.agent, origin.process or ""),
+            ],
+            [
+                origin.entry,
+                "1" if origin.process else "",
+                origin.verb,
+                origin.nonce,
+                request_id,
+                kind,
+                dumps(body or {}),
+            ],
+        )
+
+    async def secrets(self, request_id: str) -> JsonObject | None:
+        """Return the secret answers of a question, kept until its deadline."""
+        raw = await self.redis.get(self.keys.secret(request_id))
+        return None if raw is None else _object(raw)
+
+    async def forget_secrets(self, request_id: str) -> None:
+        """Drop the secret answers, now that the asking process has them."""
+        await self.redis.delete(self.keys.secret(request_id))
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first. Scans a bounded stretch of the index."""
+        return await page_of(self, query)
+
+    async def sessions(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended, the most recent first."""
+        rows = await self.redis.zrange(self.keys.sessions, 0, -1, desc=True, withscores=True)
+        named = ((row[0].partition(" "), int(row[1])) for row in rows)
+        return [
+            Session(agent=name[0], name=name[2], last_seen=seen)
+            for name, seen in named
+            if agent in (None, name[0])
+        ]
+
+    async def touch_session(self, agent: str, session: str) -> None:
+        """Begin the idle time of a session anew, unless it has ended."""
+        name, now = f"{agent} {session}", await self.now()
+        await self.redis.zadd(self.keys.sessions, {name: now}, xx=True, gt=True)
+
+    async def end_session(self, agent: str, session: str) -> bool:
+        """Forget a session; return whether there was one."""
+        return bool(await self.redis.zrem(self.keys.sessions, f"{agent} {session}"))
+
+    async def pending_of(self, agent: str) -> list[str]:
+        """Return the ids of an agent's pending requests, oldest first."""
+        return list(await self.redis.zrange(self.keys.pending_of(agent), 0, -1))
+
+    async def voted(self) -> list[str]:
+        """Return the ids of the waiting requests that somebody has approved already."""
+        return await voted_of(self)
+
+    async def due(self, *, idle_ms: int, limit: int) -> Due:
+        """Return what has become due by the server's time."""
+        keys = self.keys
+        now, expired, lapsed, idle, stopped = await self._due.run(
+            self.line,
+            [keys.deadlines, keys.processes, keys.sessions, keys.pending, keys.meta],
+            [idle_ms, limit],
+        )
+        return Due(
+            now=int(now),
+            expired=tuple(expired),
+            lapsed=tuple(_two(name) for name in lapsed),
+            idle=tuple(_two(name) for name in idle),
+            stopped=tuple(stopped),
+        )
+
+    async def lapse(self, agent: str, process: str) -> list[str]:
+        """Say on its requests that a process is gone. See `domain.store.Store`."""
+        keys, lost = self.keys, list[str]()
+        waiting, left = keys.waiting(agent, process), True
+        while left:
+            ids = await self.redis.srandmember(waiting, _AT_ONCE)
+            records = map(keys.record, ids)
+            left, *told = await self._lapse.run(
+                self.line,
+                [keys.processes, waiting, keys.events, keys.dirty(""), *records],
+                [agent, process, *ids],
+            )
+            lost += told
+        for request_id in lost:
+            self._recent.forget(request_id)
+        return lost
+
+    async def policy(self) -> PolicyDocument:
+        """Return the policy in force."""
+        pipeline = self.redis.pipeline(transaction=True)
+        pipeline.get(self.keys.policy)
+        pipeline.hget(self.keys.meta, "generation")
+        raw, generation = await pipeline.execute()
+        return replace(policy_of(raw), generation=int(generation or 0))
+
+    async def generation(self) -> int:
+        """Return the generation of the policy in force."""
+        return int(await self.redis.hget(self.keys.meta, "generation") or 0)
+
+    async def apply(self, policy: PolicyDocument, *, by: str) -> int:
+        """Replace the policy whose generation this one carries; raises Conflict."""
+        keys, body = self.keys, plain(replace(policy, generation=0))
+        new = await self._apply.run(
+            self.line,
+            [
+                keys.policy,
+                keys.meta,
+                keys.events,
+                keys.departed,
+                keys.pending,
+                keys.dirty(REROUTING),
+            ],
+            [policy.generation, dumps(body), dumps({"by": by, "policy": body})],
+        )
+        if new < 0:
+            raise Conflict("the policy was changed by someone else meanwhile")
+        return int(new)
+
+    async def note(
+        self, event: str, *, agent: str = "", data: JsonObject, urgent: bool = False
+    ) -> str:
+        """Append an event that changes no request; return its id."""
+        return str(
+            await self._note.run(
+                self.line,
+                [self.keys.events, self.keys.meta],
+                [event, agent, dumps(masked(data)), "", "", "1" if urgent else ""],
+            )
+        )
+
+    async def set_stopped(self, stopped: bool, *, by: str) -> None:
+        """Turn the kill switch on or off."""
+        event = "stopped" if stopped else "resumed"
+        await self._note.run(
+            self.line,
+            [self.keys.events, self.keys.meta],
+            [event, "", dumps({"by": by}), "stopped", "1" if stopped else "", "1"],
+        )
+
+    async def stopped(self) -> bool:
+        """Tell whether the kill switch is on."""
+        return bool(await self.redis.hexists(self.keys.meta, "stopped"))
+
+    async def history(self, after: str | None, limit: int) -> list[Event]:
+        """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
+        start = "-" if after is None else f"({after}"
+        rows = await self.redis.xrange(self.keys.events, start, "+", count=limit)
+        return [event_from(row[0], row[1]) for row in rows]
+
+    async def now(self) -> int:
+        """Return the server's time, in ms since the epoch."""
+        seconds, micros = await self.redis.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def check_schema(self) -> None:
+        """Mark a new namespace with our schema version; raises Conflict for a newer one's."""
+        found = await self.redis.hget(self.keys.meta, "schema")
+        # Only a new namespace is written to: a server without memory refuses writes.
+        if found is None and not await self.redis.hsetnx(self.keys.meta, "schema", SCHEMA_VERSION):
+            found = await self.redis.hget(self.keys.meta, "schema")  # another version was faster
+        if found is not None and int(found) > SCHEMA_VERSION:
+            raise Conflict(f"this namespace has schema {found}, newer than our {SCHEMA_VERSION}")
+
+    async def forget_replicas(self) -> None:
+        """Drop the leases of all replicas, so that the next one reads every stream at once."""
+        await self.redis.delete(self.keys.replicas)
+
+    async def count_pending(self) -> int:
+        """Return how many requests wait."""
+        return int(await self.redis.zcard(self.keys.pending))
+
+    async def agents(self) -> list[str]:
+        """Return the agents whose ingress streams are read."""
+        return list(await self.redis.zrange(self.keys.agents, 0, -1))
+
+    async def register_agent(self, agent: str) -> int:
+        """Have this agent's ingress stream read, on whichever replica; return the server's time."""
+        if not AGENT_NAME.fullmatch(agent):
+            raise ValueError(f"{agent!r} is no agent name")
+        now = await self._register.run(
+            self.line,
+            [self.keys.agents, self.keys.meta],
+            [agent, STREAMS_PER_SHARD, self.keys.shard("")],
+        )
+        return int(now)
+
+
+def _two(name: str) -> tuple[str, str]:
+    first, _, second = name.partition(" ")
+    return first, second
+
+
+def policy_of(raw: str | None) -> PolicyDocument:
+    """Return the policy that is kept as this text, without its generation; None is an empty one."""
+    return build(PolicyDocument, _object(raw)) if raw else PolicyDocument()
+
+
+def _object(raw: str) -> JsonObject:
+    value: JsonObject = json.loads(raw)
+    return value

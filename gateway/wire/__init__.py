@@ -1,0 +1,1 @@
+"""How models become bytes, the same on both sides."""
