@@ -26,28 +26,37 @@ Nothing here says "the user denied" unless a person did.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
+
+from gateway.wire.errors import GatewayError, InvalidRequest, Unverified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gateway.models import ApprovalRequest, Decision
 
-
-class GatewayError(Exception):
-    """Something went wrong; nothing was approved."""
-
-    code: ClassVar[str] = "error"
-    status: ClassVar[int] = 500
-    exit_code: ClassVar[int] = 5
-
-
-class InvalidRequest(GatewayError):
-    """The message breaks the rules of the wire format, or a limit."""
-
-    code = "invalid_request"
-    status = 422
-    exit_code = 2
+__all__ = [
+    "Aborted",
+    "AlreadyUsed",
+    "BatchRefused",
+    "Busy",
+    "Cancelled",
+    "Conflict",
+    "Denied",
+    "Expired",
+    "GatewayError",
+    "InvalidRequest",
+    "Misconfigured",
+    "NotApproved",
+    "NotFound",
+    "OverBudget",
+    "Pending",
+    "Unauthorized",
+    "Unconfirmed",
+    "Unreachable",
+    "Unverified",
+    "WasCanary",
+]
 
 
 class Unconfirmed(InvalidRequest):
@@ -127,14 +136,6 @@ class OverBudget(GatewayError):
     code = "over_budget"
     status = 429
     exit_code = 7
-
-
-class Unverified(GatewayError):
-    """The answer does not match what was asked, or the pinned key did not sign it."""
-
-    code = "unverified"
-    status = 502
-    exit_code = 5
 
 
 class Pending(GatewayError):

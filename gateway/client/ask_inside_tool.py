@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.client.approval import Approval
 from gateway.client.blocking import Client, current_client
-from gateway.client.context import running_tool
 from gateway.wire.codec import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTool:
+    """The gated tool that runs in this context, so that it can ask again from inside."""
+
+    tool: str
+    client: Client
+
+
+_running_tool: ContextVar[RunningTool | None] = ContextVar("gateway_tool", default=None)
+
+
+@contextmanager
+def enter_tool(tool: str, client: Client) -> Iterator[None]:
+    """Remember which gated tool runs inside the block, and which client asked for it."""
+    token = _running_tool.set(RunningTool(tool, client))
+    try:
+        yield
+    finally:
+        _running_tool.reset(token)
 
 
 def confirm(hint: str, payload: JsonObject | None = None, **details: Any) -> Approval:
@@ -25,5 +49,5 @@ async def confirm_async(hint: str, payload: JsonObject | None = None, **details:
 
 
 def _asking() -> tuple[str, Client]:
-    found = running_tool.get()
+    found = _running_tool.get()
     return (found.tool, found.client) if found else ("confirm", current_client())

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gateway.client.approval import Approval
+from gateway.client.ask_inside_tool import enter_tool
 from gateway.client.blocking import Client, current_client
 from gateway.client.client import DEFAULT_TIMEOUT, unfailing
-from gateway.client.context import running
 from gateway.client.gate import ALLOWED, Asking, Gate, Hint, Replan, Serialize, gate_for
 from gateway.errors import Denied, GatewayError
 from gateway.models import Action, Execution, Kind, Risk
@@ -133,7 +133,7 @@ async def run_approved_async(
     await report(Execution.STARTED)
     began = time.monotonic()
     try:
-        with running(gate.tool, client):
+        with enter_tool(gate.tool, client):
             result = await cast(Awaitable[Any], gate.call(values))
     except BaseException as error:
         await report(Execution.FAILED, **_how(began, error))
@@ -161,7 +161,7 @@ def run_approved(
     report(request, Execution.STARTED)
     began = time.monotonic()
     try:
-        with running(gate.tool, client):
+        with enter_tool(gate.tool, client):
             result = gate.call(values)
     except BaseException as error:
         report(request, Execution.FAILED, **_how(began, error))

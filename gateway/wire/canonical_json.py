@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any, NoReturn
 
-from gateway.errors import InvalidRequest
+from gateway.wire.errors import InvalidRequest
 
 MAX_BYTES = 1_048_576
 MAX_DEPTH = 64

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from gateway.errors import InvalidRequest
+from gateway.wire.errors import InvalidRequest
 
 FILE_NAME = "gateway.json"
 

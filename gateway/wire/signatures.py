@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 
-from gateway.errors import Unverified
+from gateway.wire.errors import Unverified
 
 SEED_BYTES = 32
 _SIGNATURE_BYTES = 64
