@@ -39,7 +39,6 @@ from gateway.stores.data_folder import (
     socket_url,
     try_lock,
 )
-from gateway.stores.preallocation import keep_headroom
 
 __all__ = [
     "Engine",
@@ -153,17 +152,13 @@ async def running_engine(data_dir: Path, *, binary: Path | None = None) -> Async
     with folder.gateway_lock():
         server = _Server(folder, executable)
         process = await server.start()
-        tasks = {
-            asyncio.create_task(server.keep_running()),
-            asyncio.create_task(keep_headroom(folder.path)),
-        }
+        supervision = asyncio.create_task(server.keep_running())
         try:
             yield Engine(server.url, server.socket, process.pid, folder.path)
         finally:
-            for task in tasks:
-                task.cancel()
+            supervision.cancel()
             try:
-                await asyncio.wait(tasks)
+                await asyncio.wait([supervision])
             finally:
                 await server.stop()
                 folder.remove_socket(server.socket)

@@ -16,12 +16,12 @@ from gateway.approvals.grouping import Crowd
 from gateway.delivery.digest_cards import digest_card
 from gateway.ports.cards import Card
 from tests.discord import pictures as discord_pictures
+from tests.picture_files import picture_file
 from tests.slack import pictures as slack_pictures
 from tests.slack import render
 from tests.web.chromium import PHONE, chromium
 from tests.web.sheets import sheet
 
-FOLDER = Path(__file__).parents[2] / "docs" / "images"
 INBOX = "https://approvals.example/inbox"
 COPY = "0" * 22
 
@@ -45,7 +45,7 @@ async def main() -> None:
                 await discord_pictures.photographed(page, view, path, size, word="ci")
                 taken[f"Discord{name}"] = path.read_bytes()
     await asyncio.to_thread(
-        sheet, taken, FOLDER / "fatigue-digest-phone.png", columns=4, dark=False
+        sheet, taken, picture_file("fatigue-digest-phone.png"), columns=4, dark=False
     )
 
 

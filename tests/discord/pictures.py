@@ -50,11 +50,11 @@ from gateway.models import (
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.ports.cards import card_of
 from gateway.ports.cards import full_view as pages_of
+from tests.picture_files import picture_file
 from tests.web.chromium import Page, chromium
 from tests.web.sheets import cropped, only, sheet
 from tests.world import request
 
-FOLDER = Path(__file__).parents[2] / "docs" / "images"
 NOW = 1_795_000_000_000
 COPY = "0" * 22
 NARROW, WIDE = (390, 1400), (800, 1400)
@@ -347,11 +347,11 @@ async def main() -> None:
                         taken[name] = cropped(path.read_bytes(), most)
                     for title, names in SHEETS.items():
                         end = f"{title}{shape}{'' if dark else '-light'}"
-                        at = FOLDER / f"discord-{end}.png"
+                        at = picture_file(f"discord-{end}.png")
                         sheet(only(taken, names), at, columns=columns, dark=dark)
                     for name in PAGES if dark and not shape else ():
                         one = {"": taken[name]}
-                        sheet(one, FOLDER / f"discord-{name}.png", columns=1, dark=dark)
+                        sheet(one, picture_file(f"discord-{name}.png"), columns=1, dark=dark)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from gateway.models import Action, Kind
 from gateway.policy.grants.offers import offers
 from gateway.ports.grant_cards import GrantCard
 from tests.discord import pictures as discord_pictures
+from tests.picture_files import picture_file
 from tests.slack import pictures as slack_pictures
 from tests.slack import render
 from tests.web.chromium import PHONE, chromium, running, visiting
@@ -24,7 +25,6 @@ from tests.web.inbox import Inbox, inbox
 from tests.web.sheets import cropped, sheet
 from tests.world import click
 
-FOLDER = Path(__file__).parents[2] / "docs" / "images"
 COMMAND: dict[str, Any] = {"kind": Kind.COMMAND, "arguments": {"command": "git log --oneline -n 5"}}
 COPY = "0" * 22
 HEIGHT = 950
@@ -55,7 +55,9 @@ async def main() -> None:
             size = discord_pictures.NARROW
             await discord_pictures.photographed(page, view, path, size, word="remembered")
             taken["Discord"] = path.read_bytes()
-    await asyncio.to_thread(sheet, taken, FOLDER / "grants-cards-phone.png", columns=4, dark=False)
+    await asyncio.to_thread(
+        sheet, taken, picture_file("grants-cards-phone.png"), columns=4, dark=False
+    )
 
 
 async def made(box: Inbox) -> tuple[GrantCard, GrantCard]:

@@ -1,16 +1,15 @@
-"""Takes the pictures for the documents: `python -m tests.slack.pictures [folder]`."""
+"""Takes the pictures for the documents: `python -m tests.slack.pictures`."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 from pathlib import Path
 
+from tests.picture_files import picture_file
 from tests.slack import render, states
 from tests.web.chromium import Page, chromium
 
-FOLDER = Path(__file__).parents[2] / "docs" / "images"
 CARDS = 720
 PHONE = 390
 _TOO_HIGH = (
@@ -22,9 +21,8 @@ _TOO_HIGH = (
 )
 
 
-async def main(folder: Path) -> None:
+async def main() -> None:
     """Take every picture: cards by state, modals, and the pending card on a phone."""
-    folder.mkdir(parents=True, exist_ok=True)
     made = states.messages()
     pages = {name: render.page(render.message(*one)) for name, one in made.items()}
     pages |= {f"modal-{name}": render.page(render.modal(v)) for name, v in states.views().items()}
@@ -32,9 +30,10 @@ async def main(folder: Path) -> None:
         del pages[name]
     async with chromium() as page:
         for name, html in pages.items():
-            await shot(page, html, folder / f"slack-{name}.png", CARDS)
+            await shot(page, html, picture_file(f"slack-{name}.png"), CARDS)
         for name in ("pending", "pending-high-risk", "approved", "modal-home", "modal-remember"):
-            await shot(page, pages[name], folder / f"slack-{name}-phone.png", PHONE, dark=True)
+            path = picture_file(f"slack-{name}-phone.png")
+            await shot(page, pages[name], path, PHONE, dark=True)
 
 
 async def shot(page: Page, html: str, path: Path, width: int, *, dark: bool = False) -> None:
@@ -51,4 +50,4 @@ async def shot(page: Page, html: str, path: Path, width: int, *, dark: bool = Fa
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER))
+    asyncio.run(main())

@@ -14,13 +14,13 @@ from typing import Any
 
 from gateway.models import Action, Context
 from gateway.stores.embedded_server import running_engine
+from tests.picture_files import picture_file
 from tests.terminal.seat import Seat, by_bob, seated, staffed
 from tests.terminal.test_terminal import FORM
 from tests.web.chromium import Page, chromium
 from tests.web.inbox import COMMAND, FILE_CHANGE, HOSTILE, LONG
 from tests.world import World, assembled, click, identity
 
-FOLDER = Path(__file__).parents[2] / "docs" / "images"
 SIZE = (92, 30)
 PICTURE = (1160, 800)
 PLACE = {"context": Context(cwd="/srv/shop", host="build-3")}
@@ -48,7 +48,7 @@ async def taken(seat: Seat, page: Page, name: str) -> None:
     body = f"<body style='margin:0;background:#111'>{picture}"
     await page.goto("data:text/html;base64," + base64.b64encode(body.encode()).decode())
     await page.until("document.images[0].complete")
-    await page.screenshot(FOLDER / f"terminal-{name}.png", whole=True)
+    await page.screenshot(picture_file(f"terminal-{name}.png"), whole=True)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from gateway.domain.policy_document import Budget
 from gateway.domain.records import Query, Record
 from gateway.domain.store import Origin
 from gateway.models import Action, Execution, Reason, Report
+from tests.picture_files import picture_file
 from tests.web.chromium import DESK, PHONE, Page, running, visiting
 from tests.web.inbox import (
     AGENT,
@@ -30,7 +31,6 @@ from tests.web.inbox import (
 )
 from tests.web.sheets import cropped, only, sheet
 
-FOLDER = Path(__file__).parents[2] / "docs" / "images"
 SHAPES = {"phone": (PHONE, 4, 1500), "desk": (DESK, 2, 1250)}
 SHEETS = {
     "ask": ("waiting", "a command", "a file change", "a question"),
@@ -76,16 +76,15 @@ class Camera:
     def develop(self) -> None:
         """Write the sheets, and the one picture that the README shows."""
         first = only(self.taken["phone", False], ["a command"])
-        sheet(first, FOLDER / "inbox-command-phone.png", columns=1, dark=False)
+        sheet(first, picture_file("inbox-command-phone.png"), columns=1, dark=False)
         for (shape, dark), pictures in self.taken.items():
             for title, names in SHEETS.items():
-                path = FOLDER / f"inbox-{title}-{shape}{'-dark' if dark else ''}.png"
+                path = picture_file(f"inbox-{title}-{shape}{'-dark' if dark else ''}.png")
                 sheet(only(pictures, names), path, columns=SHAPES[shape][1], dark=dark)
 
 
 async def main() -> None:
     """Take every picture."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, running() as address:
         async with visiting(address) as browser:
             async with inbox(Path(folder)) as box:
