@@ -1,6 +1,7 @@
 """The agent-only distribution: built, installed without the server's libraries, and used."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -92,7 +93,7 @@ def _names_from(python: Path | str, code: str, *arguments: str) -> list[str]:
 def test_it_needs_one_library(wheel: Path) -> None:
     """Installing the agent side pulls in the canonical-JSON library and nothing else."""
     required = _metadata(wheel).get_all("Requires-Dist") or []
-    assert [line.split(">")[0] for line in required if "extra ==" not in line] == ["rfc8785"]
+    assert [re.split("[<>]", line)[0] for line in required if "extra ==" not in line] == ["rfc8785"]
 
 
 def test_it_agrees_with_the_main_distribution(wheel: Path) -> None:
