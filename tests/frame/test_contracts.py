@@ -1,0 +1,82 @@
+"""The rules of who may import whom catch what they say: one violation of each is planted."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.frame.tree import ROOT, pyproject
+
+# By contract: the module that breaks it, and what it must not import.
+PLANTED = {
+    "layers": [("gateway.domain.records", "gateway.policy.chain")],
+    "no-circles": [("gateway.approvals.transitions", "gateway.approvals.service")],
+    "adapters": [
+        ("adapters.slack.actions", "gateway.policy.chain"),
+        ("adapters.discord.posting", "gateway.stores.keys"),
+    ],
+    "no-adapter": [("gateway.server.app", "adapters.web.routes")],
+    "independent-adapters": [("adapters.slack.home_tab", "adapters.discord.markup")],
+    "agent-side": [
+        ("gateway.client.gate", "nacl"),
+        ("gateway.client.approval", "redis"),
+        ("gateway.wire.digest", "gateway.domain.clock"),
+    ],
+    "redis-transport": [("gateway.client.http_pool", "gateway.wire.redis_multiplexer")],
+    "vendors": [
+        ("gateway.server.background", "discord"),
+        ("adapters.discord.card_views", "redis"),
+        ("gateway.domain.redaction", "aiohttp"),
+    ],
+}
+
+
+def _contracts() -> dict[str, str]:
+    listed = pyproject()["tool"]["importlinter"]["contracts"]
+    return {one["id"]: one["name"] for one in listed}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the linter says of a copy of this tree in which every violation is planted."""
+    copy = tmp_path_factory.mktemp("planted")
+    for package in ("gateway", "adapters"):
+        ignored = shutil.ignore_patterns("__pycache__", "static", "*.lua")
+        shutil.copytree(ROOT / package, copy / package, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    for violations in PLANTED.values():
+        for importer, imported in violations:
+            with _file_of(copy, importer).open("a") as file:
+                file.write(f"\nimport {imported}\n")
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return " ".join(done.stdout.split("Broken contracts", 1)[1].split())
+
+
+def _file_of(folder: Path, module: str) -> Path:
+    path = folder.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def test_every_contract_has_a_planted_violation() -> None:
+    """A new contract comes with what it must catch."""
+    assert PLANTED.keys() == _contracts().keys()
+
+
+@pytest.mark.parametrize("contract", PLANTED)
+def test_a_planted_violation_is_found(contract: str, report: str) -> None:
+    """The linter names each forbidden import under the contract that forbids it."""
+    names = list(_contracts().values())
+    section = report[report.index(_contracts()[contract]) :]
+    ends = [section.index(name) for name in names if name in section[1:]]
+    section = section[: min((end for end in ends if end), default=None)]
+    for importer, imported in PLANTED[contract]:
+        if contract == "no-circles":
+            assert f".{importer.rsplit('.', 1)[1]}" in section, section
+        else:
+            assert f"{importer} -> {imported}" in section, section
