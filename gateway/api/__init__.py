@@ -1,1 +1,5 @@
-"""The HTTP API: the same five verbs as over Redis, and what approvers and operators need."""
+"""The two ways in for agents: Redis streams and HTTP; and HTTP for approvers and operators.
+
+Checks who speaks and in what form, then calls `approvals`; keeps no state. Enter at `routes` (one
+line a route) or `redis_intake` (the same five verbs from streams).
+"""

@@ -1,1 +1,5 @@
-"""Keeps every posted card true: the outboxes' workers, and what they look at."""
+"""Everything that goes out: posted cards kept true, reminders, webhooks, events for hooks.
+
+Reads requests and calls adapters through `ports`; never decides anything. Enter at `outbox_worker`
+(the loop) or `request_copies` (what it does for a request).
+"""

@@ -1,1 +1,5 @@
-"""Redis, and nothing but Redis: the only part of the server that knows it."""
+"""Redis, and nothing but Redis: the only part of the server that knows it.
+
+Implements the interfaces of `domain.store` and `ports` with one Lua script per transition (`lua/`).
+Enter at `requests` (the state of requests) or `keys` (the names of all keys).
+"""
