@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 SOURCES := gateway adapters tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-emulate check format-check lint types imports docs format bench \
+.PHONY: help setup demo quick test test-slow test-emulate check format-check lint types imports docs format bench \
 	screenshots agent-wheel lock clean
 
 help: ## list the targets
@@ -23,6 +23,9 @@ demo: $(READY) ## try the product: an agent asks, you answer in the browser
 test: $(READY) ## run the tests
 	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 --dist loadgroup
 
+quick: $(READY) ## run the inner loop: units, core and client on the real server
+	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 tests/unit tests/core tests/client
+
 test-slow: $(READY) ## run the long tests
 	$(RUN) -m pytest -q -m slow
 
@@ -36,8 +39,10 @@ check: format-check lint types imports docs ## run every check that is not a tes
 format-check: $(READY) ## is the code formatted?
 	$(VENV)/bin/ruff format --check $(SOURCES)
 
-lint: $(READY) ## ruff
+lint: $(READY) ## ruff, and a warning for files over 500 lines
 	$(VENV)/bin/ruff check $(SOURCES)
+	@wc -l $$(git ls-files 'gateway/*.py' 'adapters/*.py') | awk '$$1 > 500 && $$2 != "total" \
+		{ print "warning: " $$2 " has " $$1 " lines: is it still one subject?" }'
 
 types: $(READY) ## mypy --strict over source and tests
 	$(VENV)/bin/mypy

@@ -12,7 +12,6 @@ from packaging.version import Version
 
 from tests.frame.tree import ROOT, project_files, pyproject
 
-LONGEST_FILE = 500
 LONGEST_FUNCTION = 60
 INDEX_URL = re.compile(r"https?://(?:registry|files|deb|security)\.[a-z]|https?://[a-z.]+/simple\b")
 MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(?:root|work|opt/pypi|opt/wheels)/\w")
@@ -65,12 +64,6 @@ def test_the_patterns_find_what_they_are_for() -> None:
     assert INDEX_URL.search("--index-url https:" + "//mirror.example/simple")
     assert MACHINE_PATH.search("made in /" + "root/project")
     assert not MACHINE_PATH.search("the bookroot/page and ~root/page")
-
-
-def test_python_files_stay_short() -> None:
-    """No Python file is longer than a reviewer can hold in mind."""
-    lengths = {str(p.relative_to(ROOT)): _text(p).count("\n") for p in project_files(".py")}
-    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
 
 
 def test_functions_stay_short() -> None:
