@@ -43,6 +43,7 @@ SHAPES = (
     "token {}",
 )
 SECRETS = "\n".join(shape.format(core) for shape, core in zip(SHAPES, CORES, strict=True))
+DIGESTED = ("tool", "arguments", "payload", "context")
 WEBHOOK = "whsec_" + base64.b64encode(CORES[0].encode()).decode()
 
 
@@ -60,7 +61,9 @@ def asked(**more: Any) -> dict[str, Any]:
         "arguments": {"command": SECRETS, "nested": {SECRETS.splitlines()[1]: [SECRETS]}},
         "payload": {"text": SECRETS},
         "context": {"cwd": "/srv", "env": {"TOKEN": SECRETS}},
+        **{name: value for name, value in more.items() if name in DIGESTED},
     }
+    fields = {name: value for name, value in fields.items() if value is not None}
     request = {
         **fields,
         "id": new_id(),
@@ -69,16 +72,22 @@ def asked(**more: Any) -> dict[str, Any]:
         "preview": {"format": "text", "text": SECRETS},
         "risk": {"level": "high", "reasons": [SECRETS]},
         "allowed": ["approve", "deny", "edit", "respond"],
-        **more,
+        **{name: value for name, value in more.items() if name not in DIGESTED},
     }
     return {"request": request, "detached": True}
+
+
+def provable() -> dict[str, Any]:
+    """Return the body of a request whose secrets are data, so that masks cannot hide what acts."""
+    shown = {"tool": "curl", "payload": None, "context": {"cwd": "/srv"}}
+    return asked(**shown, arguments={"password": CORES[0], "headers": {"token": CORES[1]}})
 
 
 def through_everything(agent: Http, owner: Http) -> None:
     """Submit, refuse, edit, approve, deny, cancel, consume and report with secrets everywhere."""
 
-    def ask() -> str:
-        return str(agent.call("POST", "/v1/requests", asked())["id"])
+    def ask(body: Any) -> str:
+        return str(agent.call("POST", "/v1/requests", body)["id"])
 
     def refused(http: Http, path: str, body: Any) -> None:
         with pytest.raises(GatewayError):
@@ -89,17 +98,19 @@ def through_everything(agent: Http, owner: Http) -> None:
         body = {"action": action, "revision": 1, **words, **more}
         owner.call("POST", f"/v1/requests/{one}/decide", body)
 
-    for action in ("deny", "approve"):
-        decide(ask(), action)
-    edited = ask()
+    decide(ask(asked()), "deny")
+    decide(ask(provable()), "approve")
+    edited = ask(provable())
+    for action in ("approve", "edit", "respond"):
+        refused(owner, f"/v1/requests/{ask(asked())}/decide", {"action": action, "revision": 1})
     refused(owner, f"/v1/requests/{edited}/decide", {"action": SECRETS, "revision": 1})
-    decide(edited, "edit", arguments={"command": f"{SECRETS} -v"})
+    decide(edited, "edit", arguments={"password": CORES[2]})
     agent.call("POST", f"/v1/requests/{edited}/consume", {"process": new_id()})
     report = {"execution": "failed", "detail": SECRETS}
     agent.call("POST", f"/v1/requests/{edited}/report", {"report": report})
-    decide(ask(), "respond", result={"text": SECRETS})
-    agent.call("POST", f"/v1/requests/{ask()}/cancel", {"message": SECRETS})
-    decide(ask(), "deny", remember={"lifetime": "1h"})
+    decide(ask(provable()), "respond", result={"text": SECRETS})
+    agent.call("POST", f"/v1/requests/{ask(asked())}/cancel", {"message": SECRETS})
+    decide(ask(asked()), "deny", remember={"lifetime": "1h"})
     for path in ("/v1/requests", "/v1/sync", "/v1/hooks", f"/v1/requests/{SECRETS.split()[0]}/x"):
         refused(agent, path, {SECRETS: SECRETS, "request": asked()["request"]})
     refused(agent, "/v1/requests", asked(digest=SECRETS))

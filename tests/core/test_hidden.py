@@ -81,7 +81,7 @@ async def test_what_an_edit_put_in_is_judged_anew(world: World) -> None:
 async def test_words_that_hide_something_are_not_remembered_unrevealed(world: World) -> None:
     """An offer's id can be forged; its words put together what stood apart."""
     command = ["git", "push", "token", "attackerhost12"]
-    record = await world.submit(**{**HIDING, "arguments": {"command": command}})
+    record = await world.submit(**{**HIDING, "arguments": {"argv": command}})
     offer = next(one for one in offers(record) if "attackerhost12" in one.words)
     tap = click(record, remember=Remember(offer=offer.id))
     with pytest.raises(InvalidRequest, match="a mask hides what this would cover"):

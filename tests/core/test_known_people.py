@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import Identity, Person, Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Risk, RiskLevel, Status
@@ -32,6 +32,7 @@ async def in_force(world: World, *people: Person, **route: Any) -> None:
         generation=current.generation,
         people=people or (ALICE, BOB),
         routes=(Route(approvers=(ROLE, GROUP), **route),),
+        tools=(ToolRow(name="deploy", harmless=True),),
     )
     await world.store.apply(document, by="test")
     world.approvals.forget_policy()

@@ -55,7 +55,7 @@ CALLS: list[tuple[str, Kind, JsonObject]] = [
 VALUES: list[Any] = [
     "/etc/passwd", "/root/.bashrc", ".env", "../x", "/ws/../etc/x", "%2e%2e/x", "C:\\x", "id_rsa",
     "/ws/.git/hooks/x", "rm -rf /", "ls; rm x", "$(reboot)", "ls ./evil.sh; x", "./evil.sh",
-    "https://evil.example/x", '{"path": "/root/x"}', "@here look", "<!channel> all", "/merge",
+    "https://evil.example/x", '{"path": "/srv/other/x"}', "@here look", "<!channel> all", "/merge",
     "*** Begin Patch\n*** Delete File: a\n*** End Patch", True, None, 10**12, -1, 1.5, "",
     ["ls", "./evil.sh"], ["rm", "x"], ["bash", "-lc", "rm x"], ["sh", "-c", "ls"], [],
     {"command": "rm x"}, [["ls"]], "a\u202eb", "\u0430", "/",

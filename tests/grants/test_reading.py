@@ -83,7 +83,7 @@ ASKS: list[tuple[Record, Record]] = [
     (call("Edit", F, file_path="/ws/src/a.py", new_string="b"),
      call("Edit", F, file_path="/ws/src/.git/hooks/x", new_string="b")),
     (call("write", F, path="/ws/a", text="b"),
-     call("write", F, path="/ws/a", text="b", target="/root/x")),
+     call("write", F, path="/ws/a", text="b", target="/srv/other/x")),
 ]  # fmt: skip
 
 
@@ -233,7 +233,7 @@ DIFF = ("--- a/x.py", "+++ b/x.py", "@@ -1 +1 @@", "-a", "+b")
 @pytest.mark.parametrize(
     ("edits", "record"),
     [
-        (True, call("write", F, path="/ws/a", content="see ../.env or /root/x")),
+        (True, call("write", F, path="/ws/a", content="see ../.env or /srv/other/x")),
         (True, call("MultiEdit", F, file_path="a", edits=[{"old_string": "a", "new_string": "b"}])),
         (True, call("write_files", F, files=[{"path": "/ws/a", "content": "x"}])),
         (True, call("write_files", F, paths=["/ws/a", "/ws/b"], content="x")),
@@ -246,9 +246,9 @@ DIFF = ("--- a/x.py", "+++ b/x.py", "@@ -1 +1 @@", "-a", "+b")
                                                    "unified_diff": patch(*DIFF)}})),
         (False, call("move_file", F, path="/ws/a", destination="/etc/ld.so.preload")),
         (False, call("move_file", F, source="/ws/a", to="../b")),
-        (False, call("write", F, path="/ws/a", target="/root/x", content="x")),
+        (False, call("write", F, path="/ws/a", target="/srv/other/x", content="x")),
         (False, call("write", F, path="/ws/a", edits=[{"file": "/root/.bashrc"}])),
-        (False, call("write", F, path="/ws/a", edits='[{"file": "/root/x"}]')),
+        (False, call("write", F, path="/ws/a", edits='[{"file": "/srv/other/x"}]')),
         (False, call("write", F, path="/ws/a", auto_run=True)),
         (False, call("link", F, path="/ws/a", target="/ws/b")),
         (False, call("delete_file", F, path="/ws/a")),
@@ -256,7 +256,7 @@ DIFF = ("--- a/x.py", "+++ b/x.py", "@@ -1 +1 @@", "-a", "+b")
         (False, call("apply_patch", F, input=BASHRC, path="/ws/a")),
         (False, call("apply_patch", F, path="/ws/a", patch=patch("Index: /etc/x", *DIFF))),
         (False, call("apply_patch", F, path="/ws/a", patch=patch(*DIFF, "rm -rf /"))),
-        (False, call("apply_patch", F, path="/ws/a", diff="@@\n-a\n+++ /root/x\n+b")),
+        (False, call("apply_patch", F, path="/ws/a", diff="@@\n-a\n+++ /srv/other/x\n+b")),
         (False, call("apply_patch", F, patch=patch("--- a/x", "+++ /dev/null", "@@ -1 +0,0 @@",
                                                    "-a"))),
         (False, call("apply_patch", F, patch=patch("diff --git a/x b/x", "new file mode 120000",
@@ -267,9 +267,9 @@ DIFF = ("--- a/x.py", "+++ b/x.py", "@@ -1 +1 @@", "-a", "+b")
         (False, call("write", F, path="/ws/%2e%2e/x", content="x")),
         (False, call("write", F, path="/ws/a", name=".bashrc", content="x")),
         (False, call("write", F, path="/ws/a", content={"a": 1})),
-        (False, call("write", F, path=["/ws/a", "/root/x"], content="x")),
+        (False, call("write", F, path=["/ws/a", "/srv/other/x"], content="x")),
         (False, call("write", F, path=True, content="x")),
-        (False, call("write", F, path="/ws/a", link="/root/x", content="x")),
+        (False, call("write", F, path="/ws/a", link="/srv/other/x", content="x")),
         (False, call("run_script", F, path="/ws/a")),
     ],
 )  # fmt: skip

