@@ -127,7 +127,7 @@ def full_view(
     controls of someone who has it all before them.
 
     `card` was made with room for everything; `button` is what asked for this. `limit` is the
-    largest file that Discord takes here. A page that is not shown whole leaves only the noes.
+    largest file that Discord takes here. A page that is not shown whole can only be denied.
     """
     raw = view.text.encode("utf-8", "backslashreplace")
     fits = len(raw) <= limit

@@ -18,7 +18,7 @@ from gateway.policy.grant_deciders import GrantBook
 from gateway.policy.grants.grant import PASSES, READING, Effect, Grant, Rest
 from gateway.policy.grants.offers import offers
 
-log = logging.getLogger("gateway.rereading")
+log = logging.getLogger("gateway.earlier_grants")
 
 PASSES_CHANGED = "the rules for passes changed"
 WIDER = "it may have covered more than its words said, and today it is not offered so any more"

@@ -78,7 +78,7 @@ async def test_what_was_wider_rests_from_the_first_start_on(
         assert "written by hand" in said
         assert (check.result, check.says[:31]) == (WARN, "1 of 2 remembered answers rest:")
         assert [one.type for one in events].count("grant_rests") == 1
-        told = [one for one in caplog.records if one.name == "gateway.rereading"]
+        told = [one for one in caplog.records if one.name == "gateway.earlier_grants"]
         assert len(told) == (1 if start == 0 else 0)
 
 

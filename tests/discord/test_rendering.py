@@ -202,7 +202,7 @@ def test_33_what_fits_is_attached_and_what_does_not_is_refused_here(size: int, f
         assert "inbox" in text_of(shown)
 
 
-def test_33_a_page_that_is_not_shown_whole_leaves_only_the_noes() -> None:
+def test_33_a_page_that_is_not_shown_whole_can_only_be_denied() -> None:
     """However it came about: nothing is approved from a view that lacks a part, on no page."""
     record = pending_with(command="x")
     whole = card_of(record, lines=10**9, chars=10**9)
