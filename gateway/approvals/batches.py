@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.approvals.decisions import TOLD, TOO_LATE, TRIES, Clicks
-from gateway.approvals.transitions import Effect
-from gateway.approvals.writer import Writer
-from gateway.domain.policy_document import PolicyDocument
+from gateway.approvals.decisions import TOLD, Clicks
+from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.records import Click, Record
-from gateway.domain.store import Outcome, Store
+from gateway.domain.store import Transition
 from gateway.errors import (
     BatchRefused,
     GatewayError,
@@ -26,14 +24,11 @@ MOST = 50  # what a person may be asked to read in one go, and what one script d
 
 _ANSWERS = (Action.APPROVE, Action.DENY)
 
-Step = tuple[Record, Effect, PolicyDocument]
-
 
 class Batches:
     """Judges each click of a batch as if it came alone, and has one script apply them."""
 
-    def __init__(self, store: Store, writer: Writer, clicks: Clicks) -> None:
-        self._store = store
+    def __init__(self, writer: Writer, clicks: Clicks) -> None:
         self._writer = writer
         self._clicks = clicks
 
@@ -41,27 +36,23 @@ class Batches:
         """Apply the clicks, all or none. See `gateway.ports.Desk` for what it raises."""
         _check(clicks)
         clicks = _bound(clicks)
-        for _ in range(TRIES):
-            records, steps = await self._judged(clicks)
-            if not steps:
-                return records  # it was this very batch that decided them
-            await self._reveal(clicks, steps)
-            outcome, which = await self._writer.apply_all(steps)
-            if outcome == Outcome.OK:
-                changed = {record.id: effect.after for record, effect, _ in steps}
-                return [changed.get(record.id, record) for record in records]
-            if outcome in TOO_LATE:
-                raise BatchRefused({which: TOO_LATE[outcome]})
-            if outcome == Outcome.AGAIN:
-                self._writer.forget_policy()
-        raise Unreachable("the requests keep changing")
 
-    async def _reveal(self, clicks: Sequence[Click], steps: Sequence[Step]) -> None:
+        async def decide(found: Sequence[Record | None]) -> Sequence[Transition]:
+            transitions = await self._judge(clicks, found)
+            await self._reveal(clicks, transitions)
+            return transitions
+
+        try:
+            return await self._writer.update_all([click.request_id for click in clicks], decide)
+        except Overtaken as late:
+            raise BatchRefused({late.request_id: str(late)}) from None
+
+    async def _reveal(self, clicks: Sequence[Click], transitions: Sequence[Transition]) -> None:
         """Raise BatchRefused when an approval counts a canary in: then it alone is ended.
 
         Who did not see what one item would do has not read the others either.
         """
-        canaries = {record.id for record, _, _ in steps if record.canary}
+        canaries = {one.before.id for one in transitions if one.before.canary}
         for click in clicks:
             if click.request_id in canaries and click.action is Action.APPROVE:
                 try:
@@ -69,41 +60,38 @@ class Batches:
                 except WasCanary as told:
                     raise BatchRefused({click.request_id: str(told)}) from None
 
-    async def _judged(self, clicks: Sequence[Click]) -> tuple[list[Record], list[Step]]:
-        """Return the requests, and what the clicks do to those that they have not decided yet."""
-        found = await self._store.load_many([click.request_id for click in clicks])
+    async def _judge(
+        self, clicks: Sequence[Click], found: Sequence[Record | None]
+    ) -> list[Transition]:
+        """Return what the clicks do to those of the requests that they have not decided yet."""
         if len({record.request.agent for record in found if record}) > 1:
             raise InvalidRequest("a batch is of one agent")
-        records: list[Record] = []
-        steps: list[Step] = []
+        transitions: list[Transition] = []
         refused: dict[str, str] = {}
         for record, click in zip(found, clicks, strict=True):
             try:
-                step = await self._step(record, click)
+                transition = await self._judge_one(record, click)
             except Unreachable:
                 raise
             except GatewayError as refusal:
                 await self._clicks.note(refusal, click)
                 refused[click.request_id] = str(refusal)
                 continue
-            records.append(step[0])
-            if step[1] is not None:
-                steps.append((step[0], step[1], step[2]))
+            if transition is not None:
+                transitions.append(transition)
         if refused:
             raise BatchRefused(refused)
-        return records, steps
+        return transitions
 
-    async def _step(
-        self, record: Record | None, click: Click
-    ) -> tuple[Record, Effect | None, PolicyDocument]:
+    async def _judge_one(self, record: Record | None, click: Click) -> Transition | None:
         if record is None:
             raise NotFound("no such request")
         if record.risk.level is RiskLevel.HIGH:
             raise InvalidRequest("it is high risk, which is decided alone")
-        policy, effect, _ = await self._clicks.effect(record, click)
-        if effect is None and record.canary and click.action is Action.APPROVE:
+        transition, _ = await self._clicks.judge(record, click)
+        if transition is None and record.canary and click.action is Action.APPROVE:
             raise WasCanary(TOLD[Reason.CANARY_MISSED])
-        return record, effect, policy
+        return transition
 
 
 def _check(clicks: Sequence[Click]) -> None:

@@ -13,12 +13,13 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from gateway.approvals.writer import Writer
+from gateway.approvals.transitions import Ending
+from gateway.approvals.writer import Creation, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Query, Record
 from gateway.domain.redaction import masked
-from gateway.domain.store import Origin, Outcome, Store
+from gateway.domain.store import Origin, Store
 from gateway.models import ApprovalRequest, Context, digest_of, new_id
 from gateway.policy.grants.argument_names import names_command
 from gateway.ports.outgoing import Notes
@@ -83,7 +84,7 @@ class Canaries:
         if model is None or not await self._notes.put_new(claim, "", seconds=_CLAIM_SECONDS):
             return None
         await self._notes.put(name, self._next(route), seconds=_REMEMBERED_SECONDS)
-        return await self._made(policy, disguised(model, self._random.choice(BAITS)))
+        return await self._made(disguised(model, self._random.choice(BAITS)))
 
     def _next(self, route: Route) -> str:
         """Return when the next one is due, in ms: at random, so that nobody learns when."""
@@ -102,19 +103,22 @@ class Canaries:
                     return record
         return None
 
-    async def _made(self, policy: PolicyDocument, request: ApprovalRequest) -> Record | None:
+    async def _made(self, request: ApprovalRequest) -> Record | None:
         origin = Origin(agent="")
-        record, timeout_ms = self._writer.newborn(request, policy, origin, None)
-        record = replace(record, canary=True)
-        data = {"digest": request.digest, "kind": request.kind.value, "tool": masked(request.tool)}
-        data["canary"] = True
-        outcome, stored = await self._writer.create(
-            record, origin, policy, data=data, timeout_ms=timeout_ms
-        )
-        if outcome != Outcome.OK:
-            log.info("no canary made: %s", outcome, extra={"event": "canary_not_made"})
+
+        async def make(policy: PolicyDocument, forced: Ending | None) -> Creation:
+            if forced is not None:
+                raise Overtaken(f"it would be {forced.status}: {forced.reason}")
+            record, timeout_ms = self._writer.newborn(request, policy, origin, None)
+            tool = masked(request.tool)
+            data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
+            return Creation(replace(record, canary=True), {**data, "canary": True}, timeout_ms)
+
+        try:
+            return await self._writer.create(make, origin)
+        except Overtaken as why:
+            log.info("no canary made: %s", why, extra={"event": "canary_not_made"})
             return None
-        return stored
 
 
 def disguised(model: Record, bait: str) -> ApprovalRequest:

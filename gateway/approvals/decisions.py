@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.approvals.grant_creation import Remembering
-from gateway.approvals.transitions import By, Effect, Ending, clicked, nonce_of, said
+from gateway.approvals.transitions import By, Effect, clicked, nonce_of, said
 from gateway.approvals.writer import Writer
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Identity, Record
-from gateway.domain.store import Outcome, Store
+from gateway.domain.store import Store, Transition
 from gateway.errors import (
     Conflict,
     GatewayError,
     InvalidRequest,
-    NotFound,
     Unauthorized,
     Unconfirmed,
-    Unreachable,
     WasCanary,
 )
 from gateway.models import Action, Reason, RiskLevel, Status
@@ -27,19 +25,7 @@ from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assessed
 from gateway.ports.offload import made, weight_of
 from gateway.ports.proven_masks import NEEDS_ALL_SEEN, hides, judged
-
-TRIES = 20
-
-STOPPED = Ending(status=Status.DENIED, reason=Reason.STOPPED)
-LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
-_PAUSED = Ending(status=Status.DENIED, reason=Reason.BREAKER)
-OVERTAKEN = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE, Outcome.PAUSED: _PAUSED}
-"""How a request ends that the script refused to let wait, by what it said."""
-
-TOO_LATE = {
-    Outcome.LATE: "it expired before your answer",
-    Outcome.STOPPED: "the gateway's kill switch is on",
-}
+from gateway.wire.codec import JsonObject, plain
 
 TOLD = {
     Reason.CANARY_MISSED: (
@@ -70,31 +56,20 @@ class Clicks:
 
     async def decide(self, click: Click) -> Record:
         """Apply a click. See `gateway.ports.Desk` for what it raises."""
+        grant: Grant | None = None
+
+        async def decide(record: Record) -> Transition | None:
+            nonlocal grant
+            transition, grant = await self.judge(record, click)
+            return transition
+
         known = self._store.recent(click.request_id)
-        for _ in range(TRIES):
-            record = known or await self._store.load(click.request_id)
-            if record is None:
-                raise NotFound("no such request")
-            try:
-                policy, effect, grant = await self.effect(record, click)
-            except GatewayError as refusal:
-                if known is None:
-                    await self.note(refusal, click)
-                    raise
-                # What is remembered may be old: a refusal is told of the record as it stands.
-                known = None
-                continue
-            known = None
-            if effect is None:
-                return await self._kept(record, grant)
-            outcome = await self._writer.apply(record, effect, policy)
-            if outcome == Outcome.OK:
-                return await self._kept(effect.after, grant)
-            if outcome == Outcome.AGAIN:
-                self._writer.forget_policy()
-            if outcome in TOO_LATE:
-                await self._overtaken(record, outcome)
-        raise Unreachable("the request keeps changing")
+        try:
+            record, _ = await self._writer.update(click.request_id, decide, known=known)
+        except GatewayError as refusal:
+            await self.note(refusal, click)
+            raise
+        return await self._kept(record, grant)
 
     async def refusal(self, identity: Identity, record: Record) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence."""
@@ -116,18 +91,16 @@ class Clicks:
             await self._remembering.keep(grant)
         return record
 
-    async def effect(
-        self, record: Record, click: Click
-    ) -> tuple[PolicyDocument, Effect | None, Grant | None]:
-        """Return what a click does to a record, None when it did so before, under which policy,
-        and the grant to remember it by. Raises as `decide` does."""
+    async def judge(self, record: Record, click: Click) -> tuple[Transition | None, Grant | None]:
+        """Return what a click does to a record, None when it did so before, and the grant to
+        remember it by. Raises as `decide` does."""
         policy, who = await self._approver(record, click)
         nonce = nonce_of(click, who.name)
         if nonce in record.nonces:
             # Only what decided is remembered; a vote sent again waits for others as before.
             decided = record.final and record.nonces[-1] == nonce
             again = self._remembering.planned(record, click, who, nonce) if decided else None
-            return policy, None, again
+            return None, again
         if record.final:
             raise Conflict(f"this was decided already: {said(record)}")
         await _refuse_hidden(record, click)
@@ -143,7 +116,7 @@ class Clicks:
             effect = await self._reviewed(effect, click, policy)
         after = effect.after
         grant = self._remembering.planned(after, click, who, nonce) if after.final else None
-        return policy, effect, grant
+        return _step(record, effect, policy), grant
 
     async def _approver(self, record: Record, click: Click) -> tuple[PolicyDocument, Approver]:
         """Return who clicked, if they may decide, and under which policy; a refusal is checked
@@ -160,11 +133,6 @@ class Clicks:
         if isinstance(refusal, Unauthorized):
             data = {"request_id": click.request_id, "why": str(refusal)}
             await self._store.note("refused", agent=click.identity.written, data=data)
-
-    async def _overtaken(self, record: Record, outcome: str) -> None:
-        """End a request that its deadline or the kill switch ended before the click; raise."""
-        await self._writer.end(record, OVERTAKEN[outcome], None)
-        raise Conflict(TOO_LATE[outcome])
 
     async def _reviewed(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
         """Return an edit's effect with the new arguments assessed; raises when policy, or the click
@@ -197,3 +165,24 @@ async def _refuse_hidden(record: Record, click: Click) -> None:
             "a masked part of this could act, so it is approved in the inbox only, once it is "
             "revealed there (`gateway login NAME` prints a link to the inbox)"
         )
+
+
+def _step(record: Record, effect: Effect, policy: PolicyDocument) -> Transition:
+    """Return a click's effect as a transition, under the policy it was checked against."""
+    after = effect.after
+    return Transition(
+        before=record,
+        after=after,
+        event=effect.event,
+        data=_event_data(after),
+        clock="before",
+        generation=policy.generation,
+        stoppable=after.status in (Status.PENDING, Status.APPROVED),
+        secrets=effect.secrets,
+        budget=None if after.canary else policy.budget_for(after.request.agent),
+    )
+
+
+def _event_data(after: Record) -> JsonObject:
+    """Return what the event of a vote says; that of an ending says what its decision says."""
+    return {} if after.final else {"digest": after.digest, "votes": plain(after.votes)}

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from gateway.approvals.decisions import TRIES
 from gateway.approvals.grant_lifecycle import Shown
 from gateway.approvals.grouping import HeldStore, Holding
 from gateway.approvals.service import Approvals
@@ -28,8 +27,8 @@ from gateway.domain.records import (
 )
 from gateway.domain.redaction import masked
 from gateway.domain.statistics import Report
-from gateway.domain.store import Outcome, Store, Transition
-from gateway.errors import Conflict, NotFound, Unauthorized, Unreachable
+from gateway.domain.store import Store, Transition
+from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status
 from gateway.policy.grants.grant import Grant, Shape
 from gateway.ports.grant_cards import GrantCard
@@ -77,8 +76,10 @@ class FrontDesk:
 
     async def claim(self, request_id: str, identity: Identity, *, on: bool = True) -> Record:
         """Say that this person is looking at a request, or is not any more."""
-        for _ in range(TRIES):
-            record = await self.get(request_id)
+
+        async def decide(record: Record) -> Transition | None:
+            if record.unreviewed:
+                raise NotFound("no such request")
             if record.final:
                 raise Conflict("this was decided already")
             if refusal := await self.may_decide(identity, record):
@@ -86,15 +87,14 @@ class FrontDesk:
             name = (await self.policy()).name_of(identity)
             mine = record.claim is not None and record.claim.person == name
             if mine == on or (not on and record.claim is None):
-                return record
+                return None
             if not on and not mine:
                 raise Conflict("someone else is looking at it")
             claim = Claim(person=name, at=self._clock.now_ms()) if on else None
-            after = replace(record, claim=claim)
             event = "claimed" if on else "unclaimed"
-            if await self._change(record, after, event, {"person": name}):
-                return await self.get(request_id)
-        raise Unreachable("the request keeps changing")
+            return _step(record, replace(record, claim=claim), event, {"person": name})
+
+        return (await self._approvals.writer.update(request_id, decide)).record
 
     async def reveal(self, request_id: str, identity: Identity) -> Record:
         """Return a request whose secrets this person is about to see, and write that down.
@@ -258,12 +258,12 @@ class FrontDesk:
 
     async def progress(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
         """Take a step of a waiting request; False when it changed meanwhile."""
-        return await self._change(before, after, event, data)
+        return await self._approvals.writer.apply(_step(before, after, event, data))
 
     async def undeliverable(self, record: Record) -> None:
         """End a request that reached nobody, and tell the agent at once."""
         ending = Ending(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
-        await self._approvals.writer.end(record, ending, None)
+        await self._approvals.writer.apply(self._approvals.writer.plan_end(record, ending))
 
     def stands(self, request_id: str, copy: Copy) -> None:
         """Keep in mind where a copy was posted, which never changes: its clicks need no look."""
@@ -299,10 +299,10 @@ class FrontDesk:
                 await self._outbox.keep(subject_id, posted, before=copy)
                 await self._outbox.mark(ref.adapter, subject_id)
 
-    async def _change(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
-        moved = replace(after, revision=before.revision + 1)
-        change = Transition(before=before, after=moved, event=event, data=data, clock="before")
-        return await self._store.change(change) == Outcome.OK
+
+def _step(before: Record, after: Record, event: str, data: JsonObject) -> Transition:
+    moved = replace(after, revision=before.revision + 1)
+    return Transition(before=before, after=moved, event=event, data=data, clock="before")
 
 
 def _brief(why: str) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import Granted, grant_id_of
 from gateway.approvals.transitions import Wish, agreeing
-from gateway.approvals.writer import FOLLOWUPS, Writer
+from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, named, posted
 from gateway.domain.records import Click, Identity, Record, Remember
 from gateway.domain.store import Outcome, Store, Transition
-from gateway.errors import Conflict, InvalidRequest, Unauthorized
+from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.policy.authorization import ADMIN, Approver, admitted, refuse_requester, refuse_unknown
 from gateway.policy.chain import Chain
@@ -125,24 +126,24 @@ class Remembering:
         if grant.max_uses is not None:
             await self._granted.retire(grant.id)
 
-    async def _settle_one(self, record: Record, grant: Grant) -> None:
-        policy = await self._writer.policy()
-        found, ending = await judged(self._chain, record, policy)
-        if ending is None or found != record:
-            return
-        if (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
-            return
-        after = self._writer.ended(record, ending, revision=record.revision + 1)
-        await self._store.change(
-            Transition(
-                before=record,
-                after=after,
-                event=after.status.value,
+    async def _settle_one(self, known: Record, grant: Grant) -> None:
+        async def decide(record: Record) -> Transition | None:
+            if record.final or record.unreviewed:
+                return None
+            policy = await self._writer.policy()
+            found, ending = await judged(self._chain, record, policy)
+            if ending is None or found != record:
+                return None
+            if (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
+                return None
+            return self._writer.plan_end(record, ending)._replace(
                 clock="before",
                 generation=policy.generation,
-                stoppable=after.status is Status.APPROVED,
+                stoppable=ending.status is Status.APPROVED,
             )
-        )
+
+        with suppress(NotFound, Overtaken):
+            await self._writer.update(known.id, decide, known=known)
 
     # ---------------------------------------------------------------- made without a request
 

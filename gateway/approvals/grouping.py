@@ -4,17 +4,18 @@ them."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.approvals.transitions import Ending, ended
-from gateway.approvals.writer import Writer
+from gateway.approvals.transitions import Ending
+from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.duplicates import crowd_of
 from gateway.domain.policy_document import Budget, PolicyDocument, posted
 from gateway.domain.records import Identity, Paused, Record
 from gateway.domain.store import Store, Transition
-from gateway.errors import Unauthorized
-from gateway.models import DeciderKind, RiskLevel, Status
+from gateway.errors import NotFound, Unauthorized
+from gateway.models import DeciderKind, Decision, RiskLevel, Status
 from gateway.policy.authorization import answers_for, requesters
 
 _GRANT_MS = 1000  # for a grant made with an approval to settle the others, before one is asked
@@ -108,7 +109,7 @@ class Holding:
             ids = await self.held.behind(leader.id)
             for follower in await self._store.load_many(ids[:_AT_ONCE]):
                 if follower is not None and shares(policy, leader, follower):
-                    await self._deny(leader, follower)
+                    await self._deny(policy, leader, decision, follower)
             if len(ids) > _AT_ONCE:
                 return _SOON
             if await self._undecided(leader, policy):
@@ -161,10 +162,10 @@ class Holding:
         left = await self._store.load_many(await self.held.behind(leader.id))
         return any(one is not None and shares(policy, leader, one) for one in left)
 
-    async def _deny(self, leader: Record, follower: Record) -> None:
-        decision = leader.decision
-        if decision is None or follower.final:
-            return
+    async def _deny(
+        self, policy: PolicyDocument, leader: Record, decision: Decision, known: Record
+    ) -> None:
+        """Have a request that waits behind another take over its denial."""
         ending = Ending(
             status=decision.status,
             reason=decision.reason,
@@ -173,16 +174,16 @@ class Holding:
             message=decision.message,
             abort=decision.abort,
         )
-        after = ended(
-            follower,
-            ending,
-            revision=follower.revision + 1,
-            now=self._writer.now(),
-            sign=self._writer.sign,
-            note=f"denied together with {leader.id}, which asked the same",
-        )
-        change = Transition(before=follower, after=after, event=after.status.value, clock="before")
-        await self._store.change(change)
+
+        async def decide(follower: Record) -> Transition | None:
+            if not shares(policy, leader, follower):
+                return None
+            planned = self._writer.plan_end(follower, ending)
+            note = f"denied together with {leader.id}, which asked the same"
+            return planned._replace(after=planned.after.revised(note=note), clock="before")
+
+        with suppress(NotFound, Overtaken):
+            await self._writer.update(known.id, decide, known=known)
 
 
 def shares(policy: PolicyDocument, leader: Record, follower: Record) -> bool:

@@ -6,16 +6,16 @@ replica that looks at it holds a lease: when it dies, another one asks anew.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
-from gateway.approvals.decisions import OVERTAKEN, TRIES
 from gateway.approvals.grant_lifecycle import Granted
 from gateway.approvals.grouping import HeldStore
-from gateway.approvals.writer import Writer, posts, queues_of
+from gateway.approvals.writer import Overtaken, Writer, posts, queues_of
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import REVIEWS, Record
-from gateway.domain.store import Outcome, Store, Transition
-from gateway.errors import Unreachable
+from gateway.domain.store import Transition
+from gateway.errors import NotFound
 from gateway.models import Status
 from gateway.policy.chain import Chain
 from gateway.policy.evaluation import judged
@@ -24,17 +24,16 @@ from gateway.policy.evaluation import judged
 class Reviews:
     """Looks at one request at a time. Looking twice does no harm: one of the answers is kept."""
 
-    def __init__(self, store: Store, chain: Chain, writer: Writer, granted: Granted) -> None:
-        self._store = store
+    def __init__(self, chain: Chain, writer: Writer, granted: Granted) -> None:
         self._chain = chain
         self._writer = writer
         self._granted = granted
 
     async def look(self, request_id: str, held: HeldStore) -> float | None:
         """Have the whole chain judge a request that waits for it, and store what comes of it."""
-        for _ in range(TRIES):
-            record = await self._store.load(request_id)
-            if record is None or record.final or not record.unreviewed:
+
+        async def decide(record: Record) -> Transition | None:
+            if record.final or not record.unreviewed:
                 return None
             policy = await self._writer.policy()
             after = await self._judged(record, policy)
@@ -42,17 +41,14 @@ class Reviews:
                 changed = after.digest != record.digest
                 budget = policy.budget_for(after.request.agent)
                 await held.seat(after, budget, posts=posts(after, policy), alone=changed)
-            outcome = await self._store.change(_step(record, after, policy))
-            if outcome == Outcome.OK:
+            return _step(record, after, policy)
+
+        # Who is not there, or was ended by the clock or the kill switch, needs no review.
+        with suppress(NotFound, Overtaken):
+            after, changed = await self._writer.update(request_id, decide)
+            if changed:
                 await self._granted.used(after)
-                return None
-            if outcome == Outcome.AGAIN:
-                self._writer.forget_policy()
-            if outcome == Outcome.SPENT and after.decision is not None:
-                self._writer.book.spend(after.decision.decided_by.name)
-            if outcome in OVERTAKEN:
-                await self._writer.end(record, OVERTAKEN[outcome], None)
-        raise Unreachable("the request keeps changing")
+        return None
 
     async def _judged(self, record: Record, policy: PolicyDocument) -> Record:
         route = policy.route_for(record.request.agent, record.request.tool)

@@ -1,8 +1,7 @@
-"""The only writer of a request's status: the agents' five verbs, people's clicks, and the clock.
+"""What can be done to requests: the agents' five verbs, people's clicks, and what the clock does.
 
-Each method reads the record, asks the pure functions of `approvals.transitions` what should
-become of it, and hands the result to the store, whose script applies it only if nothing changed
-meanwhile.
+Each method says what should become of the record that it is shown, mostly by the pure functions of
+`approvals.transitions`; `approvals.writer` writes that, if nothing changed meanwhile.
 """
 
 from __future__ import annotations
@@ -12,18 +11,19 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from gateway.approvals.batches import Batches
-from gateway.approvals.decisions import LATE, OVERTAKEN, STOPPED, TOO_LATE, TRIES, Clicks
+from gateway.approvals.decisions import Clicks
 from gateway.approvals.grant_creation import Remembering
 from gateway.approvals.grant_lifecycle import Granted
 from gateway.approvals.hook_reviews import Reviews
 from gateway.approvals.report_query import Reporting
 from gateway.approvals.reveal_secrets import Revealing
 from gateway.approvals.transitions import Ending, erased, is_news
-from gateway.approvals.writer import TOMBSTONE_DIGEST, Writer
+from gateway.approvals.writer import LATE, STOPPED, TOMBSTONE_DIGEST, TOO_LATE, Creation, Writer
 from gateway.domain.clock import Clock
+from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Event, Identity, Page, Query, Record, Session
 from gateway.domain.redaction import masked, start_of
-from gateway.domain.store import Origin, Outcome, Store, Transition
+from gateway.domain.store import Origin, Outcome, Store, Transition, WritableStore
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
 from gateway.policy.authorization import answers_for
@@ -44,7 +44,7 @@ class Approvals:
 
     def __init__(
         self,
-        store: Store,
+        store: WritableStore,
         feed: Feed,
         deciders: Sequence[Decider],
         clock: Clock,
@@ -52,7 +52,7 @@ class Approvals:
         signer: Signer | None,
         grants: GrantStore,
     ) -> None:
-        self._store = store
+        self._store: Store = store
         self._feed = feed
         book = GrantBook(grants, clock)
         self.writer = Writer(store, clock, signer, book)
@@ -60,10 +60,10 @@ class Approvals:
         self.granted = Granted(store, book, clock, self.writer)
         self.remembering = Remembering(store, self._chain, clock, self.writer, self.granted)
         self._clicks = Clicks(store, self._chain, self.writer, self.remembering)
-        self.reviews = Reviews(store, self._chain, self.writer, self.granted)
+        self.reviews = Reviews(self._chain, self.writer, self.granted)
         self.reporting = Reporting(store, self.writer)
         self.revealing = Revealing(store, self.writer)
-        self._batches = Batches(store, self.writer, self._clicks)
+        self._batches = Batches(self.writer, self._clicks)
 
     # ---------------------------------------------------------------- what agents send
 
@@ -81,27 +81,19 @@ class Approvals:
                 f"set GATEWAY_AGENT={origin.agent}"
             )
         waiter = None if detached else origin.process
-        forced: Ending | None = None
-        for _ in range(TRIES):
-            policy = await self.writer.policy()
+
+        async def make(policy: PolicyDocument, forced: Ending | None) -> Creation:
             record, timeout_ms = self.writer.newborn(request, policy, origin, waiter)
             record, decided = await judged(self._chain, record, policy, stored=False)
-            ending = forced or decided
-            if ending is not None:
+            if (ending := forced or decided) is not None:
                 record = self.writer.ended(record, ending, revision=1)
-            data = await self._submitted(record)
-            outcome, stored = await self.writer.create(
-                record, origin, policy, data=data, timeout_ms=timeout_ms
-            )
-            if outcome == Outcome.OK:
-                await self.granted.used(stored)
-                return stored, True
-            if outcome == Outcome.SPENT and record.decision is not None:
-                self.writer.book.spend(record.decision.decided_by.name)
-            if outcome == Outcome.EXISTS:
-                return await self._known(request, origin, waiter), False
-            forced = OVERTAKEN.get(outcome)
-        raise Unreachable("the request could not be stored: the policy keeps changing")
+            return Creation(record, await self._submitted(record), timeout_ms)
+
+        stored = await self.writer.create(make, origin)
+        if stored is None:
+            return await self._known(request, origin, waiter), False
+        await self.granted.used(stored)
+        return stored, True
 
     async def sync(self, request_ids: Sequence[str], origin: Origin) -> list[State]:
         """Attach a process to requests and renew its lease; return those it may see, as they
@@ -118,22 +110,21 @@ class Approvals:
         """Withdraw a request, also one that has not arrived yet. A final one stays as it is."""
         words = start_of(message, _MOST_WORDS)
         ending = Ending(status=Status.CANCELLED, reason=reason, message=words)
-        for _ in range(TRIES):
-            record = await self._store.load(request_id)
-            if record is None:
-                outcome, stored = await self.writer.entomb(request_id, ending, origin)
-                if outcome == Outcome.OK:
-                    return stored
-                continue
-            if not _is_own(record, origin):
-                raise NotFound("no such request")
-            if record.final:
-                await self._answer(record, origin)
-                return record
-            after, outcome = await self.writer.end(record, ending, origin)
-            if outcome == Outcome.OK:
-                return after
-        raise Unreachable("the request keeps changing")
+
+        async def make(_policy: PolicyDocument, _forced: Ending | None) -> Creation:
+            return self.writer.entomb(request_id, ending, origin)
+
+        async def decide(record: Record) -> Transition | None:
+            _refuse_others(record, origin)
+            return None if record.final else self.writer.plan_end(record, ending)
+
+        known = await self._store.load(request_id)
+        if known is None and (stored := await self.writer.create(make, origin)) is not None:
+            return stored
+        record, changed = await self.writer.update(request_id, decide, origin=origin, known=known)
+        if not changed:
+            await self._answer(record, origin)
+        return record
 
     async def end_session(
         self, session: str, origin: Origin, *, reason: Reason = Reason.CANCELLED_BY_AGENT
@@ -174,56 +165,51 @@ class Approvals:
         """
         if origin.process is None:
             raise InvalidRequest("consume needs a process token")
-        for _ in range(TRIES):
-            record = await self._owned(request_id, origin)
-            if record.status is not Status.APPROVED or record.consumers[-1:] == (origin.process,):
-                if record.status is Status.APPROVED and await self._store.stopped():
-                    raise Conflict(TOO_LATE[Outcome.STOPPED])
-                await self._answer(record, origin)
-                return await self._state(record, origin)
+        process = origin.process
+
+        async def decide(record: Record) -> Transition | None:
+            _refuse_others(record, origin)
+            if record.status is not Status.APPROVED or record.consumers[-1:] == (process,):
+                return None
             if len(record.consumers) >= _MOST_CONSUMERS:
                 raise Conflict("too many processes were handed this approval")
-            after = replace(
-                record,
-                consumers=(*record.consumers, origin.process),
-                revision=record.revision + 1,
+            consumers = (*record.consumers, process)
+            return Transition(
+                before=record,
+                after=replace(record, consumers=consumers, revision=record.revision + 1),
+                event="consumed",
+                data={"process": process, "may_have_run": len(consumers) > 1},
+                clock="before",
+                stoppable=True,
             )
-            outcome = await self._store.change(
-                Transition(
-                    before=record,
-                    after=after,
-                    event="consumed",
-                    data={"process": origin.process, "may_have_run": len(after.consumers) > 1},
-                    clock="before",
-                    stoppable=True,
-                ),
-                origin,
-            )
-            if outcome == Outcome.OK:
-                return await self._state(after, origin)
-            if outcome == Outcome.LATE:
-                raise Conflict("the approval was not used before its time was over")
-            if outcome == Outcome.STOPPED:
+
+        record, changed = await self.writer.update(request_id, decide, origin=origin)
+        if not changed:
+            if record.status is Status.APPROVED and await self._store.stopped():
                 raise Conflict(TOO_LATE[Outcome.STOPPED])
-        raise Unreachable("the request keeps changing")
+            await self._answer(record, origin)
+        return await self._state(record, origin)
 
     async def report(self, request_id: str, report: Report, origin: Origin) -> Record:
         """Record what became of the action. Late and doubled reports change nothing."""
         report = replace(report, detail=start_of(report.detail, _MOST_WORDS))
-        for _ in range(TRIES):
-            record = await self._owned(request_id, origin)
+
+        async def decide(record: Record) -> Transition | None:
+            _refuse_others(record, origin)
             if not record.final:
                 raise Conflict("the request still waits for an answer")
             if not is_news(record.report, report):
-                await self._answer(record, origin)
-                return record
+                return None
             after = replace(record, report=report, revision=record.revision + 1)
             told = masked(plain(report))
-            change = Transition(before=record, after=after, event="reported", data=told)
-            if await self._store.change(change, origin) == Outcome.OK:
-                await self._store.forget_secrets(request_id)
-                return after
-        raise Unreachable("the request keeps changing")
+            return Transition(before=record, after=after, event="reported", data=told)
+
+        record, changed = await self.writer.update(request_id, decide, origin=origin)
+        if changed:
+            await self._store.forget_secrets(request_id)
+        else:
+            await self._answer(record, origin)
+        return record
 
     async def state(self, request_id: str, origin: Origin) -> State:
         """Return what this agent's process may see of its request. Raises NotFound."""
@@ -251,20 +237,21 @@ class Approvals:
 
     async def erase(self, request_id: str, *, by: str) -> Record:
         """Remove what a final request asked and was answered. Raises Conflict while it waits."""
-        for _ in range(TRIES):
-            record = await self.get(request_id)
+
+        async def decide(record: Record) -> Transition | None:
             if not record.final:
                 raise Conflict("the request still waits; cancel it first")
             # First what was remembered of it: a call that is repeated after a crash does it again.
             await self.granted.erase(record, by=by)
             if record.erased:
-                return record
+                return None
             after = erased(record)
-            change = Transition(before=record, after=after, event="erased", data={"by": by})
-            if await self._store.change(change) == Outcome.OK:
-                await self._store.forget_secrets(request_id)
-                return after
-        raise Unreachable("the request keeps changing")
+            return Transition(before=record, after=after, event="erased", data={"by": by})
+
+        record, changed = await self.writer.update(request_id, decide)
+        if changed:
+            await self._store.forget_secrets(request_id)
+        return record
 
     async def get(self, request_id: str) -> Record:
         """Return a request; raises NotFound."""
@@ -301,11 +288,11 @@ class Approvals:
 
     async def expire(self, request_id: str) -> None:
         """End a request whose deadline has passed by the server's clock."""
-        await self._end(request_id, LATE)
+        await self.writer.end(request_id, LATE)
 
     async def stop(self, request_id: str) -> None:
         """Deny a request that waits while the kill switch is on."""
-        await self._end(request_id, STOPPED)
+        await self.writer.end(request_id, STOPPED)
 
     async def lapse(self, agent: str, process: str) -> None:
         """Say on its requests that a process no longer waits. They may still be decided."""
@@ -316,11 +303,6 @@ class Approvals:
         self.writer.forget_policy()
 
     # ---------------------------------------------------------------- inside
-
-    async def _end(self, request_id: str, ending: Ending) -> None:
-        record = await self._store.load(request_id)
-        if record is not None and not record.final:
-            await self.writer.end(record, ending, None)
 
     async def _waiting_in(self, session: str, origin: Origin) -> list[str]:
         records = await self._store.load_many(await self._store.pending_of(origin.agent))
@@ -360,8 +342,7 @@ class Approvals:
 
     async def _owned(self, request_id: str, origin: Origin) -> Record:
         record = await self.get(request_id)
-        if not _is_own(record, origin):
-            raise NotFound("no such request")
+        _refuse_others(record, origin)
         return record
 
     async def _state(self, record: Record, origin: Origin) -> State:
@@ -384,3 +365,8 @@ class Approvals:
 def _is_own(record: Record, origin: Origin) -> bool:
     """Whether a request is the agent's, and not an earlier holder's of its name."""
     return record.holder == origin.agent and record.created >= origin.since
+
+
+def _refuse_others(record: Record, origin: Origin) -> None:
+    if not _is_own(record, origin):
+        raise NotFound("no such request")

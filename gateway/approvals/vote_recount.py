@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 
-from gateway.approvals.decisions import TRIES
-from gateway.approvals.writer import Writer
-from gateway.domain.store import Outcome, Store, Transition
+from gateway.approvals.writer import Overtaken, Writer
+from gateway.domain.records import Record
+from gateway.domain.store import Store, Transition
+from gateway.errors import NotFound
 from gateway.policy.authorization import standing
 from gateway.wire.codec import plain
 
@@ -21,24 +23,23 @@ async def recount(writer: Writer, store: Store) -> None:
     """
     for request_id in await store.voted():
         try:
-            await _recounted(writer, store, request_id)
+            await _recounted(writer, request_id)
         except Exception:
             # One that cannot be read keeps neither the others nor the policy from being followed.
             about = {"event": "recount_failed", "request_id": request_id}
             log.exception("votes not counted again", extra=about)
 
 
-async def _recounted(writer: Writer, store: Store, request_id: str) -> None:
-    for _ in range(TRIES):
-        record = await store.load(request_id)
-        if record is None or record.final:
-            return
+async def _recounted(writer: Writer, request_id: str) -> None:
+    async def decide(record: Record) -> Transition | None:
+        if record.final:
+            return None
         policy = await writer.policy()
         request = record.request
         counted = standing(policy, policy.route_for(request.agent, request.tool), record)
         if counted == record:
-            return
-        change = Transition(
+            return None
+        return Transition(
             before=record,
             after=replace(counted, revision=record.revision + 1),
             event="recounted",
@@ -46,8 +47,6 @@ async def _recounted(writer: Writer, store: Store, request_id: str) -> None:
             clock="before",
             generation=policy.generation,
         )
-        outcome = await store.change(change)
-        if outcome == Outcome.AGAIN:
-            writer.forget_policy()
-        elif outcome != Outcome.STALE:
-            return
+
+    with suppress(NotFound, Overtaken):
+        await writer.update(request_id, decide)

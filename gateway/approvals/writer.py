@@ -1,19 +1,26 @@
-"""Writes what was decided: the only caller of the store's two scripts that set a status."""
+"""The one writer of requests: nothing else calls the store's `create`, `change` or `change_all`.
+
+What should become of a request is decided elsewhere, of a record as it was read. The store's script
+writes it only if that still holds, and says why not otherwise. Each such answer means the same for
+every caller, here: the request is read and decided about again, it ends as it has to, or it is an
+error. See `gateway.domain.store.Outcome`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
-from gateway.approvals.transitions import Effect, Ending, ended
+from gateway.approvals.transitions import Ending, ended
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, posted
 from gateway.domain.records import Record
-from gateway.domain.store import Origin, Outcome, Store, Transition
-from gateway.errors import OverBudget
-from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Status
+from gateway.domain.store import Origin, Outcome, RequestWriter, Store, Transition, WritableStore
+from gateway.errors import Conflict, GatewayError, NotFound, OverBudget, Unreachable
+from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Reason, Status
 from gateway.policy.grant_deciders import GrantBook
 from gateway.policy.guardrails import assessed
-from gateway.wire.codec import JsonObject, plain
+from gateway.wire.codec import JsonObject
 from gateway.wire.signatures import Signer
 
 # A cancel that overtakes its submit leaves a record with this digest, which no action can have.
@@ -21,14 +28,70 @@ TOMBSTONE_DIGEST = "0" * 64
 
 FOLLOWUPS = "followups"
 
+STOPPED = Ending(status=Status.DENIED, reason=Reason.STOPPED)
+LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
+_PAUSED = Ending(status=Status.DENIED, reason=Reason.BREAKER)
+
+_FORCED = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE, Outcome.PAUSED: _PAUSED}
+"""How a request ends that the script refused to let wait, by what it said."""
+
+TOO_LATE = {
+    Outcome.LATE: "it expired before your answer",
+    Outcome.STOPPED: "the gateway's kill switch is on",
+}
+_NOT_USED = "the approval was not used before its time was over"
+
+
+class Creation(NamedTuple):
+    """A request to be stored, what its event says, and how long it may live, in ms."""
+
+    record: Record
+    data: JsonObject
+    timeout_ms: int
+
+
+class Update(NamedTuple):
+    """A request after an update, and whether this update changed it."""
+
+    record: Record
+    changed: bool
+
+
+class Overtaken(Conflict):
+    """The deadline or the kill switch was there first: nothing was written, but the ending of what
+    waited."""
+
+    def __init__(self, why: str, request_id: str = "") -> None:
+        super().__init__(why)
+        self.request_id = request_id
+
+
+Make = Callable[[PolicyDocument, Ending | None], Awaitable[Creation]]
+Decide = Callable[[Record], Awaitable[Transition | None]]
+DecideAll = Callable[[Sequence[Record | None]], Awaitable[Sequence[Transition]]]
+
 
 class Writer:
-    """Makes records and transitions, signs decisions, and knows the policy they are made under."""
+    """Writes requests, signs decisions, and knows the policy they are made under.
 
-    def __init__(self, store: Store, clock: Clock, signer: Signer | None, book: GrantBook) -> None:
-        self._store = store
+    `tries` is how often something is decided anew, when the request or the policy changed
+    meanwhile, before its caller is told to come again.
+    """
+
+    def __init__(
+        self,
+        store: WritableStore,
+        clock: Clock,
+        signer: Signer | None,
+        book: GrantBook,
+        *,
+        tries: int = 20,
+    ) -> None:
+        self._store: Store = store
+        self._requests: RequestWriter = store
         self._clock = clock
         self._signer = signer
+        self._tries = tries
         self.book = book
         self._policy: PolicyDocument | None = None
         self._forgotten = 0
@@ -37,6 +100,8 @@ class Writer:
     def now(self) -> int:
         """Return the time by the server's clock, as far as it is known here."""
         return self._clock.now_ms() + self._ahead_ms
+
+    # ---------------------------------------------------------------- the policy
 
     async def policy(self) -> PolicyDocument:
         """Return the policy as last read. Scripts refuse what was decided under an older one."""
@@ -58,6 +123,135 @@ class Writer:
         """Have the policy read again: it was replaced."""
         self._policy = None
         self._forgotten += 1
+
+    # ---------------------------------------------------------------- written
+
+    async def create(self, make: Make, origin: Origin) -> Record | None:
+        """Store a new request and answer its message; return it, or None when its id is taken.
+
+        `make` returns what to store under a policy; with an ending, when that is how the request
+        must end instead of waiting. Raises OverBudget when too much of the agent waits.
+        """
+        forced: Ending | None = None
+        for _ in range(self._tries):
+            policy = await self.policy()
+            record, data, timeout_ms = await make(policy, forced)
+            outcome, stored = await self._requests.create(
+                record,
+                origin,
+                generation=policy.generation,
+                data=data,
+                timeout_ms=timeout_ms,
+                budget=policy.budget_for(record.request.agent),
+                posts=posts(record, policy) and not record.unreviewed,
+            )
+            forced = _FORCED.get(outcome)
+            match outcome:
+                case Outcome.OK:
+                    return stored
+                case Outcome.EXISTS:
+                    return None
+                case Outcome.STOPPED | Outcome.LATE | Outcome.PAUSED:
+                    pass  # the next try stores it ended
+                case Outcome.AGAIN:
+                    self.forget_policy()
+                case Outcome.SPENT:
+                    self._spend_grant(record)
+                case Outcome.CLOCK:
+                    self._ahead_ms = stored.created - self._clock.now_ms()
+                case Outcome.CROWDED:
+                    raise OverBudget(
+                        "too many of this agent's requests wait already, or it handed in too much "
+                        "today"
+                    )
+                case _:
+                    raise ValueError(f"submit.lua never answers {outcome}")
+        raise Unreachable("the request could not be stored: the policy keeps changing")
+
+    async def update(
+        self,
+        request_id: str,
+        decide: Decide,
+        *,
+        origin: Origin | None = None,
+        known: Record | None = None,
+    ) -> Update:
+        """Have `decide` say what becomes of a request, None for nothing, and write that.
+
+        It is asked again, of the request as it then stands, as long as something else changes that.
+        `known` is the request as it was read before: it is decided about first, and an error of
+        `decide` about it is not final. `origin` is the message to answer with the change.
+
+        Raises NotFound, Overtaken, what `decide` raises, and Unreachable after too many tries.
+        """
+        for _ in range(self._tries):
+            record = known or await self._read(request_id)
+            try:
+                transition = await decide(record)
+            except GatewayError:
+                if known is None:
+                    raise
+                # What is known may be old: a refusal is told of the record as it stands.
+                known = None
+                continue
+            known = None
+            if transition is None:
+                return Update(record, changed=False)
+            outcome = await self._requests.change(transition, origin)
+            if outcome is Outcome.OK:
+                return Update(transition.after, changed=True)
+            if outcome is Outcome.EARLY:
+                return Update(record, changed=False)  # it is not over yet: the clock asks again
+            if outcome in TOO_LATE and not transition.before.final:
+                # Whether it is this or another replica that ends it is the same to whoever asked.
+                ending = self.plan_end(transition.before, _FORCED[outcome])
+                await self._requests.change(ending)
+            self._heed(outcome, transition)
+        raise Unreachable("the request keeps changing")
+
+    async def update_all(self, request_ids: Sequence[str], decide: DecideAll) -> list[Record]:
+        """Have `decide` say what becomes of these requests, and write all of that or nothing.
+
+        Returns the requests as they are then. Otherwise as `update`, but that nothing at all is
+        written when one of them is overtaken: the clock sees to that one.
+        """
+        for _ in range(self._tries):
+            found = await self._store.load_many(request_ids)
+            transitions = await decide(found)
+            outcome, which = Outcome.OK, ""
+            if transitions:
+                outcome, which = await self._requests.change_all(transitions)
+            if outcome is Outcome.OK:
+                after = {one.after.id: one.after for one in transitions}
+                return [after.get(record.id, record) for record in found if record]
+            self._heed(outcome, next(one for one in transitions if one.before.id == which))
+        raise Unreachable("the requests keep changing")
+
+    async def apply(self, transition: Transition) -> bool:
+        """Write a transition, unless its request has changed since; return whether it was."""
+        seen = transition.before
+
+        async def decide(record: Record) -> Transition | None:
+            same = (record.revision, record.created) == (seen.revision, seen.created)
+            return transition if same else None
+
+        try:
+            return (await self.update(seen.id, decide, known=seen)).changed
+        except (NotFound, Overtaken):
+            return False
+
+    async def end(self, request_id: str, ending: Ending) -> bool:
+        """End a request that still waits; return whether this ended it."""
+
+        async def decide(record: Record) -> Transition | None:
+            return None if record.final else self.plan_end(record, ending)
+
+        try:
+            return (await self.update(request_id, decide)).changed
+        except NotFound:
+            return False
+
+    # ---------------------------------------------------------------- planned
 
     def newborn(
         self, request: ApprovalRequest, policy: PolicyDocument, origin: Origin, waiter: str | None
@@ -86,64 +280,8 @@ class Writer:
         )
         return assessed(record, policy), life
 
-    def sign(self, decision: Decision) -> Decision:
-        """Return the decision with the gateway's signature, when it has a key."""
-        if self._signer is None:
-            return decision
-        return decision.signed(self._signer.sign)
-
-    def ended(self, record: Record, ending: Ending, *, revision: int) -> Record:
-        """Return the record with a terminal decision, signed."""
-        return ended(record, ending, revision=revision, now=self.now(), sign=self.sign)
-
-    async def create(
-        self,
-        record: Record,
-        origin: Origin,
-        policy: PolicyDocument,
-        *,
-        data: JsonObject,
-        timeout_ms: int,
-    ) -> tuple[str, Record]:
-        """Create a record under a policy; after a refusal know better what it was refused for.
-
-        Raises OverBudget when too much of the agent waits.
-        """
-        request = record.request
-        outcome, stored = await self._store.create(
-            record,
-            origin,
-            generation=policy.generation,
-            data=data,
-            timeout_ms=timeout_ms,
-            budget=policy.budget_for(request.agent),
-            posts=posts(record, policy) and not record.unreviewed,
-        )
-        if outcome == Outcome.AGAIN:
-            self.forget_policy()
-        if outcome == Outcome.CROWDED:
-            raise OverBudget(
-                "too many of this agent's requests wait already, or it handed in too much today"
-            )
-        if outcome == Outcome.CLOCK:
-            self._ahead_ms = stored.created - self._clock.now_ms()
-        return outcome, stored
-
-    async def end(
-        self, record: Record, ending: Ending, origin: Origin | None
-    ) -> tuple[Record, str]:
-        """End a request; return it as it would be, and what the store did."""
-        after = self.ended(record, ending, revision=record.revision + 1)
-        change = Transition(
-            before=record,
-            after=after,
-            event=after.status.value,
-            clock="after" if ending.status is Status.EXPIRED else "",
-        )
-        return after, await self._store.change(change, origin)
-
-    async def entomb(self, request_id: str, ending: Ending, origin: Origin) -> tuple[str, Record]:
-        """Leave a cancelled record for a request that has not arrived."""
+    def entomb(self, request_id: str, ending: Ending, origin: Origin) -> Creation:
+        """Return the ended record of a request that has not arrived."""
         request = ApprovalRequest(
             id=request_id,
             agent=origin.agent,
@@ -152,39 +290,53 @@ class Writer:
             digest=TOMBSTONE_DIGEST,
         )
         record, life = self.newborn(request, PolicyDocument(), origin, None)
-        record = self.ended(record, ending, revision=1)
         data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
-        return await self.create(record, origin, await self.policy(), data=data, timeout_ms=life)
+        return Creation(self.ended(record, ending, revision=1), data, life)
 
-    async def apply(self, record: Record, effect: Effect, policy: PolicyDocument) -> str:
-        """Apply a click's effect under the policy it was checked against."""
-        return await self._store.change(_step(record, effect, policy))
+    def ended(self, record: Record, ending: Ending, *, revision: int) -> Record:
+        """Return the record with a terminal decision, signed."""
+        return ended(record, ending, revision=revision, now=self.now(), sign=self.sign)
 
-    async def apply_all(
-        self, steps: Sequence[tuple[Record, Effect, PolicyDocument]]
-    ) -> tuple[str, str]:
-        """Apply several clicks' effects, all of them or none. See `gateway.domain.store.Store`."""
-        return await self._store.change_all([_step(*step) for step in steps])
+    def plan_end(self, record: Record, ending: Ending) -> Transition:
+        """Return the transition that ends a request."""
+        after = self.ended(record, ending, revision=record.revision + 1)
+        clock = "after" if ending.status is Status.EXPIRED else ""
+        return Transition(before=record, after=after, event=after.status.value, clock=clock)
 
+    def sign(self, decision: Decision) -> Decision:
+        """Return the decision with the gateway's signature, when it has a key."""
+        if self._signer is None:
+            return decision
+        return decision.signed(self._signer.sign)
 
-def _step(record: Record, effect: Effect, policy: PolicyDocument) -> Transition:
-    after = effect.after
-    return Transition(
-        before=record,
-        after=after,
-        event=effect.event,
-        data=_told(after),
-        clock="before",
-        generation=policy.generation,
-        stoppable=after.status in (Status.PENDING, Status.APPROVED),
-        secrets=effect.secrets,
-        budget=None if after.canary else policy.budget_for(after.request.agent),
-    )
+    # ---------------------------------------------------------------- inside
 
+    async def _read(self, request_id: str) -> Record:
+        record = await self._store.load(request_id)
+        if record is None:
+            raise NotFound("no such request")
+        return record
 
-def _told(after: Record) -> JsonObject:
-    """Return what the event of a vote says; that of an ending says what its decision says."""
-    return {} if after.final else {"digest": after.digest, "votes": plain(after.votes)}
+    def _heed(self, outcome: Outcome, refused: Transition) -> None:
+        """See to why a transition was refused: return to have it decided anew, raise otherwise."""
+        match outcome:
+            case Outcome.STALE | Outcome.REPLAY | Outcome.GONE:
+                pass  # what stands there now says what became of it
+            case Outcome.AGAIN:
+                self.forget_policy()
+            case Outcome.SPENT:
+                self._spend_grant(refused.after)
+            case Outcome.LATE if refused.before.final:
+                raise Overtaken(_NOT_USED, refused.before.id)
+            case Outcome.LATE | Outcome.STOPPED:
+                raise Overtaken(TOO_LATE[outcome], refused.before.id)
+            case _:
+                raise ValueError(f"change.lua never refuses with {outcome}")
+
+    def _spend_grant(self, record: Record) -> None:
+        """Never decide by the grant again that decided this: the server says that it is over."""
+        if record.decision is not None:
+            self.book.spend(record.decision.decided_by.name)
 
 
 def posts(record: Record, policy: PolicyDocument) -> bool:

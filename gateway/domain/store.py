@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from gateway.domain.policy_document import Budget, PolicyDocument
@@ -14,7 +15,7 @@ REROUTING = "rerouting"
 """The outbox on which every waiting request is put when the policy is replaced."""
 
 
-class Outcome:
+class Outcome(StrEnum):
     """What a script did: one of these words."""
 
     OK = "ok"
@@ -87,7 +88,10 @@ class Due:
 
 
 class Store(Protocol):
-    """Durable state. Every write is one atomic script that validates before it writes."""
+    """Durable state. Every write is one atomic script that validates before it writes.
+
+    None of these methods sets the status of a request: see `RequestWriter`.
+    """
 
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""
@@ -99,36 +103,6 @@ class Store(Protocol):
     async def load_many(self, request_ids: Sequence[str]) -> list[Record | None]:
         """Return the records in the order asked for, None where there is none, or one that cannot
         be read: it is logged, and does not hide the others."""
-
-    async def create(
-        self,
-        record: Record,
-        origin: Origin,
-        *,
-        generation: int,
-        data: JsonObject,
-        timeout_ms: int,
-        budget: Budget,
-        posts: bool,
-    ) -> tuple[str, Record]:
-        """Create a record, pending or already decided, and answer the message.
-
-        The deadline is min(arrival, server's time) + timeout. What waits is held to the agent's
-        `budget`; `posts` tells whether it would get cards. Outcomes: OK with the record as stored;
-        EXISTS, AGAIN, STOPPED, LATE, SPENT, CROWDED, PAUSED with nothing written; CLOCK when the
-        decision's expiry is not that deadline: `created` of the returned record is then the
-        server's time.
-        """
-
-    async def change(self, transition: Transition, origin: Origin | None = None) -> str:
-        """Apply a transition, answer the message, push terminal ones to every attached process.
-
-        Outcomes: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY.
-        """
-
-    async def change_all(self, transitions: Sequence[Transition]) -> tuple[str, str]:
-        """Apply all these transitions in one step, or none; return `change`'s outcome, and the id
-        of the request for which they were refused."""
 
     async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
         """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
@@ -203,3 +177,41 @@ class Store(Protocol):
 
     async def history(self, after: str | None, limit: int) -> list[Event]:
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
+
+
+class RequestWriter(Protocol):
+    """The three calls that set what a request is: made by `gateway.approvals.writer` alone."""
+
+    async def create(
+        self,
+        record: Record,
+        origin: Origin,
+        *,
+        generation: int,
+        data: JsonObject,
+        timeout_ms: int,
+        budget: Budget,
+        posts: bool,
+    ) -> tuple[Outcome, Record]:
+        """Create a record, pending or already decided, and answer the message.
+
+        The deadline is min(arrival, server's time) + timeout. What waits is held to the agent's
+        `budget`; `posts` tells whether it would get cards. Outcomes: OK with the record as stored;
+        EXISTS, AGAIN, STOPPED, LATE, SPENT, CROWDED, PAUSED with nothing written; CLOCK when the
+        decision's expiry is not that deadline: `created` of the returned record is then the
+        server's time.
+        """
+
+    async def change(self, transition: Transition, origin: Origin | None = None) -> Outcome:
+        """Apply a transition, answer the message, push terminal ones to every attached process.
+
+        Outcomes: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY, SPENT.
+        """
+
+    async def change_all(self, transitions: Sequence[Transition]) -> tuple[Outcome, str]:
+        """Apply all these transitions in one step, or none; return `change`'s outcome, and the id
+        of the request for which they were refused."""
+
+
+class WritableStore(Store, RequestWriter, Protocol):
+    """Durable state with the calls that change requests."""

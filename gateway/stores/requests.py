@@ -27,7 +27,7 @@ _AT_ONCE = 500
 
 
 class RedisStore:
-    """A `gateway.domain.store.Store` over one namespace of a Redis or Valkey server.
+    """A `gateway.domain.store.WritableStore` over one namespace of a Redis or Valkey server.
 
     `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses.
     `line` runs its scripts, where there is one. `at` is called before and after every script.
@@ -88,8 +88,8 @@ class RedisStore:
         timeout_ms: int,
         budget: Budget,
         posts: bool,
-    ) -> tuple[str, Record]:
-        """Create a record; the server's clock sets its deadline. See `domain.store.Store`."""
+    ) -> tuple[Outcome, Record]:
+        """Create a record; the server's clock sets its deadline. See `domain.store`."""
         call = arguments.submission(
             self.keys,
             record,
@@ -101,30 +101,31 @@ class RedisStore:
             posts=posts,
         )
         answer = await self._submit.run(self.line, call.keys, call.arguments)
-        if answer[0] == Outcome.CLOCK:
-            return Outcome.CLOCK, replace(record, created=int(answer[1]))
-        if answer[0] != Outcome.OK:
-            return answer[0], record
+        outcome = Outcome(answer[0])
+        if outcome is Outcome.CLOCK:
+            return outcome, replace(record, created=int(answer[1]))
+        if outcome is not Outcome.OK:
+            return outcome, record
         created, deadline = int(answer[1]), int(answer[2])
         stored = replace(record, created=created, deadline=deadline, behind=answer[3])
         self._recent.keep(stored, call.letters)
-        return Outcome.OK, stored
+        return outcome, stored
 
-    async def change(self, transition: Transition, origin: Origin | None = None) -> str:
-        """Apply a transition if its guards hold. See `domain.store.Store`."""
+    async def change(self, transition: Transition, origin: Origin | None = None) -> Outcome:
+        """Apply a transition if its guards hold. See `domain.store`."""
         self._recent.forget(transition.before.id)
         call = arguments.changes(self.keys, [transition], origin)
         answer = await self._change.run(self.line, call.keys, call.arguments)
-        return str(answer[0])
+        return Outcome(answer[0])
 
-    async def change_all(self, transitions: Sequence[Transition]) -> tuple[str, str]:
-        """Apply all these transitions or none of them. See `domain.store.Store`."""
+    async def change_all(self, transitions: Sequence[Transition]) -> tuple[Outcome, str]:
+        """Apply all these transitions or none of them. See `domain.store`."""
         for one in transitions:
             self._recent.forget(one.before.id)
         call = arguments.changes(self.keys, transitions)
         answer = await self._change.run(self.line, call.keys, call.arguments)
         which = int(answer[2])
-        return str(answer[0]), transitions[which - 1].before.id if which else ""
+        return Outcome(answer[0]), transitions[which - 1].before.id if which else ""
 
     async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
         """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
