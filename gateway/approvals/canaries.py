@@ -13,9 +13,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from gateway.approvals.transitions import Ending
 from gateway.approvals.writer import Creation, Overtaken, Writer
 from gateway.domain.clock import Clock
+from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Query, Record
 from gateway.domain.redaction import masked
@@ -106,7 +106,7 @@ class Canaries:
     async def _made(self, request: ApprovalRequest) -> Record | None:
         origin = Origin(agent="")
 
-        async def make(policy: PolicyDocument, forced: Ending | None) -> Creation:
+        async def make(policy: PolicyDocument, forced: Outcome | None) -> Creation:
             if forced is not None:
                 raise Overtaken(f"it would be {forced.status}: {forced.reason}")
             record, timeout_ms = self._writer.newborn(request, policy, origin, None)

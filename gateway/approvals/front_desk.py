@@ -9,8 +9,8 @@ from dataclasses import replace
 from gateway.approvals.grant_lifecycle import Shown
 from gateway.approvals.grouping import HeldStore, Holding
 from gateway.approvals.service import Approvals
-from gateway.approvals.transitions import Ending
 from gateway.domain.clock import Clock
+from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import (
     Claim,
@@ -262,7 +262,7 @@ class FrontDesk:
 
     async def undeliverable(self, record: Record) -> None:
         """End a request that reached nobody, and tell the agent at once."""
-        ending = Ending(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
+        ending = Outcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
         await self._approvals.writer.apply(self._approvals.writer.plan_end(record, ending))
 
     def stands(self, request_id: str, copy: Copy) -> None:

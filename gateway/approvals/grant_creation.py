@@ -12,10 +12,17 @@ from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, named, posted
 from gateway.domain.records import Click, Identity, Record, Remember
-from gateway.domain.store import Outcome, Store, Transition
+from gateway.domain.store import Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import Action, DeciderKind, Status, new_id
-from gateway.policy.authorization import ADMIN, Approver, admitted, refuse_requester, refuse_unknown
+from gateway.policy.authorization import (
+    ADMIN,
+    Approver,
+    admitted,
+    needed,
+    refuse_requester,
+    refuse_unknown,
+)
 from gateway.policy.chain import Chain
 from gateway.policy.evaluation import judged
 from gateway.policy.grant_deciders import PAGE
@@ -24,7 +31,6 @@ from gateway.policy.grants.grant import ANY_TOOL, PASSES, Backer, Cover, Effect,
 from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered, offers
 from gateway.policy.grants.past_coverage import Blast
 from gateway.ports.proven_masks import clouded
-from gateway.ports.remember_options import needed
 
 _REMEMBERED = {
     Action.APPROVE: Effect.ALLOW,
@@ -106,10 +112,10 @@ class Remembering:
     async def keep(self, grant: Grant) -> Grant:
         """Write a grant, then let it settle what waits. Kept twice, it is made once."""
         outcome = await self._writer.book.store.add(grant)
-        if outcome == Outcome.FULL:
+        if outcome == WriteResult.FULL:
             raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
         self._writer.forget_policy()
-        if outcome == Outcome.OK:
+        if outcome == WriteResult.OK:
             await self._settle(grant)
         return grant
 

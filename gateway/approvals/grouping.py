@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.approvals.transitions import Ending
 from gateway.approvals.writer import Overtaken, Writer
-from gateway.domain.duplicates import crowd_of
+from gateway.domain.duplicates import AgentLoad, crowd_of
+from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Budget, PolicyDocument, posted
 from gateway.domain.records import Identity, Paused, Record
 from gateway.domain.store import Store, Transition
@@ -50,16 +50,6 @@ class Crowd:
         return not self.records and self.paused is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What is kept of an agent's digest card. `denied` is the id of the request whose denial paused
-    the agent."""
-
-    revision: int
-    paused: int | None = None
-    denied: str | None = None
-
-
 class HeldStore(Protocol):
     """Who waits behind whom, changed by one script for each step."""
 
@@ -77,7 +67,7 @@ class HeldStore(Protocol):
         """Give cards to those behind the digest card, as far as the budget goes; return in how many
         seconds there is more, None when none waits there."""
 
-    async def load(self, agent: str) -> Load:
+    async def load(self, agent: str) -> AgentLoad:
         """Return what an agent's digest card must say beside who waits behind it."""
 
     async def paused(self) -> list[Paused]:
@@ -166,7 +156,7 @@ class Holding:
         self, policy: PolicyDocument, leader: Record, decision: Decision, known: Record
     ) -> None:
         """Have a request that waits behind another take over its denial."""
-        ending = Ending(
+        ending = Outcome(
             status=decision.status,
             reason=decision.reason,
             by=decision.decided_by,

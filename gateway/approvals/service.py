@@ -17,21 +17,23 @@ from gateway.approvals.grant_lifecycle import Granted
 from gateway.approvals.hook_reviews import Reviews
 from gateway.approvals.report_query import Reporting
 from gateway.approvals.reveal_secrets import Revealing
-from gateway.approvals.transitions import Ending, erased, is_news
+from gateway.approvals.transitions import erased, is_news
 from gateway.approvals.writer import LATE, STOPPED, TOMBSTONE_DIGEST, TOO_LATE, Creation, Writer
 from gateway.domain.clock import Clock
+from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Event, Identity, Page, Query, Record, Session
 from gateway.domain.redaction import masked, start_of
-from gateway.domain.store import Origin, Outcome, Store, Transition, WritableStore
+from gateway.domain.store import Origin, Store, Transition, WritableStore, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
 from gateway.policy.authorization import answers_for
 from gateway.policy.chain import Chain, Opinion
+from gateway.policy.decider import Decider
 from gateway.policy.evaluation import judged
 from gateway.policy.grant_deciders import GrantBook, GrantStore
 from gateway.policy.rules import rule_links
-from gateway.ports import Decider, Feed, Watch
+from gateway.ports import Feed, Watch
 from gateway.wire.codec import JsonObject, plain
 from gateway.wire.signatures import Signer
 
@@ -82,7 +84,7 @@ class Approvals:
             )
         waiter = None if detached else origin.process
 
-        async def make(policy: PolicyDocument, forced: Ending | None) -> Creation:
+        async def make(policy: PolicyDocument, forced: Outcome | None) -> Creation:
             record, timeout_ms = self.writer.newborn(request, policy, origin, waiter)
             record, decided = await judged(self._chain, record, policy, stored=False)
             if (ending := forced or decided) is not None:
@@ -109,9 +111,9 @@ class Approvals:
     ) -> Record:
         """Withdraw a request, also one that has not arrived yet. A final one stays as it is."""
         words = start_of(message, _MOST_WORDS)
-        ending = Ending(status=Status.CANCELLED, reason=reason, message=words)
+        ending = Outcome(status=Status.CANCELLED, reason=reason, message=words)
 
-        async def make(_policy: PolicyDocument, _forced: Ending | None) -> Creation:
+        async def make(_policy: PolicyDocument, _forced: Outcome | None) -> Creation:
             return self.writer.entomb(request_id, ending, origin)
 
         async def decide(record: Record) -> Transition | None:
@@ -186,7 +188,7 @@ class Approvals:
         record, changed = await self.writer.update(request_id, decide, origin=origin)
         if not changed:
             if record.status is Status.APPROVED and await self._store.stopped():
-                raise Conflict(TOO_LATE[Outcome.STOPPED])
+                raise Conflict(TOO_LATE[WriteResult.STOPPED])
             await self._answer(record, origin)
         return await self._state(record, origin)
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gateway.domain.json_schema import check_schema
+from gateway.domain.outcome import Outcome
 from gateway.domain.records import Click, Record, Remember, Vote
-from gateway.domain.redaction import masked, masks_in
+from gateway.domain.redaction import masks_in
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import (
     Action,
@@ -31,8 +32,6 @@ from gateway.wire.codec import JsonObject, plain
 
 Sign = Callable[[Decision], Decision]
 
-SYSTEM = DecidedBy(kind=DeciderKind.SYSTEM, name="gateway")
-
 _STATUS = {
     Action.APPROVE: Status.APPROVED,
     Action.EDIT: Status.APPROVED,
@@ -42,28 +41,13 @@ _STATUS = {
     Action.ABORT: Status.DENIED,
 }
 _ABORTS = ("turn", "agent")
-_TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
 _NONCES_KEPT = 20
 _NONCE_LENGTH = 32
 _NOTHING_MORE = (None,) * 5
 
 
-class Ending(NamedTuple):
-    """How a request ends, apart from what the record itself knows."""
-
-    status: Status
-    reason: Reason
-    by: DecidedBy = SYSTEM
-    action: Action | None = None
-    message: str = ""
-    arguments: JsonObject | None = None
-    answers: JsonObject | None = None
-    result: Any = None
-    abort: str | None = None
-
-
 def ended(
-    record: Record, ending: Ending, *, revision: int, now: int, sign: Sign, **noted: Any
+    record: Record, ending: Outcome, *, revision: int, now: int, sign: Sign, **noted: Any
 ) -> Record:
     """Return the record with its terminal decision, at the given revision.
 
@@ -97,19 +81,6 @@ def ended(
         consumers=consumers,
         **noted,
     )
-
-
-def summary(decision: JsonObject, note: str) -> JsonObject:
-    """Return what the event of an ending says: the decision without arguments, answers or
-    result. Secrets in what people or agents wrote are masked."""
-    values = decision.copy()
-    for name in _TOLD_ELSEWHERE:
-        values.pop(name, None)
-    if note:
-        values["note"] = masked(note)
-    if "message" in values:
-        values["message"] = masked(values["message"])
-    return values
 
 
 def said(record: Record) -> str:
@@ -300,7 +271,7 @@ def _end(record: Record, click: Click, by: By, *, now: int, sign: Sign, **noted:
         raise InvalidRequest("abort stops the turn or the agent")
     feedback = click.action is Action.DENY and click.feedback
     edited = click.action is Action.APPROVE and record.edited is not None
-    ending = Ending(
+    ending = Outcome(
         status=_STATUS[click.action],
         # A partner's approval of edited arguments is still an edit to whoever runs them.
         action=Action.EDIT if edited else click.action,
@@ -315,10 +286,10 @@ def _end(record: Record, click: Click, by: By, *, now: int, sign: Sign, **noted:
     return _closed(record, click, by, ending, secrets, now=now, sign=sign, **noted)
 
 
-def _canary_ending(click: Click, by: By) -> Ending:
+def _canary_ending(click: Click, by: By) -> Outcome:
     """Return how a canary ends: cancelled by whatever answer, and never approved."""
     missed = click.action is Action.APPROVE
-    return Ending(
+    return Outcome(
         status=Status.CANCELLED,
         reason=Reason.CANARY_MISSED if missed else Reason.CANARY_CAUGHT,
         by=DecidedBy(kind=DeciderKind.PERSON, name=by.person),
@@ -329,7 +300,7 @@ def _closed(
     record: Record,
     click: Click,
     by: By,
-    ending: Ending,
+    ending: Outcome,
     secrets: JsonObject | None = None,
     *,
     now: int,

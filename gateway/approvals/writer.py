@@ -3,7 +3,7 @@
 What should become of a request is decided elsewhere, of a record as it was read. The store's script
 writes it only if that still holds, and says why not otherwise. Each such answer means the same for
 every caller, here: the request is read and decided about again, it ends as it has to, or it is an
-error. See `gateway.domain.store.Outcome`.
+error. See `gateway.domain.store.WriteResult`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from gateway.approvals.transitions import Ending, ended
+from gateway.approvals.transitions import ended
 from gateway.domain.clock import Clock
+from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, posted
 from gateway.domain.records import Record
-from gateway.domain.store import Origin, Outcome, RequestWriter, Store, Transition, WritableStore
+from gateway.domain.store import (
+    Origin,
+    RequestWriter,
+    Store,
+    Transition,
+    WritableStore,
+    WriteResult,
+)
 from gateway.errors import Conflict, GatewayError, NotFound, OverBudget, Unreachable
 from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Reason, Status
 from gateway.policy.grant_deciders import GrantBook
@@ -28,16 +36,16 @@ TOMBSTONE_DIGEST = "0" * 64
 
 FOLLOWUPS = "followups"
 
-STOPPED = Ending(status=Status.DENIED, reason=Reason.STOPPED)
-LATE = Ending(status=Status.EXPIRED, reason=Reason.TIMEOUT)
-_PAUSED = Ending(status=Status.DENIED, reason=Reason.BREAKER)
+STOPPED = Outcome(status=Status.DENIED, reason=Reason.STOPPED)
+LATE = Outcome(status=Status.EXPIRED, reason=Reason.TIMEOUT)
+_PAUSED = Outcome(status=Status.DENIED, reason=Reason.BREAKER)
 
-_FORCED = {Outcome.STOPPED: STOPPED, Outcome.LATE: LATE, Outcome.PAUSED: _PAUSED}
+_FORCED = {WriteResult.STOPPED: STOPPED, WriteResult.LATE: LATE, WriteResult.PAUSED: _PAUSED}
 """How a request ends that the script refused to let wait, by what it said."""
 
 TOO_LATE = {
-    Outcome.LATE: "it expired before your answer",
-    Outcome.STOPPED: "the gateway's kill switch is on",
+    WriteResult.LATE: "it expired before your answer",
+    WriteResult.STOPPED: "the gateway's kill switch is on",
 }
 _NOT_USED = "the approval was not used before its time was over"
 
@@ -66,7 +74,7 @@ class Overtaken(Conflict):
         self.request_id = request_id
 
 
-Make = Callable[[PolicyDocument, Ending | None], Awaitable[Creation]]
+Make = Callable[[PolicyDocument, Outcome | None], Awaitable[Creation]]
 Decide = Callable[[Record], Awaitable[Transition | None]]
 DecideAll = Callable[[Sequence[Record | None]], Awaitable[Sequence[Transition]]]
 
@@ -132,11 +140,11 @@ class Writer:
         `make` returns what to store under a policy; with an ending, when that is how the request
         must end instead of waiting. Raises OverBudget when too much of the agent waits.
         """
-        forced: Ending | None = None
+        forced: Outcome | None = None
         for _ in range(self._tries):
             policy = await self.policy()
             record, data, timeout_ms = await make(policy, forced)
-            outcome, stored = await self._requests.create(
+            result, stored = await self._requests.create(
                 record,
                 origin,
                 generation=policy.generation,
@@ -145,27 +153,27 @@ class Writer:
                 budget=policy.budget_for(record.request.agent),
                 posts=posts(record, policy) and not record.unreviewed,
             )
-            forced = _FORCED.get(outcome)
-            match outcome:
-                case Outcome.OK:
+            forced = _FORCED.get(result)
+            match result:
+                case WriteResult.OK:
                     return stored
-                case Outcome.EXISTS:
+                case WriteResult.EXISTS:
                     return None
-                case Outcome.STOPPED | Outcome.LATE | Outcome.PAUSED:
+                case WriteResult.STOPPED | WriteResult.LATE | WriteResult.PAUSED:
                     pass  # the next try stores it ended
-                case Outcome.AGAIN:
+                case WriteResult.AGAIN:
                     self.forget_policy()
-                case Outcome.SPENT:
+                case WriteResult.SPENT:
                     self._spend_grant(record)
-                case Outcome.CLOCK:
+                case WriteResult.CLOCK:
                     self._ahead_ms = stored.created - self._clock.now_ms()
-                case Outcome.CROWDED:
+                case WriteResult.CROWDED:
                     raise OverBudget(
                         "too many of this agent's requests wait already, or it handed in too much "
                         "today"
                     )
                 case _:
-                    raise ValueError(f"submit.lua never answers {outcome}")
+                    raise ValueError(f"submit.lua never answers {result}")
         raise Unreachable("the request could not be stored: the policy keeps changing")
 
     async def update(
@@ -197,16 +205,16 @@ class Writer:
             known = None
             if transition is None:
                 return Update(record, changed=False)
-            outcome = await self._requests.change(transition, origin)
-            if outcome is Outcome.OK:
+            result = await self._requests.change(transition, origin)
+            if result is WriteResult.OK:
                 return Update(transition.after, changed=True)
-            if outcome is Outcome.EARLY:
+            if result is WriteResult.EARLY:
                 return Update(record, changed=False)  # it is not over yet: the clock asks again
-            if outcome in TOO_LATE and not transition.before.final:
+            if result in TOO_LATE and not transition.before.final:
                 # Whether it is this or another replica that ends it is the same to whoever asked.
-                ending = self.plan_end(transition.before, _FORCED[outcome])
+                ending = self.plan_end(transition.before, _FORCED[result])
                 await self._requests.change(ending)
-            self._heed(outcome, transition)
+            self._heed(result, transition)
         raise Unreachable("the request keeps changing")
 
     async def update_all(self, request_ids: Sequence[str], decide: DecideAll) -> list[Record]:
@@ -218,13 +226,13 @@ class Writer:
         for _ in range(self._tries):
             found = await self._store.load_many(request_ids)
             transitions = await decide(found)
-            outcome, which = Outcome.OK, ""
+            result, which = WriteResult.OK, ""
             if transitions:
-                outcome, which = await self._requests.change_all(transitions)
-            if outcome is Outcome.OK:
+                result, which = await self._requests.change_all(transitions)
+            if result is WriteResult.OK:
                 after = {one.after.id: one.after for one in transitions}
                 return [after.get(record.id, record) for record in found if record]
-            self._heed(outcome, next(one for one in transitions if one.before.id == which))
+            self._heed(result, next(one for one in transitions if one.before.id == which))
         raise Unreachable("the requests keep changing")
 
     async def apply(self, transition: Transition) -> bool:
@@ -240,7 +248,7 @@ class Writer:
         except (NotFound, Overtaken):
             return False
 
-    async def end(self, request_id: str, ending: Ending) -> bool:
+    async def end(self, request_id: str, ending: Outcome) -> bool:
         """End a request that still waits; return whether this ended it."""
 
         async def decide(record: Record) -> Transition | None:
@@ -280,7 +288,7 @@ class Writer:
         )
         return assessed(record, policy), life
 
-    def entomb(self, request_id: str, ending: Ending, origin: Origin) -> Creation:
+    def entomb(self, request_id: str, ending: Outcome, origin: Origin) -> Creation:
         """Return the ended record of a request that has not arrived."""
         request = ApprovalRequest(
             id=request_id,
@@ -293,11 +301,11 @@ class Writer:
         data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
         return Creation(self.ended(record, ending, revision=1), data, life)
 
-    def ended(self, record: Record, ending: Ending, *, revision: int) -> Record:
+    def ended(self, record: Record, ending: Outcome, *, revision: int) -> Record:
         """Return the record with a terminal decision, signed."""
         return ended(record, ending, revision=revision, now=self.now(), sign=self.sign)
 
-    def plan_end(self, record: Record, ending: Ending) -> Transition:
+    def plan_end(self, record: Record, ending: Outcome) -> Transition:
         """Return the transition that ends a request."""
         after = self.ended(record, ending, revision=record.revision + 1)
         clock = "after" if ending.status is Status.EXPIRED else ""
@@ -317,21 +325,21 @@ class Writer:
             raise NotFound("no such request")
         return record
 
-    def _heed(self, outcome: Outcome, refused: Transition) -> None:
+    def _heed(self, result: WriteResult, refused: Transition) -> None:
         """See to why a transition was refused: return to have it decided anew, raise otherwise."""
-        match outcome:
-            case Outcome.STALE | Outcome.REPLAY | Outcome.GONE:
+        match result:
+            case WriteResult.STALE | WriteResult.REPLAY | WriteResult.GONE:
                 pass  # what stands there now says what became of it
-            case Outcome.AGAIN:
+            case WriteResult.AGAIN:
                 self.forget_policy()
-            case Outcome.SPENT:
+            case WriteResult.SPENT:
                 self._spend_grant(refused.after)
-            case Outcome.LATE if refused.before.final:
+            case WriteResult.LATE if refused.before.final:
                 raise Overtaken(_NOT_USED, refused.before.id)
-            case Outcome.LATE | Outcome.STOPPED:
-                raise Overtaken(TOO_LATE[outcome], refused.before.id)
+            case WriteResult.LATE | WriteResult.STOPPED:
+                raise Overtaken(TOO_LATE[result], refused.before.id)
             case _:
-                raise ValueError(f"change.lua never refuses with {outcome}")
+                raise ValueError(f"change.lua never refuses with {result}")
 
     def _spend_grant(self, record: Record) -> None:
         """Never decide by the grant again that decided this: the server says that it is over."""

@@ -4,13 +4,23 @@ what cards say of both."""
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gateway.domain.records import CROWD, Record
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import plain
 
 _LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLoad:
+    """What is kept of an agent's digest card. `denied` is the id of the request whose denial paused
+    the agent."""
+
+    revision: int
+    paused: int | None = None
+    denied: str | None = None
 
 
 def crowd_of(agent: str) -> str:

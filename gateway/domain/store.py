@@ -15,7 +15,7 @@ REROUTING = "rerouting"
 """The outbox on which every waiting request is put when the policy is replaced."""
 
 
-class Outcome(StrEnum):
+class WriteResult(StrEnum):
     """What a script did: one of these words."""
 
     OK = "ok"
@@ -192,23 +192,23 @@ class RequestWriter(Protocol):
         timeout_ms: int,
         budget: Budget,
         posts: bool,
-    ) -> tuple[Outcome, Record]:
+    ) -> tuple[WriteResult, Record]:
         """Create a record, pending or already decided, and answer the message.
 
         The deadline is min(arrival, server's time) + timeout. What waits is held to the agent's
-        `budget`; `posts` tells whether it would get cards. Outcomes: OK with the record as stored;
+        `budget`; `posts` tells whether it would get cards. Results: OK with the record as stored;
         EXISTS, AGAIN, STOPPED, LATE, SPENT, CROWDED, PAUSED with nothing written; CLOCK when the
         decision's expiry is not that deadline: `created` of the returned record is then the
         server's time.
         """
 
-    async def change(self, transition: Transition, origin: Origin | None = None) -> Outcome:
+    async def change(self, transition: Transition, origin: Origin | None = None) -> WriteResult:
         """Apply a transition, answer the message, push terminal ones to every attached process.
 
-        Outcomes: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY, SPENT.
+        Results: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY, SPENT.
         """
 
-    async def change_all(self, transitions: Sequence[Transition]) -> tuple[Outcome, str]:
+    async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:
         """Apply all these transitions in one step, or none; return `change`'s outcome, and the id
         of the request for which they were refused."""
 

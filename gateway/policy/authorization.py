@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gateway.domain.policy_document import PolicyDocument, Route, named
-from gateway.domain.records import Identity, Record
+from gateway.domain.records import Identity, Record, ScopeQuorum
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
-from gateway.policy.grants.grant import PASSES, Backer, Effect, Grant
-from gateway.ports.remember_options import needed
+from gateway.policy.grants.grant import PASSES, Backer, Effect, Grant, Match, Scope
 
 ADMIN = "admin:"
 """By what an admin's own grant is admitted. No person's name, and no identity, is written so."""
@@ -152,3 +151,14 @@ def _speaks(route: Route, grant: Grant, voices: tuple[Backer, ...]) -> bool:
     everywhere = grant.session is None
     needs = needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
     return sum(admitted(route, one.via) is not None for one in voices) >= needs
+
+
+def needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: bool) -> int:
+    """Return how many people must vote for remembering an approval so."""
+    own = {
+        Scope.PATTERN: wider.pattern,
+        Scope.FOLDER: wider.folder,
+        Scope.TOOL: wider.tool,
+        Scope.PASS: wider.tool,
+    }
+    return max(quorum, own.get(match.scope, 1), wider.everywhere if everywhere else 1)

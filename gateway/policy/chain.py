@@ -12,7 +12,7 @@ from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
 from gateway.models import DecidedBy, DeciderKind, Reason, RiskLevel
-from gateway.ports import Decider, Verdict
+from gateway.policy.decider import Decider, Verdict
 from gateway.wire.codec import Wire
 
 log = logging.getLogger("gateway.policy")

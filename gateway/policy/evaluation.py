@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.approvals.transitions import Ending
 from gateway.domain.json_schema import check_schema
+from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import REVIEWS, Record
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Status, digest_of
 from gateway.policy.chain import ALLOW, ASK, DENY, LATER, MODIFY, RESPOND, Chain
+from gateway.policy.decider import Verdict
 from gateway.policy.guardrails import assessed
-from gateway.ports import Verdict
 
 
 async def judged(
     chain: Chain, record: Record, policy: PolicyDocument, *, stored: bool = True
-) -> tuple[Record, Ending | None]:
+) -> tuple[Record, Outcome | None]:
     """Return the record, changed where a hook wants that, and how it ends; None asks people.
 
     Before it is `stored`, what slow deciders have to say first is left to `approvals.hook_reviews`.
@@ -46,7 +46,7 @@ def _modified(record: Record, verdict: Verdict, policy: PolicyDocument) -> Recor
     return assessed(changed, policy)
 
 
-def _ending(record: Record, verdict: Verdict) -> Ending | None:
+def _ending(record: Record, verdict: Verdict) -> Outcome | None:
     """Return how a verdict of the policy ends a waiting request, None when people decide."""
     if verdict.effect in (ASK, MODIFY):
         return None
@@ -58,7 +58,7 @@ def _ending(record: Record, verdict: Verdict) -> Ending | None:
         return None
     approves = Action.APPROVE if record.edited is None else Action.EDIT
     denies = Action.ABORT if verdict.abort else Action.DENY
-    return Ending(
+    return Outcome(
         status=Status.APPROVED if allows or verdict.effect == RESPOND else Status.DENIED,
         action=Action.RESPOND if verdict.effect == RESPOND else approves if allows else denies,
         reason=verdict.reason,

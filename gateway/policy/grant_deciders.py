@@ -15,10 +15,10 @@ from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy.authorization import lets_through, stands
 from gateway.policy.chain import ALLOW, ASK, DENY
+from gateway.policy.decider import Decider, Verdict
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import PASSES, Cover, Effect, Grant
 from gateway.policy.guardrails import findings
-from gateway.ports import Decider, Verdict
 
 DENY_PRIORITY, ALLOW_PRIORITY = 900, 500
 PAGE = 200
@@ -31,7 +31,7 @@ class GrantStore(Protocol):
     """Remembered decisions. Making and ending one counts as a new generation of the policy."""
 
     async def add(self, grant: Grant) -> str:
-        """Write a grant and its event. Outcomes: OK, EXISTS (or ended before), FULL."""
+        """Write a grant and its event. Results: OK, EXISTS (or ended before), FULL."""
 
     async def end(
         self,

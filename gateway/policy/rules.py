@@ -17,6 +17,7 @@ from gateway.domain.policy_document import (
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
+from gateway.policy.decider import Verdict
 from gateway.policy.grants.argument_names import (
     commands_in,
     is_content,
@@ -35,7 +36,6 @@ from gateway.policy.grants.denials import command_reaches, forbids_command, forb
 from gateway.policy.grants.grant import CommandPattern, Cover
 from gateway.policy.grants.paths import is_root
 from gateway.policy.guardrails import findings
-from gateway.ports import Verdict
 from gateway.wire.codec import JsonObject
 
 GUARDRAILS_PRIORITY = 1000

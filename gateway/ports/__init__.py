@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from gateway.domain.policy_document import Route
 from gateway.domain.records import (
     Click,
     Event,
@@ -24,30 +23,28 @@ from gateway.domain.records import (
     Session,
 )
 from gateway.domain.statistics import Report
-from gateway.models import DecidedBy, Reason
+from gateway.policy.decider import Decider, Verdict
 from gateway.policy.grants.grant import Grant
 from gateway.ports.checks import Finding
 from gateway.ports.grant_cards import GrantCard
 from gateway.ports.outgoing import Notes
-from gateway.wire.codec import JsonObject
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """A decider's answer: `effect` is allow, deny or ask, `by` is what the decision will cite.
-
-    Ask means that people decide: nothing below may allow any more, though it may deny. Only hooks
-    modify (with other `arguments`, which the chain then judges) and respond (with a `result`
-    instead of running anything). `abort` stops the turn or the agent with a denial.
-    """
-
-    effect: str
-    by: DecidedBy
-    reason: Reason = Reason.RULE
-    message: str = ""
-    abort: str | None = None
-    arguments: JsonObject | None = None
-    result: Any = None
+__all__ = [
+    "Adapter",
+    "Credential",
+    "Credentials",
+    "Decider",
+    "Desk",
+    "Feed",
+    "HasChecks",
+    "HasCommands",
+    "HasProblems",
+    "HasRoutes",
+    "HasStreams",
+    "Logins",
+    "Verdict",
+    "Watch",
+]
 
 
 class Watch(Protocol):
@@ -65,21 +62,6 @@ class Feed(Protocol):
 
     def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
         """Watch one request, or with None whatever happens; entering has registered."""
-
-
-class Decider(Protocol):
-    """One link of the policy chain. Higher priority is asked first; None means: no opinion."""
-
-    @property
-    def name(self) -> str:
-        """The name that decisions cite."""
-
-    @property
-    def priority(self) -> int:
-        """Higher is asked earlier."""
-
-    async def decide(self, record: Record, route: Route) -> Verdict | None:
-        """Allow, deny, or have no opinion. Raising never allows: the chain asks people."""
 
 
 class Desk(Protocol):

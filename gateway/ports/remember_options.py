@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.domain.records import Record, ScopeQuorum, Vote
+from gateway.domain.records import Record, Vote
 from gateway.domain.redaction import shown
 from gateway.domain.safe_text import Visible
 from gateway.models import Action
+from gateway.policy.authorization import needed
 from gateway.policy.grants.grant import Effect, Match
-from gateway.policy.grants.grant import Scope as GrantScope
 from gateway.policy.grants.offers import LIFETIMES, offered, offers
 from gateway.ports.proven_masks import clouded
 
@@ -52,17 +52,6 @@ def wishes(record: Record) -> list[str]:
         f"{', '.join(vote.person for vote in votes)}"
         for (offer, everywhere), votes in wanted.items()
     ]
-
-
-def needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: bool) -> int:
-    """Return how many people must vote for remembering an approval so."""
-    own = {
-        GrantScope.PATTERN: wider.pattern,
-        GrantScope.FOLDER: wider.folder,
-        GrantScope.TOOL: wider.tool,
-        GrantScope.PASS: wider.tool,
-    }
-    return max(quorum, own.get(match.scope, 1), wider.everywhere if everywhere else 1)
 
 
 def _votes(record: Record, match: Match, effect: Effect) -> str:

@@ -18,11 +18,11 @@ from gateway.approvals.deadlines import Sweeper
 from gateway.approvals.front_desk import FrontDesk
 from gateway.approvals.grouping import Holding
 from gateway.approvals.service import Approvals
+from gateway.delivery.hook_events import HookEvents
 from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.errors import Conflict, GatewayError, InvalidRequest
-from gateway.policy.hooks.decider import HookEvents
 from gateway.policy.hooks.host import HookHost, hosted
 from gateway.policy.policy_file import differences, read_policy_file
 from gateway.ports import Adapter, HasRoutes, HasStreams

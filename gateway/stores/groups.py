@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.approvals.grouping import Load
-from gateway.domain.duplicates import crowd_of, likeness
+from gateway.domain.duplicates import AgentLoad, crowd_of, likeness
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import Paused, Record
 from gateway.models import RiskLevel
@@ -81,13 +80,13 @@ class RedisHeld:
         )
         return None if wait < 0 else max(1, int(wait)) / 1000
 
-    async def load(self, agent: str) -> Load:
+    async def load(self, agent: str) -> AgentLoad:
         """Return what an agent's digest card must say beside who waits behind it."""
         wanted = ("rev", "until", "last")
         revision, until, last = await self._redis.hmget(self._keys.load(agent), wanted)
         if until is None or int(until) <= await self._now():
-            return Load(revision=int(revision or 0))
-        return Load(revision=int(revision or 0), paused=int(until), denied=last)
+            return AgentLoad(revision=int(revision or 0))
+        return AgentLoad(revision=int(revision or 0), paused=int(until), denied=last)
 
     async def paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now."""

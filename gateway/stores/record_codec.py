@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from gateway.approvals.transitions import summary
+from gateway.domain.outcome import summary
 from gateway.domain.records import Claim, Event, Record, ScopeQuorum, Vote
 from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
 from gateway.wire.codec import JsonObject, build, plain

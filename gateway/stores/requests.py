@@ -10,7 +10,7 @@ from typing import Any
 from gateway.domain.policy_document import Budget, PolicyDocument
 from gateway.domain.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
 from gateway.domain.redaction import masked
-from gateway.domain.store import REROUTING, Due, Origin, Outcome, Transition
+from gateway.domain.store import REROUTING, Due, Origin, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.stores import script_arguments as arguments
 from gateway.stores.keys import Keys
@@ -88,7 +88,7 @@ class RedisStore:
         timeout_ms: int,
         budget: Budget,
         posts: bool,
-    ) -> tuple[Outcome, Record]:
+    ) -> tuple[WriteResult, Record]:
         """Create a record; the server's clock sets its deadline. See `domain.store`."""
         call = arguments.submission(
             self.keys,
@@ -101,31 +101,31 @@ class RedisStore:
             posts=posts,
         )
         answer = await self._submit.run(self.line, call.keys, call.arguments)
-        outcome = Outcome(answer[0])
-        if outcome is Outcome.CLOCK:
-            return outcome, replace(record, created=int(answer[1]))
-        if outcome is not Outcome.OK:
-            return outcome, record
+        result = WriteResult(answer[0])
+        if result is WriteResult.CLOCK:
+            return result, replace(record, created=int(answer[1]))
+        if result is not WriteResult.OK:
+            return result, record
         created, deadline = int(answer[1]), int(answer[2])
         stored = replace(record, created=created, deadline=deadline, behind=answer[3])
         self._recent.keep(stored, call.letters)
-        return outcome, stored
+        return result, stored
 
-    async def change(self, transition: Transition, origin: Origin | None = None) -> Outcome:
+    async def change(self, transition: Transition, origin: Origin | None = None) -> WriteResult:
         """Apply a transition if its guards hold. See `domain.store`."""
         self._recent.forget(transition.before.id)
         call = arguments.changes(self.keys, [transition], origin)
         answer = await self._change.run(self.line, call.keys, call.arguments)
-        return Outcome(answer[0])
+        return WriteResult(answer[0])
 
-    async def change_all(self, transitions: Sequence[Transition]) -> tuple[Outcome, str]:
+    async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:
         """Apply all these transitions or none of them. See `domain.store`."""
         for one in transitions:
             self._recent.forget(one.before.id)
         call = arguments.changes(self.keys, transitions)
         answer = await self._change.run(self.line, call.keys, call.arguments)
         which = int(answer[2])
-        return Outcome(answer[0]), transitions[which - 1].before.id if which else ""
+        return WriteResult(answer[0]), transitions[which - 1].before.id if which else ""
 
     async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
         """Attach a process to requests, renew its lease, answer each; return the ids it may see."""

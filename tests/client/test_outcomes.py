@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest_asyncio
 
-from gateway.approvals.transitions import SYSTEM, Ending
 from gateway.client import Approval, AsyncClient
 from gateway.client.http_transport import HttpTransport
+from gateway.domain.outcome import SYSTEM, Outcome
 from gateway.domain.records import Query, Record
 from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
@@ -25,7 +25,7 @@ HOOK = DecidedBy(kind=DeciderKind.RULE, name="scanner")
 NEVER = "the user"
 
 
-class Outcome(NamedTuple):
+class Row(NamedTuple):
     """One row: how it ends, what the SDK gives, the exit code, and what is said."""
 
     status: Status
@@ -38,26 +38,26 @@ class Outcome(NamedTuple):
 
 
 OUTCOMES = (
-    Outcome(Status.APPROVED, Reason.PERSON, ANN, Approval, 0, "approved by ann"),
-    Outcome(Status.APPROVED, Reason.GRANT, GRANT, Approval, 0, "remembered decision g-7"),
-    Outcome(Status.APPROVED, Reason.RULE, RULE, Approval, 0, "no-force; no person was asked"),
-    Outcome(Status.APPROVED, Reason.HOOK, HOOK, Approval, 0, "scanner; no person was asked"),
-    Outcome(Status.DENIED, Reason.PERSON, ANN, Denied, 1, "denied by ann"),
-    Outcome(Status.DENIED, Reason.PERSON, ANN, Aborted, 1, "denied by ann", "turn"),
-    Outcome(Status.DENIED, Reason.PERSON, ANN, Aborted, 1, "denied by ann", "agent"),
-    Outcome(Status.DENIED, Reason.FEEDBACK, ANN, Denied, 1, "ann asks for another plan"),
-    Outcome(Status.DENIED, Reason.GRANT, GRANT, Denied, 1, "remembered decision g-7"),
-    Outcome(Status.DENIED, Reason.RULE, RULE, Denied, 1, "no-force; no person was asked"),
-    Outcome(Status.DENIED, Reason.HOOK, HOOK, Denied, 1, "scanner; no person was asked"),
-    Outcome(Status.DENIED, Reason.UNDELIVERABLE, SYSTEM, Denied, 1, "could not be shown"),
-    Outcome(Status.DENIED, Reason.STOPPED, SYSTEM, Denied, 1, "kill switch"),
-    Outcome(Status.DENIED, Reason.BREAKER, SYSTEM, Denied, 1, "denied unasked"),
-    Outcome(Status.EXPIRED, Reason.TIMEOUT, SYSTEM, Expired, 3, "nobody answered in time"),
-    Outcome(Status.CANCELLED, Reason.CANCELLED_BY_AGENT, SYSTEM, Cancelled, 4, "by the agent"),
-    Outcome(Status.CANCELLED, Reason.CANCELLED_BY_OPERATOR, SYSTEM, Cancelled, 4, "an operator"),
-    Outcome(Status.CANCELLED, Reason.ABANDONED, SYSTEM, Cancelled, 4, "nobody waits"),
-    Outcome(Status.CANCELLED, Reason.SUPERSEDED, SYSTEM, Cancelled, 4, "a newer request"),
-    Outcome(Status.CANCELLED, Reason.RESOLVED_ELSEWHERE, SYSTEM, Cancelled, 4, "elsewhere"),
+    Row(Status.APPROVED, Reason.PERSON, ANN, Approval, 0, "approved by ann"),
+    Row(Status.APPROVED, Reason.GRANT, GRANT, Approval, 0, "remembered decision g-7"),
+    Row(Status.APPROVED, Reason.RULE, RULE, Approval, 0, "no-force; no person was asked"),
+    Row(Status.APPROVED, Reason.HOOK, HOOK, Approval, 0, "scanner; no person was asked"),
+    Row(Status.DENIED, Reason.PERSON, ANN, Denied, 1, "denied by ann"),
+    Row(Status.DENIED, Reason.PERSON, ANN, Aborted, 1, "denied by ann", "turn"),
+    Row(Status.DENIED, Reason.PERSON, ANN, Aborted, 1, "denied by ann", "agent"),
+    Row(Status.DENIED, Reason.FEEDBACK, ANN, Denied, 1, "ann asks for another plan"),
+    Row(Status.DENIED, Reason.GRANT, GRANT, Denied, 1, "remembered decision g-7"),
+    Row(Status.DENIED, Reason.RULE, RULE, Denied, 1, "no-force; no person was asked"),
+    Row(Status.DENIED, Reason.HOOK, HOOK, Denied, 1, "scanner; no person was asked"),
+    Row(Status.DENIED, Reason.UNDELIVERABLE, SYSTEM, Denied, 1, "could not be shown"),
+    Row(Status.DENIED, Reason.STOPPED, SYSTEM, Denied, 1, "kill switch"),
+    Row(Status.DENIED, Reason.BREAKER, SYSTEM, Denied, 1, "denied unasked"),
+    Row(Status.EXPIRED, Reason.TIMEOUT, SYSTEM, Expired, 3, "nobody answered in time"),
+    Row(Status.CANCELLED, Reason.CANCELLED_BY_AGENT, SYSTEM, Cancelled, 4, "by the agent"),
+    Row(Status.CANCELLED, Reason.CANCELLED_BY_OPERATOR, SYSTEM, Cancelled, 4, "an operator"),
+    Row(Status.CANCELLED, Reason.ABANDONED, SYSTEM, Cancelled, 4, "nobody waits"),
+    Row(Status.CANCELLED, Reason.SUPERSEDED, SYSTEM, Cancelled, 4, "a newer request"),
+    Row(Status.CANCELLED, Reason.RESOLVED_ELSEWHERE, SYSTEM, Cancelled, 4, "elsewhere"),
 )
 
 
@@ -137,7 +137,7 @@ async def ended(gate: Replica) -> list[Record]:
         extra: dict[str, Any] = {"abort": row.abort}
         if row.status is Status.APPROVED:
             extra["action"] = Action.APPROVE
-        ending = Ending(status=row.status, reason=row.reason, by=row.by, **extra)
+        ending = Outcome(status=row.status, reason=row.reason, by=row.by, **extra)
         if row.status is Status.EXPIRED:
             await redis.hset(keys.record(record.id), "deadline", 1)
         assert await gate.approvals.writer.end(record.id, ending), row

@@ -9,10 +9,11 @@ from typing import Any
 import fakeredis
 import pytest
 
-from gateway.approvals.transitions import SYSTEM, Ending, ended
+from gateway.approvals.transitions import ended
+from gateway.domain.outcome import SYSTEM, Outcome
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Query, Record
-from gateway.domain.store import Origin, Outcome, Transition
+from gateway.domain.store import Origin, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import DecidedBy, DeciderKind, Status
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
@@ -50,7 +51,7 @@ async def create(store: RedisStore, made: Record, *, timeout_ms: int = 60_000) -
     outcome, stored = await store.create(
         made, over_http(), generation=0, data={}, timeout_ms=timeout_ms, **ROOM
     )
-    assert outcome == Outcome.OK
+    assert outcome == WriteResult.OK
     return stored
 
 
@@ -59,7 +60,7 @@ async def create_under(store: RedisStore, generation: int) -> Record:
     outcome, stored = await store.create(
         pending(), over_http(), generation=generation, data={}, timeout_ms=60_000, **ROOM
     )
-    assert outcome == Outcome.OK
+    assert outcome == WriteResult.OK
     return stored
 
 
@@ -67,7 +68,7 @@ def denied(before: Record, by: DecidedBy = SYSTEM) -> Transition:
     """Return a transition that denies."""
     after = ended(
         before,
-        Ending(status=Status.DENIED, reason="rule", by=by),  # type: ignore[arg-type]
+        Outcome(status=Status.DENIED, reason="rule", by=by),  # type: ignore[arg-type]
         revision=before.revision + 1,
         now=1,
         sign=lambda made: made,
@@ -94,7 +95,7 @@ async def test_an_id_is_taken_once(store: RedisStore) -> None:
         timeout_ms=1,
         **ROOM,
     )
-    assert outcome == Outcome.EXISTS
+    assert outcome == WriteResult.EXISTS
     assert await store.load(stored.id) == stored
     assert len(await store.history(None, 10)) == 1
 
@@ -102,8 +103,8 @@ async def test_an_id_is_taken_once(store: RedisStore) -> None:
 async def test_a_change_needs_the_current_revision(store: RedisStore) -> None:
     """Of two changes made from the same picture one wins, and the loser writes nothing."""
     stored = await create(store, pending())
-    assert await store.change(denied(stored)) == Outcome.OK
-    assert await store.change(denied(stored)) == Outcome.STALE
+    assert await store.change(denied(stored)) == WriteResult.OK
+    assert await store.change(denied(stored)) == WriteResult.STALE
     found = await store.load(stored.id)
     assert found is not None
     assert (found.status, found.revision) == (Status.DENIED, 2)
@@ -119,14 +120,14 @@ async def test_a_record_made_anew_under_an_old_id_is_not_the_one_that_was_seen(
     while await store.redis.time() <= (seen.created // 1000, seen.created % 1000 * 1000 + 999):
         pass
     anew = await create(store, pending(id=seen.id, tool="other"))
-    assert await store.change(denied(seen)) == Outcome.STALE
+    assert await store.change(denied(seen)) == WriteResult.STALE
     assert await store.load(seen.id) == anew
 
 
 async def test_a_change_of_nothing_is_gone(store: RedisStore) -> None:
     """A record that does not exist is not brought to life by a change."""
     stray = replace(pending(), created=1, deadline=2)
-    assert await store.change(denied(stray)) == Outcome.GONE
+    assert await store.change(denied(stray)) == WriteResult.GONE
     assert await store.load(stray.id) is None
 
 
@@ -135,11 +136,11 @@ async def test_an_ending_is_pushed_to_a_process_that_listens_and_to_no_other(
 ) -> None:
     """A stream that expired is not made anew, without an end, for a process that may be gone."""
     stored, replies = await create(store, pending()), store.keys.replies(AGENT, PROCESS)
-    assert await store.change(denied(stored)) == Outcome.OK
+    assert await store.change(denied(stored)) == WriteResult.OK
     assert not await store.redis.exists(replies)
     await store.redis.xadd(replies, {"re": "sync"}, id="0-1")
     other = await create(store, pending())
-    assert await store.change(denied(other)) == Outcome.OK
+    assert await store.change(denied(other)) == WriteResult.OK
     [_, (place, pushed)] = await store.redis.xrange(replies)
     assert (place, pushed["re"], pushed["id"]) == ("0-2", "push", other.id)
 
@@ -149,22 +150,22 @@ async def test_a_retried_change_is_told_that_it_won(store: RedisStore) -> None:
     stored = await create(store, pending())
     change = denied(stored)
     change = change._replace(after=replace(change.after, nonces=("n1",)))
-    assert await store.change(change) == Outcome.OK
-    assert await store.change(change) == Outcome.REPLAY
+    assert await store.change(change) == WriteResult.OK
+    assert await store.change(change) == WriteResult.REPLAY
 
 
 async def test_several_changes_are_made_together_or_not_at_all(store: RedisStore) -> None:
     """One that is refused, wherever it stands, keeps all the others from being written."""
     first, second, third = [await create(store, pending()) for _ in range(3)]
-    assert await store.change(denied(second)) == Outcome.OK
+    assert await store.change(denied(second)) == WriteResult.OK
     known = await store.history(None, 10)
     for order in ((second, first, third), (first, third, second), (first, second, third)):
         changes = [denied(one) for one in order]
-        assert await store.change_all(changes) == (Outcome.STALE, second.id)
-    assert await store.change_all([denied(first), denied(first)]) == (Outcome.STALE, first.id)
+        assert await store.change_all(changes) == (WriteResult.STALE, second.id)
+    assert await store.change_all([denied(first), denied(first)]) == (WriteResult.STALE, first.id)
     assert await store.history(None, 10) == known
     assert await store.load_many([first.id, third.id]) == [first, third]
-    assert await store.change_all([denied(first), denied(third)]) == (Outcome.OK, "")
+    assert await store.change_all([denied(first), denied(third)]) == (WriteResult.OK, "")
     found = await store.load_many([first.id, second.id, third.id])
     assert [one and (one.status, one.revision) for one in found] == [(Status.DENIED, 2)] * 3
     events = await store.history(None, 10)
@@ -188,13 +189,13 @@ async def test_a_grant_is_used_by_one_of_several_changes_at_most(store: RedisSto
         max_uses=1,
         words="the tool",
     )
-    assert await grants.add(grant) == Outcome.OK
+    assert await grants.add(grant) == WriteResult.OK
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     records = [await create_under(store, 1) for _ in range(2)]
     changes = [denied(one, by=by) for one in records]
-    assert await store.change_all(changes) == (Outcome.SPENT, records[1].id)
-    assert await store.change_all(changes[:1]) == (Outcome.OK, "")
-    assert await store.change_all(changes[1:]) == (Outcome.SPENT, records[1].id)
+    assert await store.change_all(changes) == (WriteResult.SPENT, records[1].id)
+    assert await store.change_all(changes[:1]) == (WriteResult.OK, "")
+    assert await store.change_all(changes[1:]) == (WriteResult.SPENT, records[1].id)
 
 
 async def test_a_canary_is_nobodys_and_no_transition_approves_it(store: RedisStore) -> None:
@@ -207,24 +208,24 @@ async def test_a_canary_is_nobodys_and_no_transition_approves_it(store: RedisSto
     assert (await store.page(Query(agent=AGENT))).items == ()
     assert [one.id for one in (await store.page(Query())).items] == [stored.id]
     forged = replace(denied(stored).after, status=Status.APPROVED)
-    assert await store.change(denied(stored)._replace(after=forged)) == Outcome.GONE
+    assert await store.change(denied(stored)._replace(after=forged)) == WriteResult.GONE
     assert await store.change_all([denied(stored)._replace(after=forged)]) == (
-        Outcome.GONE,
+        WriteResult.GONE,
         stored.id,
     )
     assert await store.load(stored.id) == stored
-    assert await store.change(denied(stored)) == Outcome.OK
+    assert await store.change(denied(stored)) == WriteResult.OK
 
 
 async def test_decisions_end_at_the_deadline_and_expiry_begins_there(store: RedisStore) -> None:
     """The server's clock refuses late decisions and early expiries."""
     stored = await create(store, pending())
-    assert await store.change(denied(stored)._replace(clock="after")) == Outcome.EARLY
+    assert await store.change(denied(stored)._replace(clock="after")) == WriteResult.EARLY
     short = await create(store, pending(), timeout_ms=1)
     while not (await store.due(idle_ms=10**9, limit=10)).expired:
         pass
-    assert await store.change(denied(short)) == Outcome.LATE
-    assert await store.change(denied(short)._replace(clock="after")) == Outcome.OK
+    assert await store.change(denied(short)) == WriteResult.LATE
+    assert await store.change(denied(short)._replace(clock="after")) == WriteResult.OK
     assert (await store.due(idle_ms=10**9, limit=10)).expired == ()
 
 
@@ -232,7 +233,7 @@ async def test_a_request_that_arrives_after_its_time_is_late(store: RedisStore) 
     """An entry written long ago has used up its time, whenever it is read."""
     old = Origin(agent=AGENT, process=PROCESS, arrived_ms=1)
     outcome, _ = await store.create(pending(), old, generation=0, data={}, timeout_ms=1000, **ROOM)
-    assert outcome == Outcome.LATE
+    assert outcome == WriteResult.LATE
 
 
 async def test_an_arrival_in_the_future_gives_no_extra_time(store: RedisStore) -> None:
@@ -240,7 +241,7 @@ async def test_an_arrival_in_the_future_gives_no_extra_time(store: RedisStore) -
     made = pending()
     far = Origin(agent=AGENT, process=PROCESS, arrived_ms=10**14)
     outcome, stored = await store.create(made, far, generation=0, data={}, timeout_ms=1000, **ROOM)
-    assert outcome == Outcome.OK
+    assert outcome == WriteResult.OK
     assert stored.deadline == stored.created + 1000
 
 
@@ -251,9 +252,9 @@ async def test_the_kill_switch_stops_what_would_open_or_approve(store: RedisStor
     outcome, _ = await store.create(
         pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
     )
-    assert outcome == Outcome.STOPPED
-    assert await store.change(denied(stored)._replace(stoppable=True)) == Outcome.STOPPED
-    assert await store.change(denied(stored)) == Outcome.OK
+    assert outcome == WriteResult.STOPPED
+    assert await store.change(denied(stored)._replace(stoppable=True)) == WriteResult.STOPPED
+    assert await store.change(denied(stored)) == WriteResult.OK
     await store.set_stopped(False, by="test")
     await create(store, pending())
 
@@ -265,9 +266,9 @@ async def test_what_was_decided_under_an_older_policy_is_refused(store: RedisSto
     outcome, _ = await store.create(
         pending(), over_http(), generation=0, data={}, timeout_ms=9, **ROOM
     )
-    assert outcome == Outcome.AGAIN
-    assert await store.change(denied(stored)._replace(generation=0)) == Outcome.AGAIN
-    assert await store.change(denied(stored)._replace(generation=1)) == Outcome.OK
+    assert outcome == WriteResult.AGAIN
+    assert await store.change(denied(stored)._replace(generation=0)) == WriteResult.AGAIN
+    assert await store.change(denied(stored)._replace(generation=1)) == WriteResult.OK
     with pytest.raises(Conflict):
         await store.apply(PolicyDocument(), by="test")
     assert (await store.policy()).routes == (Route(),)
@@ -297,7 +298,7 @@ async def test_a_process_that_waits_for_many_lapses_whole(
     """Told in bounded steps; the ended ones are left as they are."""
     monkeypatch.setattr("gateway.stores.requests._AT_ONCE", 2)
     made = [await create(store, pending()) for _ in range(5)]
-    assert await store.change(denied(made[0])) == Outcome.OK
+    assert await store.change(denied(made[0])) == WriteResult.OK
     await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})
     assert sorted(await store.lapse(AGENT, PROCESS)) == sorted(one.id for one in made[1:])
     assert [one and one.waiting for one in await store.load_many([m.id for m in made])] == [
@@ -312,7 +313,7 @@ async def test_pages_cover_everything_once_while_requests_end(store: RedisStore)
     made = [await create(store, pending()) for _ in range(25)]
     first = await store.page(Query(limit=10))
     for gone in (first.items[3], first.items[9]):
-        assert await store.change(denied(gone)) == Outcome.OK
+        assert await store.change(denied(gone)) == WriteResult.OK
     seen, cursor = [item.id for item in first.items], first.next
     while cursor is not None:
         page = await store.page(Query(limit=10, after=cursor))
@@ -367,7 +368,7 @@ async def test_fields_of_a_newer_version_are_kept(store: RedisStore) -> None:
     key = store.keys.record(stored.id)
     await store.redis.hset(key, "newer", "x")
     assert await store.load(stored.id) == stored
-    assert await store.change(denied(stored)) == Outcome.OK
+    assert await store.change(denied(stored)) == WriteResult.OK
     assert await store.redis.hget(key, "newer") == "x"
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from gateway.approvals.canaries import BAITS, Canaries
-from gateway.approvals.transitions import Ending, ended
+from gateway.approvals.transitions import ended
+from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Query, Record, Remember
-from gateway.domain.store import Outcome, Transition
+from gateway.domain.store import Transition, WriteResult
 from gateway.errors import BatchRefused, Conflict, GatewayError, InvalidRequest, WasCanary
 from gateway.models import Action, Execution, Kind, Reason, Report, Status, new_id
 from gateway.policy.policy_file import BadPolicy, read_policy
@@ -170,12 +171,12 @@ async def test_nothing_can_approve_one(world: World) -> None:
     remembered = click(real, remember=Remember(everywhere=True))
     await world.approvals.decide(remembered)
     assert not (await world.approvals.get(found.id)).final
-    approval = Ending(status=Status.APPROVED, reason=Reason.RULE)
+    approval = Outcome(status=Status.APPROVED, reason=Reason.RULE)
     with pytest.raises(InvalidRequest):
         ended(found, approval, revision=2, now=1, sign=lambda one: one)
     forged = ended(replace(found, canary=False), approval, revision=2, now=1, sign=lambda one: one)
     change = Transition(before=found, after=replace(forged, canary=True), event="approved")
-    assert await world.store.change(change) == Outcome.GONE
+    assert await world.store.change(change) == WriteResult.GONE
     assert not (await world.approvals.get(found.id)).final
 
 

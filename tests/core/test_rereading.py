@@ -12,11 +12,11 @@ import pytest
 
 from gateway.approvals.earlier_grants import BY_HAND, GONE, PASSES_CHANGED, WIDER
 from gateway.approvals.service import Approvals
-from gateway.approvals.transitions import Ending
 from gateway.domain.clock import SystemClock
+from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
-from gateway.domain.store import Outcome, Transition
+from gateway.domain.store import Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Reason, Status, new_id
 from gateway.policy.chain import ModeDecider
@@ -213,12 +213,12 @@ async def test_no_gateway_of_an_earlier_version_finds_it(world: World) -> None:
     assert await redis.hgetall(keys.grants_on(AGENT, "tell")) == {}
     assert (await RedisGrants(world.store).about(AGENT, "tell", waiting.digest))[1] == []
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
-    ending = Ending(status=Status.APPROVED, action=Action.APPROVE, reason=Reason.GRANT, by=by)
+    ending = Outcome(status=Status.APPROVED, action=Action.APPROVE, reason=Reason.GRANT, by=by)
     after = world.approvals.writer.ended(waiting, ending, revision=2)
     found = Transition(
         before=waiting, after=after, event="approved", clock="before", generation=before
     )
-    assert await world.store.change(found) == Outcome.AGAIN
+    assert await world.store.change(found) == WriteResult.AGAIN
 
 
 async def test_neither_the_recount_nor_the_policy_lifts_it(world: World) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from gateway.delivery.hook_events import HookEvents
 from gateway.domain.tasks import ended
 from gateway.models import Execution, Reason, Report, new_id
-from gateway.policy.hooks.decider import HookEvents
 from tests.hooks.stage import Stage, Staged, hook
 from tests.waiting import moment
 from tests.world import click, over_http

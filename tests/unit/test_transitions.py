@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.transitions import By, Effect, clicked, nonce_of, summary
+from gateway.approvals.transitions import By, Effect, clicked, nonce_of
+from gateway.domain.outcome import summary
 from gateway.domain.policy_document import PolicyDocument, Route, raised
 from gateway.domain.records import Identity, Person, Record, Remember
 from gateway.domain.redaction import masked

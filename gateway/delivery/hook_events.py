@@ -1,0 +1,111 @@
+"""Tells the operator's hooks what happens, as the event stream has it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from gateway.approvals.service import Approvals
+from gateway.domain.records import Event, Record
+from gateway.domain.tasks import ended
+from gateway.errors import NotFound, Unreachable
+from gateway.models import Execution
+from gateway.policy.hooks.decider import about_request, meta_of
+from gateway.policy.hooks.host import HookHost
+
+log = logging.getLogger("gateway.hooks")
+
+_MOST_RETURNED = 1000  # results that wait for hooks to look at them
+_KINDS = {
+    Execution.STARTED: "tool_exec_start",
+    Execution.SUCCEEDED: "tool_exec_end",
+    Execution.FAILED: "tool_exec_end",
+    Execution.SKIPPED: "tool_exec_skipped",
+    Execution.REFUSED_LATE: "tool_exec_skipped",
+}
+
+
+class HookEvents:
+    """Tells hooks what happens, and what tools returned."""
+
+    def __init__(self, host: HookHost, approvals: Approvals) -> None:
+        self._host = host
+        self._approvals = approvals
+        # Ids only: what they name may be large.
+        self._returned: asyncio.Queue[str] = asyncio.Queue(_MOST_RETURNED)
+
+    async def run(self) -> None:
+        """Follow the event stream until cancelled. Whatever a hook takes to look at what a tool
+        returned, it holds up no event."""
+        asking = asyncio.create_task(self._ask(), name="hooks after tools")
+        try:
+            while True:
+                await self._follow()
+        finally:
+            await ended(asking)
+
+    async def _follow(self) -> None:
+        try:
+            async with self._approvals.changes() as events:
+                async for event in events:
+                    await self._told(event)
+        except Unreachable as behind:
+            log.warning("hooks missed events: %s", behind, extra={"event": "hooks_missed"})
+
+    async def _told(self, event: Event) -> None:
+        record = await self._record(event.request_id)
+        if record is None:
+            return
+        report = record.report if event.type == "reported" else None
+        kind = _KINDS[report.execution] if report else event.type
+        request = record.request
+        payload = {"Tool": request.tool, "Arguments": record.arguments}
+        self._host.tell(kind, {"Kind": kind, "Meta": meta_of(request), "Payload": payload})
+        if kind != "tool_exec_end" or not self._host.asked("after_tool"):
+            return
+        try:
+            self._returned.put_nowait(request.id)
+        except asyncio.QueueFull:
+            log.warning(
+                "hooks are too slow to look at what %s returned",
+                request.id,
+                extra={"event": "hooks_missed"},
+            )
+
+    async def _ask(self) -> None:
+        """Show hooks what tools returned, one after the other. It has run, and its result is with
+        the agent: hooks can change nothing."""
+        while True:
+            request_id = await self._returned.get()
+            try:
+                await self._after_tool(request_id)
+            except Exception:
+                # Whatever it was, the next result is shown.
+                log.exception("%s was not shown", request_id, extra={"event": "hooks_missed"})
+
+    async def _after_tool(self, request_id: str) -> None:
+        record = await self._record(request_id)
+        report = record.report if record else None
+        if record is None or report is None:
+            return
+        request = record.request
+        params = about_request(request) | {
+            "tool": request.tool,
+            "arguments": record.arguments,
+            "result": {
+                "for_llm": report.detail,
+                "is_error": report.execution is Execution.FAILED,
+            },
+            "duration": (report.duration_ms or 0) * 1_000_000,
+        }
+        await self._host.intercept("after_tool", params)
+
+    async def _record(self, request_id: str) -> Record | None:
+        """Return a request that hooks hear of; None when it is gone, or nobody's."""
+        if not request_id:
+            return None
+        try:
+            record = await self._approvals.get(request_id)
+        except NotFound:
+            return None
+        return None if record.canary else record
