@@ -1,6 +1,6 @@
-"""What the two scripts that set a status are called with: their KEYS and ARGV, in order.
+"""What the two scripts that set a status are called with, by name.
 
-The scripts say at their top what each place holds.
+The scripts say at their top what each name holds; `arguments` in prelude.lua reads them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,26 @@ _AT_BIRTH = (
 )
 
 
+Values = dict[str, str | int | Sequence[str] | None]
+"""By name what a script is told of one record. None is left out; the name of a list ends in `+`."""
+
+
 class Call(NamedTuple):
-    """One call of a script."""
+    """One call of a script: its KEYS and ARGV."""
 
     keys: list[str]
     arguments: list[str | int]
+
+    def add(self, record_id: str, keys: Sequence[tuple[str, str]], values: Values) -> None:
+        """Add what is to be done to one record, with the keys that this needs by name."""
+        self.keys.extend([key for _, key in keys])
+        self.arguments.extend(("record", record_id, "keys", " ".join([name for name, _ in keys])))
+        for name, value in values.items():
+            if isinstance(value, str | int):
+                self.arguments.extend((name, value))
+            elif value is not None:
+                for one in value:
+                    self.arguments.extend((name, one))
 
     @property
     def letters(self) -> int:
@@ -65,187 +80,169 @@ def submission(
     posts: bool,
 ) -> Call:
     """Return the call of submit.lua that creates a record."""
-    request, process = record.request, record.process or ""
+    request = record.request
     decision, told = ending_of(record)
     fields = fields_of(record)
-    born = {name: fields[name] for name in _AT_BIRTH if name in fields}
+    values: Values = {
+        "agent": record.holder,
+        "session": request.session,
+        "digest": record.digest,
+        "status": record.status.value,
+        "data": dumps(data),
+        "timeout": timeout_ms,
+        "body": body_of(request),
+        "process": record.process or None,
+        "lease": lease_of(origin),
+        "arrived": origin.arrived_ms,
+        "generation": generation,
+        "grant": _grant_of(record),
+        "signed": None if record.decision is None else record.decision.expires_at,
+        "most_waiting": budget.waiting,
+        "most_bytes": budget.bytes,
+        "most_daily": budget.daily,
+        "decision": decision or None,
+        "ended": told or None,
+        "likeness": _likeness_at_birth(record),
+        "card_ms": budget.card_ms if posts else None,
+        "most_cards": budget.cards,
+        "verb": origin.verb,
+        "message_nonce": origin.nonce,
+        "entry": origin.entry or None,
+    }
+    values |= {f"set.{name}": fields[name] for name in _AT_BIRTH if name in fields}
     if decision:
-        born["decision"] = decision
-    return Call(
-        _keys_at_birth(keys, record, origin),
-        [
-            request.id,
-            record.holder,
-            request.session,
-            record.digest,
-            record.status.value,
-            generation,
-            timeout_ms,
-            "" if origin.arrived_ms is None else origin.arrived_ms,
-            process,
-            origin.nonce,
-            origin.entry or "",
-            lease_of(origin),
-            dumps(data),
-            told,
-            decision,
-            origin.verb,
-            _grant_of(record),
-            record.decision.expires_at if record.decision else "",
-            _likeness_at_birth(record),
-            budget.waiting,
-            budget.bytes,
-            budget.daily,
-            budget.card_ms if posts else "",
-            budget.cards,
-            body_of(request),
-            *_pairs(born),
-        ],
-    )
+        values["set.decision"] = decision
+    call = Call([], [])
+    call.add(record.id, _keys_at_birth(keys, record, origin), values)
+    return call
 
 
 def changes(keys: Keys, transitions: Sequence[Transition], origin: Origin | None = None) -> Call:
     """Return the call of change.lua that applies transitions, all of them or none."""
-    whole = Call([], [])
+    call = Call([], [])
     for transition in transitions:
-        names, values = _change(keys, transition, origin)
-        whole.keys.extend(names)
-        whole.arguments.extend((len(names), len(values), *values))
-    return whole
+        before, after = transition.before, transition.after
+        decision, told = ending_of(after)
+        named = _keys_of_change(keys, before, after.holder)
+        values: Values = {
+            "agent": after.holder,
+            "revision": before.revision,
+            "created": before.created,
+            "status": after.status.value,
+            "digest": after.digest,
+            "decision": decision or None,
+            "event": transition.event,
+            "data": told if told and not before.final else dumps(transition.data or {}),
+            "consumer": after.consumers[-1] if after.consumers else None,
+            "attached+": before.attached,
+            "clock": transition.clock or None,
+            "generation": transition.generation,
+            "stoppable": "1" if transition.stoppable else None,
+            "nonce": after.nonces[-1] if after.nonces != before.nonces else None,
+        }
+        values |= _fields_of_change(transition, decision)
+        values |= _seldom(keys, transition, origin, named)
+        named += (("dirty+", keys.dirty(queue)) for queue in after.queues)
+        call.add(after.id, named, values)
+    return call
 
 
-def _change(
-    keys: Keys, transition: Transition, origin: Origin | None
-) -> tuple[list[str], list[str | int]]:
+def _fields_of_change(transition: Transition, decision: str) -> Values:
+    """Return which fields of the record a transition sets and deletes."""
     before, after = transition.before, transition.after
-    ended = before.final
-    changed, (decision, told) = changed_fields(before, after), ending_of(after)
-    if ended and after.decision != before.decision:
+    changed = changed_fields(before, after)
+    if before.final and after.decision != before.decision:
         changed["decision"] = decision
     if after.erased and not before.erased:
         changed |= {"body": body_of(after.request), "size": ""}
-    gone: list[str] = []
-    kept: list[str] = []
-    for name, text in changed.items():
-        if not text:
-            gone.append(name)
-        elif name not in ("rev", "status"):
-            kept += (name, text)
-    agent = after.holder
-    names = _keys_of_change(keys, before, agent)
-    by_name, named = _by_name(keys, transition, origin, len(names) + 1)
-    return (
-        [*names, *named, *map(keys.dirty, after.queues)],
-        [
-            after.request.id,
-            agent,
-            before.revision,
-            before.created,
-            after.status,
-            transition.clock,
-            "" if transition.generation is None else transition.generation,
-            "1" if transition.stoppable else "",
-            after.nonces[-1] if after.nonces != before.nonces else "",
-            transition.event,
-            told if told and not ended else dumps(transition.data or {}),
-            after.digest,
-            decision,
-            after.consumers[-1] if after.consumers else "",
-            len(before.attached),
-            *before.attached,
-            len(by_name),
-            *by_name,
-            len(gone),
-            *gone,
-            *kept,
-        ],
-    )
+    for own in ("rev", "status"):  # the script writes these itself
+        changed.pop(own, None)
+    values: Values = {f"set.{name}": text for name, text in changed.items() if text}
+    values["delete+"] = [name for name, text in changed.items() if not text]
+    return values
 
 
-def _by_name(
-    keys: Keys, transition: Transition, origin: Origin | None, place: int
-) -> tuple[list[str | int], list[str]]:
-    """Return what a transition brings by name, most often nothing, and the keys that are named in
-    it, of which the first stands at `place`."""
+def _seldom(
+    keys: Keys, transition: Transition, origin: Origin | None, named: list[tuple[str, str]]
+) -> Values:
+    """Return what most transitions do without, and add the keys of that to those named."""
     after, budget = transition.after, transition.budget
-    own: dict[str, str] = {}
-    values: list[str | int] = []
+    values: Values = {}
     if origin is not None and origin.entry:
-        own["ingress_key"] = keys.ingress(after.holder)
-        own["replies_key"] = keys.replies(after.holder, origin.process or "")
-        values += ("verb", origin.verb, "nonce", origin.nonce)
-        values += ("entry", origin.entry, "process", origin.process or "")
+        named.append(("ingress", keys.ingress(after.holder)))
+        named.append(("reply", keys.replies(after.holder, origin.process or "")))
+        values |= {"verb": origin.verb, "message_nonce": origin.nonce}
+        values |= {"entry": origin.entry, "process": origin.process or None}
+    if transition.secrets is not None:
+        values["secrets"] = dumps(transition.secrets)
+    elif after.request.questions:
+        values["keep"] = "1"
     if transition.secrets is not None or after.request.questions:
-        own["secret_key"] = keys.secret(after.request.id)
-        kept = transition.secrets is None
-        values += ("keep", "1") if kept else ("secrets", dumps(transition.secrets))
+        named.append(("secret", keys.secret(after.id)))
     if len(after.consumers) > 1:
-        values += ("warn", "1")
-    if (grant := _grant_of(after)) and not transition.before.final:
-        own["grant_key"] = keys.grant(grant)
-        values += ("grant", grant)
+        values["warn"] = "1"
+    if (grant := _grant_of(after)) is not None and not transition.before.final:
+        named.append(("grant", keys.grant(grant)))
+        values["grant"] = grant
     if budget is not None and budget.denials:
-        own["breakers_key"] = keys.breakers
-        values += ("denials", budget.denials, "pause", int(budget.pause * 1000))
-    if own:
-        values += ("keys", len(own))
-        for where, name in enumerate(own, start=place):
-            values += (name, where)
-    return values, list(own.values())
+        named.append(("breakers", keys.breakers))
+        values |= {"denials": budget.denials, "pause": int(budget.pause * 1000)}
+    return values
 
 
-def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[str]:
-    return [
-        keys.record(record.id),
-        keys.pending,
-        keys.pending_of(record.holder),
-        keys.deadlines,
-        keys.done,
-        keys.events,
-        keys.meta,
-        keys.sessions,
-        keys.waiting(record.holder, record.process or ""),
-        keys.processes,
-        keys.ingress(record.holder),
-        keys.replies(record.holder, origin.process or ""),
-        keys.grant(_grant_of(record)),
-        keys.load(record.holder),
-        *keys.prefixes,
-        *(keys.dirty(name) for name in record.queues if record.status is Status.PENDING),
+def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[tuple[str, str]]:
+    agent = record.holder
+    named = [
+        *_keys_of_all(keys, record, agent),
+        ("sessions", keys.sessions),
+        ("waiting", keys.waiting(agent, record.process or "")),
+        ("processes", keys.processes),
+        ("ingress", keys.ingress(agent)),
+        ("reply", keys.replies(agent, origin.process or "")),
     ]
+    if (grant := _grant_of(record)) is not None:
+        named.append(("grant", keys.grant(grant)))
+    if record.status is Status.PENDING:
+        named += (("dirty+", keys.dirty(name)) for name in record.queues)
+    return named
 
 
-def _keys_of_change(keys: Keys, before: Record, agent: str) -> list[str]:
-    names = [
-        keys.record(before.request.id),
-        keys.pending,
-        keys.pending_of(agent),
-        keys.deadlines,
-        keys.done,
-        keys.events,
-        keys.meta,
-        keys.load(agent),
-        *keys.prefixes,
-    ]
+def _keys_of_change(keys: Keys, before: Record, agent: str) -> list[tuple[str, str]]:
+    named = _keys_of_all(keys, before, agent)
     for process in before.attached:
-        names += (keys.waiting(agent, process), keys.replies(agent, process))
-    return names
+        named.append(("waiting+", keys.waiting(agent, process)))
+        named.append(("replies+", keys.replies(agent, process)))
+    return named
 
 
-def _likeness_at_birth(record: Record) -> str:
-    """Return what a new request has in common with others, '' when it needs a card of its own or,
-    decided or not reviewed yet, none."""
+def _keys_of_all(keys: Keys, record: Record, agent: str) -> list[tuple[str, str]]:
+    outboxes, records, behind = keys.prefixes
+    return [
+        ("record", keys.record(record.id)),
+        ("pending", keys.pending),
+        ("agent_pending", keys.pending_of(agent)),
+        ("deadlines", keys.deadlines),
+        ("done", keys.done),
+        ("events", keys.events),
+        ("meta", keys.meta),
+        ("load", keys.load(agent)),
+        ("outboxes", outboxes),
+        ("records", records),
+        ("behind", behind),
+    ]
+
+
+def _likeness_at_birth(record: Record) -> str | None:
+    """Return what a new request has in common with others, None when it needs a card of its own
+    or, decided or not reviewed yet, none."""
     cardless = record.final or record.unreviewed
     alone = record.canary or record.risk.level is RiskLevel.HIGH
-    return "" if cardless or alone else likeness(record)
+    return None if cardless or alone else likeness(record)
 
 
-def _grant_of(record: Record) -> str:
-    """Return the id of the grant that a record's decision cites, or ''."""
+def _grant_of(record: Record) -> str | None:
+    """Return the id of the grant that a record's decision cites."""
     decision = record.decision
-    by_grant = decision is not None and decision.decided_by.kind is DeciderKind.GRANT
-    return decision.decided_by.name if decision is not None and by_grant else ""
-
-
-def _pairs(fields: dict[str, str]) -> list[str]:
-    return [part for pair in fields.items() for part in pair]
+    if decision is None or decision.decided_by.kind is not DeciderKind.GRANT:
+        return None
+    return decision.decided_by.name

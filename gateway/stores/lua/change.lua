@@ -1,170 +1,164 @@
--- Applies transitions to requests that exist, all of them or none; with submit.lua the only writer of a
+-- Applies transitions to requests that exist, all of them or none; with submit.lua all that sets a
 -- status. Everything is checked before the first write, and a terminal transition frees memory first.
 --
--- KEYS for each transition: 1 record, 2 pending, 3 the agent's pending, 4 deadlines, 5 done, 6 events,
---      7 meta, 8 the agent's load, then without their last part the keys of 9 outboxes, 10 records and
---      11 who waits behind whom, then for each attached process its waiting set and its reply stream,
---      then those that are named, then dirty cards
--- ARGV for each transition: the numbers of its keys and of its arguments, then
---      1 id, 2 agent, 3 revision before, 4 when it was created, 5 status after, 6 clock guard (before,
---      after or ''), 7 policy generation or '', 8 '1' when the kill switch refuses it, 9 nonce or '',
---      10 event, 11 event data, 12 digest after, 13 decision or '', 14 consumer or '', 15 number of
---      attached processes, then their tokens, number of words that follow by name, those, number of
---      fields to delete, their names, and fields with values to set
--- By name, each with its value, comes what most transitions do without; a value of ..._key is the place
--- of a key, and keys how many are named:
---      of the message that is answered its verb, nonce, entry and process, ingress_key, replies_key;
---      secrets, or keep for earlier ones that may be kept, secret_key; warn when it may have run;
---      grant that decided, grant_key; when a person ended it denials, the most in a row, and pause, for
---      how many ms more of them pause the agent, breakers_key
--- Returns {outcome, revision, which transition was refused, from 1}.
+-- For each transition by name (see `arguments` in prelude.lua), where those marked ? may be absent:
+--   record (its id), agent, revision and created (as they were read), status, digest and decision? after,
+--   event and data; consumer?, the process that may act on an approval; attached+?, the processes to
+--   tell; set.<field>? and delete+?, what changes of the record
+-- what it depends on: clock? (before or after its deadline), generation? (of the policy), stoppable?
+--   (the kill switch refuses it), nonce? (of the click), grant? (that decided)
+-- what most do without: secrets?, or keep? for earlier ones that may be kept; warn? when it may have
+--   run; when a person ended it denials?, the most in a row, and pause?, for how many ms more of them
+--   pause the agent; of the message that is answered verb?, message_nonce?, entry? and process?
+-- keys: record, pending, agent_pending, deadlines, done, events, meta, load (the agent's), then without
+--   their last part outboxes, records and behind (who waits behind whom); for each process that is
+--   attached waiting+ (its set) and replies+ (its stream); dirty+ (cards); with what they belong to
+--   ingress, reply, secret, grant, breakers
+-- Returns {result, revision, which transition was refused, from 1}.
 
 local now = now_ms()
 
-local NOTHING = {}
+local FIELDS = {'rev', 'status', 'deadline', 'created', 'nonces', 'digest', 'behind', 'alike', 'queues',
+  'canary', 'leads', 'size'}
 
--- Returns how many processes are attached, what comes by name, and where the fields to delete begin.
-local function parts(KEYS, ARGV)
-  local attached = tonumber(ARGV[15])
-  local at = 16 + attached
-  if ARGV[at] == '0' then return attached, NOTHING, at + 1 end
-  local more, last = {}, at + tonumber(ARGV[at])
-  for i = at + 1, last, 2 do
-    local name, value = ARGV[i], ARGV[i + 1]
-    if string.sub(name, -4) == '_key' then value = KEYS[tonumber(value)] end
-    more[name] = value
-  end
-  return attached, more, last + 1
+-- Returns those fields of a record by name; what is absent is false.
+local function fields_of(record)
+  local values, found = redis.call('HMGET', record, unpack(FIELDS)), {}
+  for i, name in ipairs(FIELDS) do found[name] = values[i] end
+  return found
 end
 
--- Returns why a transition cannot be applied, or nothing, and the record as it stands.
-local function refusal(KEYS, ARGV, more)
-  local found = redis.call('HMGET', KEYS[1], 'rev', 'status', 'deadline', 'created', 'nonces', 'digest',
-    'behind', 'alike', 'queues', 'canary', 'leads', 'size')
-  if not found[2] then return 'gone', found end
+-- Returns why a transition cannot be applied, or nothing.
+local function refusal(step, found)
+  if not found.status then return 'gone' end
   -- Whatever anybody decides: what tests people is never approved.
-  if found[10] and ARGV[5] == 'approved' then return 'gone', found end
-  if ARGV[9] ~= '' and string.find(found[5] or '', ARGV[9], 1, true) then return 'replay', found end
-  if found[1] ~= ARGV[3] or found[4] ~= ARGV[4] then return 'stale', found end
-  local meta = redis.call('HMGET', KEYS[7], 'generation', 'stopped')
-  if ARGV[7] ~= '' and (meta[1] or '0') ~= ARGV[7] then return 'again', found end
-  if ARGV[8] == '1' and meta[2] then return 'stopped', found end
-  if ARGV[6] == 'before' and now >= tonumber(found[3]) then return 'late', found end
-  if ARGV[6] == 'after' and now < tonumber(found[3]) then return 'early', found end
-  if more.grant and not usable(more.grant_key, now) then return 'spent', found end
-  return nil, found
+  if found.canary and step.status == 'approved' then return 'gone' end
+  if step.nonce and string.find(found.nonces or '', step.nonce, 1, true) then return 'replay' end
+  if found.rev ~= step.revision or found.created ~= step.created then return 'stale' end
+  local meta = redis.call('HMGET', step.keys.meta, 'generation', 'stopped')
+  if step.generation and (meta[1] or '0') ~= step.generation then return 'again' end
+  if step.stoppable and meta[2] then return 'stopped' end
+  if step.clock == 'before' and now >= tonumber(found.deadline) then return 'late' end
+  if step.clock == 'after' and now < tonumber(found.deadline) then return 'early' end
+  if step.grant and not usable(step.keys.grant, now) then return 'spent' end
 end
 
 -- Takes what ends, or is not any more what it was, away from those it waits behind, and from the lead.
-local function left(KEYS, ARGV, found, ends)
-  local id, load, behind, queues, leads = ARGV[1], KEYS[8], found[7], found[9], found[11]
+local function left(step, found, ends)
+  local keys, behind, load = step.keys, found.behind, step.keys.load
   if behind then
-    redis.call('ZREM', KEYS[11] .. behind, id)
+    redis.call('ZREM', keys.behind .. behind, step.id)
     if string.sub(behind, 1, 1) == '~' then
-      recount(load, KEYS[9], queues, ARGV[2], now)
+      recount(load, keys.outboxes, found.queues, step.agent, now)
     else
-      redis.call('HINCRBY', KEYS[10] .. behind, 'alike', -1)
-      mark(KEYS[9], redis.call('HGET', KEYS[10] .. behind, 'queues'), behind, now)
+      redis.call('HINCRBY', keys.records .. behind, 'alike', -1)
+      mark(keys.outboxes, redis.call('HGET', keys.records .. behind, 'queues'), behind, now)
     end
   end
   if behind and not ends then
-    redis.call('HDEL', KEYS[1], 'behind')
-    redis.call('HSET', KEYS[1], 'tier_at', digits(now))
+    redis.call('HDEL', keys.record, 'behind')
+    redis.call('HSET', keys.record, 'tier_at', digits(now))
   end
-  if leads then
-    redis.call('HDEL', load, '=' .. leads)
-    if not ends then redis.call('HDEL', KEYS[1], 'leads') end
+  if found.leads then
+    redis.call('HDEL', load, '=' .. found.leads)
+    if not ends then redis.call('HDEL', keys.record, 'leads') end
   end
-  if found[8] and tonumber(found[8]) > 0 then redis.call('ZADD', KEYS[9] .. 'followups', now, id) end
+  if found.alike and tonumber(found.alike) > 0 then
+    redis.call('ZADD', keys.outboxes .. 'followups', now, step.id)
+  end
   if ends then
     -- Records of earlier versions do not say how long their body is.
-    local size = found[12] or redis.call('HSTRLEN', KEYS[1], 'body')
+    local size = found.size or redis.call('HSTRLEN', keys.record, 'body')
     redis.call('HINCRBY', load, 'bytes', digits(-size))
   end
 end
 
 -- Counts what people denied of an agent in a row, one answer once; at the limit the agent pauses, and
 -- the places of the last that was denied are to say so.
-local function count_denials(KEYS, ARGV, found, more)
-  local load, most = KEYS[8], more.denials
-  if not most or ARGV[5] == 'pending' then return end
-  if ARGV[5] ~= 'denied' then
-    redis.call('HDEL', load, 'denied')
-  elseif redis.call('HINCRBY', load, 'denied', 1) >= tonumber(most) then
-    local until_ = digits(now + tonumber(more.pause))
-    redis.call('HSET', load, 'until', until_, 'last', ARGV[1], 'denied', '0')
-    redis.call('HSET', more.breakers_key, ARGV[2], until_)
-    event(KEYS[6], 'breaker_opened', now, ARGV[2], '', '0',
-      '{"denials":' .. most .. ',"until":' .. until_ .. '}')
-    recount(load, KEYS[9], found[9], ARGV[2], now)
+local function count_denials(step, found)
+  local keys = step.keys
+  if not step.denials or step.status == 'pending' then return end
+  if step.status ~= 'denied' then
+    redis.call('HDEL', keys.load, 'denied')
+  elseif redis.call('HINCRBY', keys.load, 'denied', 1) >= tonumber(step.denials) then
+    local until_ = digits(now + tonumber(step.pause))
+    redis.call('HSET', keys.load, 'until', until_, 'last', step.id, 'denied', '0')
+    redis.call('HSET', keys.breakers, step.agent, until_)
+    event(keys.events, 'breaker_opened', now, step.agent, '', '0',
+      '{"denials":' .. step.denials .. ',"until":' .. until_ .. '}')
+    recount(keys.load, keys.outboxes, found.queues, step.agent, now)
+  end
+end
+
+-- Writes what a transition changes of the record that was found; returns its new revision.
+local function write(step, found, ends)
+  local keys, revision = step.keys, digits(tonumber(found.rev) + 1)
+  if step.delete then redis.call('HDEL', keys.record, unpack(step.delete)) end
+  local set = {'HSET', keys.record, 'rev', revision, 'status', step.status, unpack(step.set)}
+  if ends then set[#set + 1], set[#set + 2] = 'decision', step.decision or '' end
+  redis.call(unpack(set))
+  return revision
+end
+
+-- Returns the secret answers of a question, which are kept until its deadline.
+local function secrets_of(step, found)
+  if step.secrets then
+    redis.call('SET', step.keys.secret, step.secrets, 'PX', digits(tonumber(found.deadline) - now))
+  elseif step.keep then
+    return redis.call('GET', step.keys.secret)
+  end
+  return step.secrets
+end
+
+-- Tells the processes that wait for it, the places of its cards, and whoever sent the message.
+local function tell(step, found, revision, ends, secrets)
+  local keys = step.keys
+  local function told(process, warn)
+    local acts = step.status ~= 'approved' or process == step.consumer
+    return state(step.id, step.status, revision, step.digest, found.deadline, acts and step.decision,
+      acts and secrets, warn)
+  end
+  if ends then
+    for i, process in ipairs(step.attached or {}) do push(keys.replies[i], step.id, told(process)) end
+  end
+  for _, dirty in ipairs(keys.dirty or {}) do redis.call('ZADD', dirty, now, step.id) end
+  if step.entry then
+    reply(keys.reply, step.verb, step.message_nonce, step.id, 'state', told(step.process, step.warn))
+    forget(keys.ingress, step.entry)
   end
 end
 
 -- Applies a transition to the record that was found; returns its new revision.
-local function applied(KEYS, ARGV, found, attached, more, at)
-  local revision, was, deadline, status = found[1], found[2], found[3], ARGV[5]
-  local ends = was == 'pending' and status ~= 'pending'
+local function apply(step, found)
+  local keys, ends = step.keys, found.status == 'pending' and step.status ~= 'pending'
   if ends then
-    redis.call('ZREM', KEYS[2], ARGV[1])
-    redis.call('ZREM', KEYS[3], ARGV[1])
-    redis.call('ZREM', KEYS[4], ARGV[1])
-    for i = 1, attached do redis.call('SREM', KEYS[10 + 2 * i], ARGV[1]) end
+    redis.call('ZREM', keys.pending, step.id)
+    redis.call('ZREM', keys.agent_pending, step.id)
+    redis.call('ZREM', keys.deadlines, step.id)
+    for _, waiting in ipairs(keys.waiting or {}) do redis.call('SREM', waiting, step.id) end
   end
-  local deletes = tonumber(ARGV[at])
-  if deletes > 0 then redis.call('HDEL', KEYS[1], unpack(ARGV, at + 1, at + deletes)) end
-  revision = digits(tonumber(revision) + 1)
-  local set = {'HSET', KEYS[1], 'rev', revision, 'status', status, unpack(ARGV, at + deletes + 1)}
-  if ends then set[#set + 1], set[#set + 2] = 'decision', ARGV[13] end
-  redis.call(unpack(set))
-  if more.grant then used(more.grant_key, more.grant, now) end
-  if ends then redis.call('ZADD', KEYS[5], now, ARGV[1]) end
-  local secrets = more.secrets
-  if secrets then
-    redis.call('SET', more.secret_key, secrets, 'PX', digits(tonumber(deadline) - now))
-  elseif more.keep then
-    secrets = redis.call('GET', more.secret_key)
-  end
-  event(KEYS[6], ARGV[10], now, ARGV[2], ARGV[1], revision, ARGV[11])
-  if ends or (was == 'pending' and found[6] ~= ARGV[12]) then left(KEYS, ARGV, found, ends) end
-  local function told(process, warn)
-    local acts = status ~= 'approved' or process == ARGV[14]
-    return state(ARGV[1], status, revision, ARGV[12], deadline, acts and ARGV[13], acts and secrets, warn)
-  end
-  if ends then
-    for i = 1, attached do
-      push(KEYS[11 + 2 * i], ARGV[1], told(ARGV[15 + i]))
-    end
-  end
-  for i = 12 + 2 * attached + (more.keys or 0), #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
-  if more.entry then
-    reply(more.replies_key, more.verb, more.nonce, ARGV[1], 'state', told(more.process, more.warn))
-    forget(more.ingress_key, more.entry)
-  end
+  local revision = write(step, found, ends)
+  if step.grant then used(keys.grant, now) end
+  if ends then redis.call('ZADD', keys.done, now, step.id) end
+  local secrets = secrets_of(step, found)
+  event(keys.events, step.event, now, step.agent, step.id, revision, step.data)
+  if ends or (found.status == 'pending' and found.digest ~= step.digest) then left(step, found, ends) end
+  tell(step, found, revision, ends, secrets)
   return revision
 end
 
-local moves, key, argument = {}, 1, 1
-while ARGV[argument] do
-  local keys, arguments = tonumber(ARGV[argument]), tonumber(ARGV[argument + 1])
-  moves[#moves + 1] = {
-    {unpack(KEYS, key, key + keys - 1)},
-    {unpack(ARGV, argument + 2, argument + 1 + arguments)},
-  }
-  key, argument = key + keys, argument + 2 + arguments
-end
-local seen = {}
-for i, move in ipairs(moves) do
-  local attached, more, at = parts(move[1], move[2])
-  local why, found = refusal(move[1], move[2], more)
+local steps, records, seen = arguments(), {}, {}
+for i, step in ipairs(steps) do
+  local found, keys = fields_of(step.keys.record), step.keys
+  local why = refusal(step, found)
   -- What one transition changes, another of them cannot have been checked against.
-  if not why and seen[move[1][1]] then why = 'stale' end
-  if not why and more.grant and seen[more.grant_key] then why = 'spent' end
-  if why then return {why, found[1] or '', i} end
-  seen[move[1][1]], move[3], move[4], move[5], move[6] = true, found, attached, more, at
-  if more.grant then seen[more.grant_key] = true end
+  if not why and seen[keys.record] then why = 'stale' end
+  if not why and step.grant and seen[keys.grant] then why = 'spent' end
+  if why then return {why, found.rev or '', i} end
+  records[i], seen[keys.record] = found, true
+  if step.grant then seen[keys.grant] = true end
 end
 local revision
-for _, move in ipairs(moves) do revision = applied(unpack(move)) end
-local first = moves[1]
-count_denials(first[1], first[2], first[3], first[5])
+for i, step in ipairs(steps) do revision = apply(step, records[i]) end
+count_denials(steps[1], records[1])
 return {'ok', revision, 0}

@@ -18,6 +18,39 @@ local function even_when_full(hash)
   redis.call('HDEL', hash, '')
 end
 
+local function append(owner, name, value)
+  local list = owner[name] or {}
+  list[#list + 1], owner[name] = value, list
+end
+
+-- Returns what a script was called with by name, a table for each record that it is about.
+-- ARGV are names, each with its value. `record` begins the next table. `keys` names the next KEYS, in
+-- their order, which then stand in `keys`. A name that ends in `+` is that of a list, to which it adds,
+-- also among the keys. `set.<field>` adds a field and its value to the list `set`.
+local function arguments()
+  local tables, place, one = {}, 0, nil
+  for i = 1, #ARGV, 2 do
+    local name, value = ARGV[i], ARGV[i + 1]
+    if name == 'record' then
+      one = {id = value, keys = {}, set = {}}
+      tables[#tables + 1] = one
+    elseif name == 'keys' then
+      for key, list in string.gmatch(value, '([%a_]+)(%+?)') do
+        place = place + 1
+        if list == '' then one.keys[key] = KEYS[place] else append(one.keys, key, KEYS[place]) end
+      end
+    elseif string.sub(name, 1, 4) == 'set.' then
+      local set = one.set
+      set[#set + 1], set[#set + 2] = string.sub(name, 5), value
+    elseif string.sub(name, -1) == '+' then
+      append(one, string.sub(name, 1, -2), value)
+    else
+      one[name] = value
+    end
+  end
+  return tables
+end
+
 -- Appends to the event stream, which is the audit.
 local function event(key, kind, now, agent, id, revision, data)
   return redis.call('XADD', key, '*', 't', kind, 'at', digits(now), 'agent', agent, 'id', id,
@@ -63,12 +96,10 @@ local function usable(key, now)
   return grant[3] == '' or tonumber(grant[4]) < tonumber(grant[3])
 end
 
--- Counts one use of a remembered decision; '' means that none decided.
-local function used(key, id, now)
-  if id ~= '' then
-    redis.call('HINCRBY', key, 'used', 1)
-    redis.call('HSET', key, 'last', digits(now))
-  end
+-- Counts one use of a remembered decision.
+local function used(key, now)
+  redis.call('HINCRBY', key, 'used', 1)
+  redis.call('HSET', key, 'last', digits(now))
 end
 
 -- Puts something into the queues, named in a row, of the adapters that post cards.

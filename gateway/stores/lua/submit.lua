@@ -1,17 +1,18 @@
 -- Creates a request, pending or already decided by policy; the only birth of a status.
 --
--- KEYS 1 record, 2 pending, 3 the agent's pending, 4 deadlines, 5 done, 6 events, 7 meta, 8 sessions,
---      9 what the process waits for, 10 processes, 11 ingress, 12 reply stream, 13 the grant that decided,
---      14 the agent's load, then without their last part the keys of 15 outboxes, 16 records and
---      17 who waits behind whom; 18... dirty cards
--- ARGV 1 id, 2 agent, 3 session, 4 digest, 5 status, 6 policy generation, 7 timeout in ms,
---      8 arrival in ms or '', 9 waiting process or '', 10 nonce, 11 entry or '', 12 lease in ms,
---      13 event data, 14 data of the terminal event or '', 15 decision or '', 16 verb answered,
---      17 id of the grant that decided or '', 18 when the decision expires or '',
---      19 likeness, or '' when it needs a card of its own, 20 most waiting requests, 21 most bytes,
---      22 most bytes within a day, 23 ms for each card or '' when none is posted, 24 most cards at once,
---      25 body, 26... other fields and values
--- Returns {outcome, created, deadline, what it waits behind or ''}; created is the server's time also
+-- By name (see `arguments` in prelude.lua), where those marked ? may be absent:
+--   record (its id), agent, session, digest, status, data (of its event), timeout (in ms), body, and
+--   set.<field>, the others; process?, which waits for it, and lease (in ms); arrived? (when, in ms)
+-- what it depends on: generation (of the policy), grant? (that decided), signed? (when the decision
+--   expires), most_waiting, most_bytes, most_daily (of the agent)
+-- its decision?, and ended?, what the event of that says
+-- its cards: likeness?, without which it needs one of its own; card_ms? for each card, absent when none
+--   is posted; most_cards at once
+-- of the message that is answered: verb, message_nonce, entry?
+-- keys: record, pending, agent_pending, deadlines, done, events, meta, sessions, waiting (what the
+--   process waits for), processes, ingress, reply, load (the agent's), then without their last part
+--   outboxes, records and behind (who waits behind whom); grant with the grant; dirty+ (cards)
+-- Returns {result, created, deadline, what it waits behind or ''}; created is the server's time also
 -- when nothing was written.
 
 -- So much earlier than asked a signed decision may expire, before the gateway has to sign another.
@@ -21,98 +22,99 @@ local DAY_MS = 86400000
 -- What a request takes beside its body, until it is forgotten.
 local RECORD_BYTES = 1024
 
-local status = ARGV[5]
-if redis.call('EXISTS', KEYS[1]) == 1 then return {'exists'} end
-local meta = redis.call('HMGET', KEYS[7], 'generation', 'stopped')
-if (meta[1] or '0') ~= ARGV[6] then return {'again'} end
+local new = arguments()[1]
+local keys, id, agent, status, size = new.keys, new.id, new.agent, new.status, #new.body
+if redis.call('EXISTS', keys.record) == 1 then return {'exists'} end
+local meta = redis.call('HMGET', keys.meta, 'generation', 'stopped')
+if (meta[1] or '0') ~= new.generation then return {'again'} end
 local open = status == 'pending' or status == 'approved'
 if open and meta[2] then return {'stopped'} end
 
 local now = now_ms()
 local arrival = now
-if ARGV[8] ~= '' then arrival = math.min(now, tonumber(ARGV[8])) end
-local deadline = arrival + tonumber(ARGV[7])
+if new.arrived then arrival = math.min(now, tonumber(new.arrived)) end
+local deadline = arrival + tonumber(new.timeout)
 if open and now >= deadline then return {'late'} end
-if ARGV[18] ~= '' then
+if new.signed then
   -- It was signed by the gateway's clock, and counts by the server's.
-  local signed = tonumber(ARGV[18])
+  local signed = tonumber(new.signed)
   if signed > deadline or signed < deadline - CLOCK_SLACK_MS or (open and now >= signed) then
     return {'clock', digits(now)}
   end
   deadline = signed
 end
-if ARGV[17] ~= '' and not usable(KEYS[13], now) then return {'spent'} end
-local load = redis.call('HMGET', KEYS[14], 'handed', 'bytes', 'until', '=' .. ARGV[19])
+if new.grant and not usable(keys.grant, now) then return {'spent'} end
+local load = redis.call('HMGET', keys.load, 'handed', 'bytes', 'until', '=' .. (new.likeness or ''))
 -- What was handed in fades within a day: a leaky bucket, kept as the time it will be empty.
 local handed = math.max(tonumber(load[1] or '0'), now) +
-  (#ARGV[25] + RECORD_BYTES) * DAY_MS / tonumber(ARGV[22])
+  (size + RECORD_BYTES) * DAY_MS / tonumber(new.most_daily)
 if handed > now + DAY_MS then return {'crowded'} end
 local behind, wait, leads = '', 0, false
 if status == 'pending' then
   if load[3] and now < tonumber(load[3]) then return {'paused'} end
-  if redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[20]) then return {'crowded'} end
-  if tonumber(load[2] or '0') + #ARGV[25] > tonumber(ARGV[21]) then return {'crowded'} end
+  if redis.call('ZCARD', keys.agent_pending) >= tonumber(new.most_waiting) then return {'crowded'} end
+  if tonumber(load[2] or '0') + size > tonumber(new.most_bytes) then return {'crowded'} end
   -- From here on it is taken in.
-  local leader = load[4] and redis.call('HMGET', KEYS[16] .. load[4], 'status', 'digest')
-  if leader and leader[1] == 'pending' and leader[2] == ARGV[4] then
+  local leader = load[4] and redis.call('HMGET', keys.records .. load[4], 'status', 'digest')
+  if leader and leader[1] == 'pending' and leader[2] == new.digest then
     behind = load[4]
   else
-    if ARGV[23] ~= '' then
-      wait = spend_card(KEYS[14], now, tonumber(ARGV[23]), tonumber(ARGV[24]), ARGV[19] == '')
+    if new.card_ms then
+      wait = spend_card(keys.load, now, tonumber(new.card_ms), tonumber(new.most_cards), not new.likeness)
     end
-    if wait > 0 then behind = '~' .. ARGV[2] end
-    leads = ARGV[19] ~= ''
+    if wait > 0 then behind = '~' .. agent end
+    leads = new.likeness
   end
-  redis.call('HINCRBY', KEYS[14], 'bytes', #ARGV[25])
+  redis.call('HINCRBY', keys.load, 'bytes', size)
   if leads then
-    redis.call('HSET', KEYS[14], '=' .. ARGV[19], ARGV[1])
+    redis.call('HSET', keys.load, '=' .. leads, id)
     -- What has the same digits, and is not alike after all, leads no more.
-    if load[4] then redis.call('HDEL', KEYS[16] .. load[4], 'leads') end
+    if load[4] then redis.call('HDEL', keys.records .. load[4], 'leads') end
   end
 end
-redis.call('HSET', KEYS[14], 'handed', digits(handed))
+redis.call('HSET', keys.load, 'handed', digits(handed))
 
-local created, due, told = digits(now), digits(deadline), ARGV[13]
-local set = {'HSET', KEYS[1], 'agent', ARGV[2], 'session', ARGV[3], 'digest', ARGV[4], 'status', status,
-  'created', created, 'deadline', due, 'size', digits(#ARGV[25]), 'body', unpack(ARGV, 25)}
-if leads then set[#set + 1], set[#set + 2] = 'leads', ARGV[19] end
+local created, due, told = digits(now), digits(deadline), new.data
+local set = {'HSET', keys.record, 'agent', agent, 'session', new.session, 'digest', new.digest, 'status',
+  status, 'created', created, 'deadline', due, 'size', digits(size), 'body', new.body, unpack(new.set)}
+if leads then set[#set + 1], set[#set + 2] = 'leads', leads end
 redis.call(unpack(set))
 if behind ~= '' then
-  redis.call('HSET', KEYS[1], 'behind', behind)
+  redis.call('HSET', keys.record, 'behind', behind)
   local rest = string.sub(told, 2)
   told = '{"behind":"' .. behind .. '"' .. (rest == '}' and '' or ',') .. rest
 end
-used(KEYS[13], ARGV[17], now)
+if new.grant then used(keys.grant, now) end
 -- A request of the gateway's own belongs to no session.
-if ARGV[2] ~= '' then redis.call('ZADD', KEYS[8], now, ARGV[2] .. ' ' .. ARGV[3]) end
-event(KEYS[6], 'submitted', now, ARGV[2], ARGV[1], '1', told)
+if agent ~= '' then redis.call('ZADD', keys.sessions, now, agent .. ' ' .. new.session) end
+event(keys.events, 'submitted', now, agent, id, '1', told)
 if status == 'pending' then
-  redis.call('ZADD', KEYS[2], now, ARGV[1])
-  redis.call('ZADD', KEYS[3], now, ARGV[1])
-  redis.call('ZADD', KEYS[4], deadline, ARGV[1])
-  if ARGV[9] ~= '' then
-    redis.call('SADD', KEYS[9], ARGV[1])
-    redis.call('ZADD', KEYS[10], now + tonumber(ARGV[12]), ARGV[2] .. ' ' .. ARGV[9])
+  redis.call('ZADD', keys.pending, now, id)
+  redis.call('ZADD', keys.agent_pending, now, id)
+  redis.call('ZADD', keys.deadlines, deadline, id)
+  if new.process then
+    redis.call('SADD', keys.waiting, id)
+    redis.call('ZADD', keys.processes, now + tonumber(new.lease), agent .. ' ' .. new.process)
   end
 else
-  redis.call('ZADD', KEYS[5], now, ARGV[1])
-  event(KEYS[6], status, now, ARGV[2], ARGV[1], '1', ARGV[14])
+  redis.call('ZADD', keys.done, now, id)
+  event(keys.events, status, now, agent, id, '1', new.ended or '')
 end
 if wait > 0 then
-  local queues = redis.call('HGET', KEYS[1], 'queues')
-  hold(KEYS[14], KEYS[17], KEYS[15], queues, ARGV[2], ARGV[1], now, now, wait)
+  local queues = redis.call('HGET', keys.record, 'queues')
+  hold(keys.load, keys.behind, keys.outboxes, queues, agent, id, now, now, wait)
 elseif behind ~= '' then
-  redis.call('ZADD', KEYS[17] .. behind, now, ARGV[1])
-  redis.call('HINCRBY', KEYS[16] .. behind, 'alike', 1)
-  mark(KEYS[15], redis.call('HGET', KEYS[16] .. behind, 'queues'), behind, now)
+  redis.call('ZADD', keys.behind .. behind, now, id)
+  redis.call('HINCRBY', keys.records .. behind, 'alike', 1)
+  mark(keys.outboxes, redis.call('HGET', keys.records .. behind, 'queues'), behind, now)
 else
-  for i = 18, #KEYS do redis.call('ZADD', KEYS[i], now, ARGV[1]) end
+  for _, dirty in ipairs(keys.dirty or {}) do redis.call('ZADD', dirty, now, id) end
 end
-if ARGV[11] ~= '' then
-  local decision = ARGV[15]
-  if status == 'approved' and ARGV[9] == '' then decision = '' end
-  reply(KEYS[12], ARGV[16], ARGV[10], ARGV[1], 'state',
-    state(ARGV[1], status, '1', ARGV[4], due, decision))
-  forget(KEYS[11], ARGV[11])
+if new.entry then
+  local decision = new.decision
+  if status == 'approved' and not new.process then decision = nil end
+  reply(keys.reply, new.verb, new.message_nonce, id, 'state',
+    state(id, status, '1', new.digest, due, decision))
+  forget(keys.ingress, new.entry)
 end
 return {'ok', created, due, behind}
