@@ -11,7 +11,7 @@ from benchmarks.floor import raw
 from benchmarks.many_waiters import commands
 from benchmarks.stage import ARGUMENT, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.server.background import desk_of, served
 from tests.recording import RecordingAdapter
@@ -80,7 +80,7 @@ async def _ask(scene: Stage, number: int) -> str:
         id=new_id(), agent=_AGENT, tool=ASK_TOOL, arguments=arguments, digest="0" * 64
     )
     request = replace(draft, digest=digest_of(draft))
-    await scene.gateway.approvals.submit(request, Origin(agent=_AGENT))
+    await scene.gateway.approvals.submit(request, MessageContext(agent=_AGENT))
     return request.id
 
 

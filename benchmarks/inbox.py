@@ -14,7 +14,7 @@ from benchmarks.stage import APPROVER, ARGUMENT, ASK_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile
 from benchmarks.wake import agent, elapsed, one_waiter, wake
 from gateway.domain.records import Record
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.models import ApprovalRequest, digest_of, new_id
 
 _ROUNDS = 300
@@ -82,7 +82,7 @@ async def _queue(scene: Stage) -> list[Record]:
         )
         request = replace(draft, digest=digest_of(draft))
         async with limit:
-            record, _ = await scene.gateway.approvals.submit(request, Origin(agent=name))
+            record, _ = await scene.gateway.approvals.submit(request, MessageContext(agent=name))
             return record
 
     return await asyncio.gather(*(ask(number) for number in range(_WAITING)))

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.stage import ASK_TOOL, RULE_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile
 from gateway.domain.records import Identity
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.models import ApprovalRequest, Status, digest_of, new_id
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.stores.grants import RedisGrants
@@ -113,8 +113,8 @@ def _grant(number: int) -> Grant:
     )
 
 
-def _origin() -> Origin:
-    return Origin(agent=_AGENT, process="p" * 16, verb="submit")
+def _origin() -> MessageContext:
+    return MessageContext(agent=_AGENT, process="p" * 16, verb="submit")
 
 
 def _ratio(size: int, found: list[int], rule: list[int]) -> Row:

@@ -8,7 +8,7 @@ from benchmarks.simulated import Loop, run
 from benchmarks.slack import towards_channel
 from benchmarks.stage import Stage, argument, click, stage
 from benchmarks.table import Row
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Hands
 from tests.slack.office import environment
@@ -79,7 +79,7 @@ async def _poured(scene: Stage, slack: Slack, channels: list[str]) -> None:
         name = f"agent-{number % _AGENTS}"
         said = {"command": argument()}
         asked = request(agent=name, tool=f"tool{number % _SPREAD}", arguments=said, timeout=0)
-        await scene.gateway.approvals.submit(asked, Origin(agent=name))
+        await scene.gateway.approvals.submit(asked, MessageContext(agent=name))
     await slack.until(
         lambda: sum(len(slack.messages(channel)) for channel in channels) >= _BURST, seconds=3600
     )

@@ -16,7 +16,7 @@ from gateway.approvals.service import Approvals
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import Click, Event, Identity, Person, Record
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.models import Action, ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
 from gateway.ports import Decider
@@ -69,9 +69,9 @@ def identity(name: str) -> Identity:
     return Identity(platform="token", id=name)
 
 
-def over_http(process: str | None = PROCESS, agent: str = AGENT) -> Origin:
+def over_http(process: str | None = PROCESS, agent: str = AGENT) -> MessageContext:
     """Return the origin of a message that came over HTTP."""
-    return Origin(agent=agent, process=process)
+    return MessageContext(agent=agent, process=process)
 
 
 @dataclass
@@ -101,7 +101,11 @@ class World:
         """Return a reader of the agents' streams."""
         store = self.store
         return Ingress(
-            store.redis, self.blocking, store.keys, handle or self.intake.handle, self.intake.bury
+            store.redis,
+            self.blocking,
+            store.keys,
+            handle or self.intake.handle,
+            self.intake.dead_letter,
         )
 
     async def submit(self, **changes: Any) -> Record:

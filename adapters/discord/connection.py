@@ -22,7 +22,7 @@ from discord.gateway import DiscordWebSocket, KeepAliveHandler
 
 from adapters.discord.leader_lock import Lease, Sessions
 from adapters.discord.settings import DiscordSettings
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import GatewayError, Misconfigured
 from gateway.ports.outgoing import Notes, TryLater
 
@@ -161,7 +161,7 @@ class Connection:
         """Let another listen first, then stop, answer what has come, and close."""
         if self.listening:
             await self._lease.hand_over()
-        await ended(task)
+        await cancel_and_wait(task)
         if self._working:
             await asyncio.wait(set(self._working), timeout=_DRAIN_SECONDS)
         if self._client is not None:
@@ -243,7 +243,7 @@ class Connection:
                 await self._hang_up(client, *tasks)
 
     async def _hang_up(self, client: Bot, *tasks: asyncio.Task[None]) -> None:
-        await ended(*tasks)
+        await cancel_and_wait(*tasks)
         await asyncio.gather(*tasks, return_exceptions=True)  # what they raised has been told
         if not client.is_closed() and client.ws is not None and client.ws.open:
             await client.ws.close(code=1000)

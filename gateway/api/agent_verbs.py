@@ -7,7 +7,7 @@ from aiohttp import web
 from gateway.api.call import Call, reply
 from gateway.api.messages import Enrolled, SessionEnded, Sessions, States
 from gateway.domain.records import Record
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import State
 from gateway.wire.codec import build
@@ -81,5 +81,5 @@ async def enroll(call: Call) -> web.Response:
     return reply(build(Enrolled, await enrolment.enroll(call.body.agent)))
 
 
-async def _state(call: Call, record: Record, origin: Origin) -> State:
+async def _state(call: Call, record: Record, origin: MessageContext) -> State:
     return await call.services.approvals.state(record.id, origin)

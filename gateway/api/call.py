@@ -22,7 +22,7 @@ from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, whole
 from gateway.domain.parsing import parse_message, parsed, sentence
 from gateway.domain.records import Identity
 from gateway.domain.redaction import masked
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ports import Credential
 from gateway.ports.offload import made
@@ -121,10 +121,10 @@ class Call:
         """Who decides: the person, by the token that it came with."""
         return Identity(platform="token", id=self.caller.name)
 
-    def origin(self, verb: str, process: str | None = None) -> Origin:
+    def origin(self, verb: str, process: str | None = None) -> MessageContext:
         """Return the origin of a verb: the token's agent and the process it names."""
         caller = self.caller
-        return Origin(
+        return MessageContext(
             agent=caller.name, owner=caller.owner, since=caller.since, process=process, verb=verb
         )
 

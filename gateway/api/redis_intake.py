@@ -9,7 +9,7 @@ from typing import Any
 from gateway.approvals.service import Approvals
 from gateway.domain.parsing import check_agent_reason, parse_message, parse_request, parsed
 from gateway.domain.redaction import masked
-from gateway.domain.store import Origin, Store
+from gateway.domain.store import MessageContext, Store
 from gateway.errors import GatewayError, InvalidRequest, Unreachable
 from gateway.models import MAX_SYNC_IDS, Reason, Report
 from gateway.ports import Credentials
@@ -26,7 +26,7 @@ class Intake:
         self._approvals = approvals
         self._store = store
         self._credentials = credentials
-        self._verbs: dict[str, Callable[[Origin, dict[str, str]], Awaitable[Any]]] = {
+        self._verbs: dict[str, Callable[[MessageContext, dict[str, str]], Awaitable[Any]]] = {
             "submit": self._submit,
             "sync": self._sync,
             "cancel": self._cancel,
@@ -52,7 +52,7 @@ class Intake:
         except GatewayError as error:
             await self._refuse(origin, error)
 
-    async def bury(self, agent: str, entry: str, fields: dict[str, str]) -> None:
+    async def dead_letter(self, agent: str, entry: str, fields: dict[str, str]) -> None:
         """Answer an entry that failed again and again."""
         origin = self._origin(agent, entry, fields)
         await self._store.note(
@@ -61,9 +61,9 @@ class Intake:
         detail = "the gateway failed to handle this message"
         await self._store.answer(origin, error={"code": "error", "detail": detail})
 
-    def _origin(self, agent: str, entry: str, fields: dict[str, str]) -> Origin:
+    def _origin(self, agent: str, entry: str, fields: dict[str, str]) -> MessageContext:
         process = fields.get("process", "")
-        return Origin(
+        return MessageContext(
             agent=agent,
             process=process if PROCESS_TOKEN.fullmatch(process) else None,
             arrived_ms=int(entry.partition("-")[0]),
@@ -72,7 +72,7 @@ class Intake:
             entry=entry,
         )
 
-    async def _refuse(self, origin: Origin, error: GatewayError) -> None:
+    async def _refuse(self, origin: MessageContext, error: GatewayError) -> None:
         why = masked(str(error))[:500]  # in this order: half a secret looks like none
         await self._store.note(
             "refused",
@@ -81,24 +81,24 @@ class Intake:
         )
         await self._store.answer(origin, error={"code": error.code, "detail": why})
 
-    async def _submit(self, origin: Origin, fields: dict[str, str]) -> None:
+    async def _submit(self, origin: MessageContext, fields: dict[str, str]) -> None:
         request = await parsed(parse_request, _body(fields))
         await self._approvals.submit(request, origin, detached=fields.get("detached") == "1")
 
-    async def _sync(self, origin: Origin, fields: dict[str, str]) -> None:
+    async def _sync(self, origin: MessageContext, fields: dict[str, str]) -> None:
         await self._approvals.sync(parse_message(SyncBody, _body(fields)).ids, origin)
 
-    async def _cancel(self, origin: Origin, fields: dict[str, str]) -> None:
+    async def _cancel(self, origin: MessageContext, fields: dict[str, str]) -> None:
         body = parse_message(CancelBody, _body(fields))
         if body.session is not None:
             await self._approvals.end_session(body.session, origin)
         elif body.id is not None:
             await self._approvals.cancel(body.id, origin, reason=body.reason, message=body.message)
 
-    async def _consume(self, origin: Origin, fields: dict[str, str]) -> None:
+    async def _consume(self, origin: MessageContext, fields: dict[str, str]) -> None:
         await self._approvals.consume(parse_message(ConsumeBody, _body(fields)).id, origin)
 
-    async def _report(self, origin: Origin, fields: dict[str, str]) -> None:
+    async def _report(self, origin: MessageContext, fields: dict[str, str]) -> None:
         body = parse_message(ReportBody, _body(fields))
         await self._approvals.report(body.id, body.report, origin)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gateway.approvals.service import Approvals
-from gateway.domain.store import Origin, Store
+from gateway.domain.store import MessageContext, Store
 from gateway.models import Reason
 
 
 async def dismiss(approvals: Approvals, store: Store, agent: str) -> list[str]:
     """Cancel what waits of an agent that was revoked; return the ids. Its sessions end, and
     nothing that people let it do is left to a later holder of its name."""
-    gone, reason = Origin(agent=agent), Reason.CANCELLED_BY_OPERATOR
+    gone, reason = MessageContext(agent=agent), Reason.CANCELLED_BY_OPERATOR
     waiting = await store.pending_of(agent)
     for request_id in waiting:
         await approvals.cancel(request_id, gone, reason=reason, message="the agent was revoked")

@@ -35,7 +35,7 @@ class Batches:
     async def decide(self, clicks: Sequence[Click]) -> list[Record]:
         """Apply the clicks, all or none. See `gateway.ports.Desk` for what it raises."""
         _check(clicks)
-        clicks = _bound(clicks)
+        clicks = _bind(clicks)
 
         async def decide(found: Sequence[Record | None]) -> Sequence[Transition]:
             transitions = await self._judge(clicks, found)
@@ -106,7 +106,7 @@ def _check(clicks: Sequence[Click]) -> None:
         raise InvalidRequest("a batch is approved or denied, and not remembered")
 
 
-def _bound(clicks: Sequence[Click]) -> list[Click]:
+def _bind(clicks: Sequence[Click]) -> list[Click]:
     """Return the clicks with a nonce that names this batch: a part of it is another batch."""
     named = sorted(f"{click.request_id} {click.revision} {click.nonce}" for click in clicks)
     nonce = sha256_hex(" ".join((clicks[0].action, *named)).encode())

@@ -19,7 +19,7 @@ from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Query, Record
 from gateway.domain.redaction import masked
-from gateway.domain.store import Origin, Store
+from gateway.domain.store import MessageContext, Store
 from gateway.models import ApprovalRequest, Context, digest_of, new_id
 from gateway.policy.grants.argument_names import names_command
 from gateway.ports.outgoing import Notes
@@ -84,7 +84,7 @@ class Canaries:
         if model is None or not await self._notes.put_new(claim, "", seconds=_CLAIM_SECONDS):
             return None
         await self._notes.put(name, self._next(route), seconds=_REMEMBERED_SECONDS)
-        return await self._made(disguised(model, self._random.choice(BAITS)))
+        return await self._make(disguise(model, self._random.choice(BAITS)))
 
     def _next(self, route: Route) -> str:
         """Return when the next one is due, in ms: at random, so that nobody learns when."""
@@ -103,13 +103,13 @@ class Canaries:
                     return record
         return None
 
-    async def _made(self, request: ApprovalRequest) -> Record | None:
-        origin = Origin(agent="")
+    async def _make(self, request: ApprovalRequest) -> Record | None:
+        origin = MessageContext(agent="")
 
         async def make(policy: PolicyDocument, forced: Outcome | None) -> Creation:
             if forced is not None:
                 raise Overtaken(f"it would be {forced.status}: {forced.reason}")
-            record, timeout_ms = self._writer.newborn(request, policy, origin, None)
+            record, timeout_ms = self._writer.new_record(request, policy, origin, None)
             tool = masked(request.tool)
             data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
             return Creation(replace(record, canary=True), {**data, "canary": True}, timeout_ms)
@@ -121,7 +121,7 @@ class Canaries:
             return None
 
 
-def disguised(model: Record, bait: str) -> ApprovalRequest:
+def disguise(model: Record, bait: str) -> ApprovalRequest:
     """Return a request that looks like the model's agent asking to run the bait."""
     name, value = _command_of(model) or ("command", "")
     arguments = {name: shlex.split(bait) if isinstance(value, list) else bait}

@@ -40,7 +40,7 @@ class Sweeper:
             self._approvals.granted.sweep(due.now, _BATCH),
             *(self._approvals.expire(request_id) for request_id in due.expired),
             *(self._approvals.stop(request_id) for request_id in due.stopped),
-            *(self._approvals.lapse(agent, process) for agent, process in due.lapsed),
+            *(self._approvals.expire_process(agent, process) for agent, process in due.lapsed),
             *(self._approvals.end_idle_session(agent, session) for agent, session in due.idle),
         ]
         for result in await asyncio.gather(*work, return_exceptions=True):

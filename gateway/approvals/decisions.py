@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.approvals.grant_creation import Remembering
-from gateway.approvals.transitions import By, Effect, clicked, nonce_of, said
+from gateway.approvals.transitions import By, Effect, apply_click, nonce_of, outcome_words
 from gateway.approvals.writer import Writer
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Identity, Record
@@ -19,7 +19,7 @@ from gateway.errors import (
     WasCanary,
 )
 from gateway.models import Action, Reason, RiskLevel, Status
-from gateway.policy.authorization import Approver, approver, standing
+from gateway.policy.authorization import Approver, approver, with_valid_votes
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assessed
@@ -69,7 +69,7 @@ class Clicks:
         except GatewayError as refusal:
             await self.note(refusal, click)
             raise
-        return await self._kept(record, grant)
+        return await self._remember(record, grant)
 
     async def refusal(self, identity: Identity, record: Record) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence."""
@@ -79,7 +79,7 @@ class Clicks:
             return str(refusal)
         return None
 
-    async def _kept(self, record: Record, grant: Grant | None) -> Record:
+    async def _remember(self, record: Record, grant: Grant | None) -> Record:
         """Write down what is to be remembered, now that it is decided; return the record.
 
         When that fails the click is retried as a whole, and only this part happens then. Who
@@ -99,23 +99,23 @@ class Clicks:
         if nonce in record.nonces:
             # Only what decided is remembered; a vote sent again waits for others as before.
             decided = record.final and record.nonces[-1] == nonce
-            again = self._remembering.planned(record, click, who, nonce) if decided else None
+            again = self._remembering.plan_grant(record, click, who, nonce) if decided else None
             return None, again
         if record.final:
-            raise Conflict(f"this was decided already: {said(record)}")
+            raise Conflict(f"this was decided already: {outcome_words(record)}")
         await _refuse_hidden(record, click)
-        effect = clicked(
-            standing(policy, who.route, record),
+        effect = apply_click(
+            with_valid_votes(policy, who.route, record),
             click,
             By(who.name, who.via, nonce),
             now=self._writer.now(),
             sign=self._writer.sign,
-            wished=lambda shown: self._remembering.wished(policy, shown, click, who),
+            wished=lambda shown: self._remembering.check_wish(policy, shown, click, who),
         )
         if click.action is Action.EDIT:
-            effect = await self._reviewed(effect, click, policy)
+            effect = await self._review_edit(effect, click, policy)
         after = effect.after
-        grant = self._remembering.planned(after, click, who, nonce) if after.final else None
+        grant = self._remembering.plan_grant(after, click, who, nonce) if after.final else None
         return _step(record, effect, policy), grant
 
     async def _approver(self, record: Record, click: Click) -> tuple[PolicyDocument, Approver]:
@@ -134,7 +134,7 @@ class Clicks:
             data = {"request_id": click.request_id, "why": str(refusal)}
             await self._store.note("refused", agent=click.identity.written, data=data)
 
-    async def _reviewed(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
+    async def _review_edit(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
         """Return an edit's effect with the new arguments assessed; raises when policy, or the click
         itself, does not allow them."""
         after = assessed(effect.after, policy)

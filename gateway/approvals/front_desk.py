@@ -144,12 +144,12 @@ class FrontDesk:
         """Return the newest remembered decisions with their uses, as many as people look at."""
         granted = self._approvals.granted
         if ended:
-            return await granted.ended(_MOST_ENDED)
+            return await granted.list_ended(_MOST_ENDED)
         return (await granted.page(after=None, limit=_MOST_SHOWN))[0]
 
     async def granted(self, grant_id: str) -> Shown | None:
         """Return what the copies of a remembered decision's card must show."""
-        return await self._approvals.granted.shown(grant_id)
+        return await self._approvals.granted.view(grant_id)
 
     async def revocable(self, identity: Identity) -> list[Grant]:
         """Return those of the remembered decisions that this person may take back."""
@@ -296,7 +296,7 @@ class FrontDesk:
         for copy in (await self.copies(subject_id)).values():
             if copy.nonce == nonce and not copy.outcome and copy.ref is None:
                 posted = replace(copy, state=CopyState.POSTED, ref=ref, revision=0)
-                await self._outbox.keep(subject_id, posted, before=copy)
+                await self._outbox.put_copy(subject_id, posted, before=copy)
                 await self._outbox.mark(ref.adapter, subject_id)
 
 

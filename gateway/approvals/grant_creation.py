@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import Granted, grant_id_of
-from gateway.approvals.transitions import Wish, agreeing
+from gateway.approvals.transitions import Wish, agreeing_votes
 from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
 from gateway.domain.clock import Clock
-from gateway.domain.policy_document import PolicyDocument, named, posted
+from gateway.domain.policy_document import PolicyDocument, adapters_of, is_named
 from gateway.domain.records import Click, Identity, Record, Remember
 from gateway.domain.store import Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
@@ -18,13 +18,13 @@ from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.policy.authorization import (
     ADMIN,
     Approver,
-    admitted,
+    matching_approver,
     needed,
     refuse_requester,
     refuse_unknown,
 )
 from gateway.policy.chain import Chain
-from gateway.policy.evaluation import judged
+from gateway.policy.evaluation import judge
 from gateway.policy.grant_deciders import PAGE
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import ANY_TOOL, PASSES, Backer, Cover, Effect, Grant, Match, Shape
@@ -54,7 +54,7 @@ class Remembering:
 
     # ---------------------------------------------------------------- made by a click
 
-    def wished(
+    def check_wish(
         self, policy: PolicyDocument, shown: Record, click: Click, who: Approver
     ) -> Wish | None:
         """Return what an approval is to be remembered as, None when it is not to be.
@@ -75,7 +75,7 @@ class Remembering:
             refuse_unknown(policy, click.identity)
         return Wish(remember=replace(wish, offer=offer.id), needs=needs)
 
-    def planned(self, after: Record, click: Click, who: Approver, nonce: str) -> Grant | None:
+    def plan_grant(self, after: Record, click: Click, who: Approver, nonce: str) -> Grant | None:
         """Return the grant that a click which decided asks for, None when it asks for none.
 
         Of all who voted for it, the shortest life and the fewest uses count. Raises InvalidRequest.
@@ -89,7 +89,7 @@ class Remembering:
         _refuse_unlimited(wish)
         offer = _readable(after, click, wish.offer, effect)
         own = replace(wish, offer=offer.id)
-        voted = agreeing(after.votes, own) if effect is Effect.ALLOW else ()
+        voted = agreeing_votes(after.votes, own) if effect is Effect.ALLOW else ()
         wishes = [vote.remember for vote in voted if vote.remember is not None] or [own]
         backers = [Backer(person=vote.person, via=(vote.via,)) for vote in voted]
         now = self._clock.now_ms()
@@ -137,7 +137,7 @@ class Remembering:
             if record.final or record.unreviewed:
                 return None
             policy = await self._writer.policy()
-            found, ending = await judged(self._chain, record, policy)
+            found, ending = await judge(self._chain, record, policy)
             if ending is None or found != record:
                 return None
             if (ending.by.kind, ending.by.name) != (DeciderKind.GRANT, grant.id):
@@ -232,8 +232,8 @@ class Remembering:
 
         Raises InvalidRequest when there is no such offer.
         """
-        offer = _chosen(record, offer_id, Effect.ALLOW)
-        return await self._granted.reached(offer.match, record.request.agent)
+        offer = _choose(record, offer_id, Effect.ALLOW)
+        return await self._granted.count_reach(offer.match, record.request.agent)
 
 
 _PASS_WORDS = {
@@ -248,8 +248,8 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     names = policy.names_of(identity)
     if policy.is_admin(identity):
         return Backer(person=names[0], via=(ADMIN,))
-    routes = [route for route in policy.routes if named(route.agents, agent)]
-    entries = [admitted(route, names) for route in routes]
+    routes = [route for route in policy.routes if is_named(route.agents, agent)]
+    entries = [matching_approver(route, names) for route in routes]
     via = tuple(dict.fromkeys(one for one in entries if one is not None))
     alone = all(
         needed(one.quorum, one.scope_quorum, match, everywhere=False) <= 1 for one in routes
@@ -264,7 +264,7 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
 def _queues(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
     """Return the outboxes of the places where a grant that nobody asked for is shown."""
     route = policy.route_for(agent, match.tool)
-    return posted(route.places(len(route.escalations)))
+    return adapters_of(route.places(len(route.escalations)))
 
 
 def _refuse_unlimited(wish: Remember) -> None:
@@ -288,7 +288,7 @@ def _expiry(lifetime: str, now: int) -> int | None:
 def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Offer:
     """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
     where they were read."""
-    offer = _chosen(record, offer_id, effect)
+    offer = _choose(record, offer_id, effect)
     if not click.revealed and clouded(record, offer.words):
         raise InvalidRequest(
             "a mask hides what this would cover: it is remembered in the inbox only, once it is "
@@ -297,7 +297,7 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
     return offer
 
 
-def _chosen(record: Record, offer_id: str, effect: Effect) -> Offer:
+def _choose(record: Record, offer_id: str, effect: Effect) -> Offer:
     made = offered(record, offer_id, effect) if offer_id else narrowest(record, effect)
     if made is not None:
         return made

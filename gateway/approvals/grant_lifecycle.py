@@ -15,7 +15,7 @@ from gateway.domain.records import Identity, Query, Record
 from gateway.domain.store import Store
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import DeciderKind
-from gateway.policy.authorization import admitted, backed
+from gateway.policy.authorization import is_backed, matching_approver
 from gateway.policy.grant_deciders import GrantBook, every
 from gateway.policy.grants.grant import Effect, Grant, Match, Rule, RuleKind
 from gateway.policy.grants.past_coverage import Blast, blast
@@ -74,11 +74,11 @@ class Granted:
             one for one in found if agent in (None, one.agent) and session in (None, one.session)
         ]
 
-    async def ended(self, limit: int) -> list[Grant]:
+    async def list_ended(self, limit: int) -> list[Grant]:
         """Return the grants that ended last, as far as they are not forgotten yet."""
-        return await self._book.store.ended(limit)
+        return await self._book.store.list_ended(limit)
 
-    async def shown(self, grant_id: str) -> Shown | None:
+    async def view(self, grant_id: str) -> Shown | None:
         """Return what the copies of a grant's card must show; None once it is forgotten."""
         grant = await self._book.store.find(grant_id)
         if grant is None:
@@ -86,7 +86,7 @@ class Granted:
         record = await self._store.load(grant.from_request) if grant.from_request else None
         reach = ""
         if grant.end is None and record is not None:
-            reach = (await self.reached(grant.match, grant.agent)).words()
+            reach = (await self.count_reach(grant.match, grant.agent)).words()
         policy = await self._writer.policy()
         route = policy.route_for(grant.agent, grant.match.tool)
         card = news = grant_card_of(grant, record, reach=reach)
@@ -97,7 +97,7 @@ class Granted:
         places = route.places(record.tier if record else 0)
         return Shown(grant=grant, card=card, news=news, places=places)
 
-    async def reached(self, match: Match, agent: str) -> Blast:
+    async def count_reach(self, match: Match, agent: str) -> Blast:
         """Return what an approval remembered so would have covered among the recent requests."""
         recent: list[Record] = []
         query = Query(final=True, agent=agent, limit=100)
@@ -149,7 +149,7 @@ class Granted:
             grant = await self._book.store.find(grant_id_of(record.id, nonce))
             if grant is not None and not grant.erased:
                 await self.end([grant], "its request was erased", by)
-                await self._book.store.erase(_erased(grant))
+                await self._book.store.erase(_erase_content(grant))
 
     # ---------------------------------------------------------------- announced and taken back
 
@@ -191,7 +191,7 @@ class Granted:
             if grant.expires_at is None and last < since:
                 spoke = grant.rests is None
                 await self.end([grant], "unused for 30 days", _GATEWAY, announced=spoke)
-            elif grant.rests is None and grant.suspended == backed(policy, grant):
+            elif grant.rests is None and grant.suspended == is_backed(policy, grant):
                 await self._suspend(grant, on=not grant.suspended)
             await asyncio.sleep(0)
 
@@ -220,7 +220,7 @@ class Granted:
                 grant, "warned", before="", after="1", event="grant_ending", announced=True
             )
 
-    async def used(self, record: Record) -> None:
+    async def retire_used(self, record: Record) -> None:
         """Drop the grant that decided, if that was its last use."""
         by = record.decision and record.decision.decided_by
         if by and by.kind is DeciderKind.GRANT and self._book.limited(by.name):
@@ -252,12 +252,14 @@ def may_end(policy: PolicyDocument, grant: Grant, identity: Identity) -> str:
     """
     names = policy.names_of(identity)
     route = policy.route_for(grant.agent, grant.match.tool)
-    if not (admitted(route, names) or policy.is_admin(identity) or names[0] == grant.made_by):
+    if not (
+        matching_approver(route, names) or policy.is_admin(identity) or names[0] == grant.made_by
+    ):
         raise Unauthorized("only an admin or an approver of this agent may end its grants")
     return names[0]
 
 
-def _erased(grant: Grant) -> Grant:
+def _erase_content(grant: Grant) -> Grant:
     """Return a grant with the names of the arguments that it covered, and no value of them."""
     rules = tuple(Rule(name=rule.name, kind=RuleKind.ANY) for rule in grant.match.rules)
     match = replace(grant.match, rules=rules, cwd=None, host=None)

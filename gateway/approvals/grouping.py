@@ -11,7 +11,7 @@ from typing import Protocol
 from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.duplicates import AgentLoad, crowd_of
 from gateway.domain.outcome import Outcome
-from gateway.domain.policy_document import Budget, PolicyDocument, posted
+from gateway.domain.policy_document import Budget, PolicyDocument, adapters_of
 from gateway.domain.records import Identity, Paused, Record
 from gateway.domain.store import Store, Transition
 from gateway.errors import NotFound, Unauthorized
@@ -56,10 +56,10 @@ class HeldStore(Protocol):
     async def behind(self, what: str) -> list[str]:
         """Return the ids that wait behind a request or a digest card, oldest first."""
 
-    async def succeed(self, record: Record, budget: Budget, *, posts: bool) -> None:
+    async def promote_next(self, record: Record, budget: Budget, *, posts: bool) -> None:
         """Have those behind a request that leads no more wait behind their next."""
 
-    async def seat(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
+    async def place(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
         """Find the place of a request that was reviewed, as a new one without hooks finds its own.
         One that stands `alone` is behind no other."""
 
@@ -73,7 +73,7 @@ class HeldStore(Protocol):
     async def paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now."""
 
-    async def lift(self, agent: str, *, by: str) -> bool:
+    async def resume_agent(self, agent: str, *, by: str) -> bool:
         """Let an agent ask again; return whether it was paused."""
 
 
@@ -95,18 +95,18 @@ class Holding:
             rest = decision.decided_at + _GRANT_MS - now
             if 0 < rest <= _GRANT_MS:
                 return rest / 1000
-        if decision is not None and _denied(leader):
+        if decision is not None and _is_denied(leader):
             ids = await self.held.behind(leader.id)
             for follower in await self._store.load_many(ids[:_AT_ONCE]):
                 if follower is not None and shares(policy, leader, follower):
                     await self._deny(policy, leader, decision, follower)
             if len(ids) > _AT_ONCE:
                 return _SOON
-            if await self._undecided(leader, policy):
+            if await self._has_undecided(leader, policy):
                 return _RETRY
         request = leader.request
-        posts = bool(posted(policy.route_for(request.agent, request.tool).targets))
-        await self.held.succeed(leader, policy.budget_for(request.agent), posts=posts)
+        posts = bool(adapters_of(policy.route_for(request.agent, request.tool).targets))
+        await self.held.promote_next(leader, policy.budget_for(request.agent), posts=posts)
         return None
 
     async def release(self, agent: str) -> float | None:
@@ -129,7 +129,7 @@ class Holding:
             why = "only an admin or an approver of this agent may let it ask again"
             await self._store.note("refused", agent=identity.written, data={"why": why})
             raise Unauthorized(why)
-        return await self.held.lift(agent, by=policy.name_of(identity))
+        return await self.held.resume_agent(agent, by=policy.name_of(identity))
 
     async def policy(self) -> PolicyDocument:
         """Return the policy in force, as last read."""
@@ -147,7 +147,7 @@ class Holding:
             denied=await self._store.load(load.denied) if load.denied else None,
         )
 
-    async def _undecided(self, leader: Record, policy: PolicyDocument) -> bool:
+    async def _has_undecided(self, leader: Record, policy: PolicyDocument) -> bool:
         """Whether one still waits that should have taken over the denial."""
         left = await self._store.load_many(await self.held.behind(leader.id))
         return any(one is not None and shares(policy, leader, one) for one in left)
@@ -191,7 +191,7 @@ def shares(policy: PolicyDocument, leader: Record, follower: Record) -> bool:
     )
 
 
-def _denied(record: Record) -> bool:
+def _is_denied(record: Record) -> bool:
     decision = record.decision
     return (
         decision is not None

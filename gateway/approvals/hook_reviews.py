@@ -18,7 +18,7 @@ from gateway.domain.store import Transition
 from gateway.errors import NotFound
 from gateway.models import Status
 from gateway.policy.chain import Chain
-from gateway.policy.evaluation import judged
+from gateway.policy.evaluation import judge
 
 
 class Reviews:
@@ -36,29 +36,29 @@ class Reviews:
             if record.final or not record.unreviewed:
                 return None
             policy = await self._writer.policy()
-            after = await self._judged(record, policy)
+            after = await self._judge(record, policy)
             if not after.final:
                 changed = after.digest != record.digest
                 budget = policy.budget_for(after.request.agent)
-                await held.seat(after, budget, posts=posts(after, policy), alone=changed)
+                await held.place(after, budget, posts=posts(after, policy), alone=changed)
             return _step(record, after, policy)
 
         # Who is not there, or was ended by the clock or the kill switch, needs no review.
         with suppress(NotFound, Overtaken):
             after, changed = await self._writer.update(request_id, decide)
             if changed:
-                await self._granted.used(after)
+                await self._granted.retire_used(after)
         return None
 
-    async def _judged(self, record: Record, policy: PolicyDocument) -> Record:
+    async def _judge(self, record: Record, policy: PolicyDocument) -> Record:
         route = policy.route_for(record.request.agent, record.request.tool)
         queues = tuple(one for one in record.queues if one != REVIEWS)
         named = queues_of(route, record.owner, policy)
         asked = replace(record, queues=tuple(dict.fromkeys((*named, *queues))))
-        after, ending = await judged(self._chain, asked, policy)
+        after, ending = await judge(self._chain, asked, policy)
         revision = record.revision + 1
         if ending is not None:
-            return self._writer.ended(after, ending, revision=revision)
+            return self._writer.close_record(after, ending, revision=revision)
         return replace(after, revision=revision, shown_since=revision)
 
 

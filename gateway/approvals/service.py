@@ -17,20 +17,20 @@ from gateway.approvals.grant_lifecycle import Granted
 from gateway.approvals.hook_reviews import Reviews
 from gateway.approvals.report_query import Reporting
 from gateway.approvals.reveal_secrets import Revealing
-from gateway.approvals.transitions import erased, is_news
+from gateway.approvals.transitions import erase_content, is_news
 from gateway.approvals.writer import LATE, STOPPED, TOMBSTONE_DIGEST, TOO_LATE, Creation, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Event, Identity, Page, Query, Record, Session
 from gateway.domain.redaction import masked, start_of
-from gateway.domain.store import Origin, Store, Transition, WritableStore, WriteResult
+from gateway.domain.store import MessageContext, Store, Transition, WritableStore, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
 from gateway.policy.authorization import answers_for
 from gateway.policy.chain import Chain, Opinion
 from gateway.policy.decider import Decider
-from gateway.policy.evaluation import judged
+from gateway.policy.evaluation import judge
 from gateway.policy.grant_deciders import GrantBook, GrantStore
 from gateway.policy.rules import rule_links
 from gateway.ports import Feed, Watch
@@ -70,7 +70,7 @@ class Approvals:
     # ---------------------------------------------------------------- what agents send
 
     async def submit(
-        self, request: ApprovalRequest, origin: Origin, *, detached: bool = False
+        self, request: ApprovalRequest, origin: MessageContext, *, detached: bool = False
     ) -> tuple[Record, bool]:
         """Take a request in, or find it again; return it and whether it is new.
 
@@ -85,19 +85,19 @@ class Approvals:
         waiter = None if detached else origin.process
 
         async def make(policy: PolicyDocument, forced: Outcome | None) -> Creation:
-            record, timeout_ms = self.writer.newborn(request, policy, origin, waiter)
-            record, decided = await judged(self._chain, record, policy, stored=False)
+            record, timeout_ms = self.writer.new_record(request, policy, origin, waiter)
+            record, decided = await judge(self._chain, record, policy, stored=False)
             if (ending := forced or decided) is not None:
-                record = self.writer.ended(record, ending, revision=1)
-            return Creation(record, await self._submitted(record), timeout_ms)
+                record = self.writer.close_record(record, ending, revision=1)
+            return Creation(record, await self._submission_data(record), timeout_ms)
 
         stored = await self.writer.create(make, origin)
         if stored is None:
-            return await self._known(request, origin, waiter), False
-        await self.granted.used(stored)
+            return await self._find_same(request, origin, waiter), False
+        await self.granted.retire_used(stored)
         return stored, True
 
-    async def sync(self, request_ids: Sequence[str], origin: Origin) -> list[State]:
+    async def sync(self, request_ids: Sequence[str], origin: MessageContext) -> list[State]:
         """Attach a process to requests and renew its lease; return those it may see, as they
         stand."""
         seen = await self._store.attach(request_ids, origin)
@@ -107,14 +107,14 @@ class Approvals:
         return [await self._state(record, origin) for record in records if record]
 
     async def cancel(
-        self, request_id: str, origin: Origin, *, reason: Reason, message: str = ""
+        self, request_id: str, origin: MessageContext, *, reason: Reason, message: str = ""
     ) -> Record:
         """Withdraw a request, also one that has not arrived yet. A final one stays as it is."""
         words = start_of(message, _MOST_WORDS)
         ending = Outcome(status=Status.CANCELLED, reason=reason, message=words)
 
         async def make(_policy: PolicyDocument, _forced: Outcome | None) -> Creation:
-            return self.writer.entomb(request_id, ending, origin)
+            return self.writer.new_tombstone(request_id, ending, origin)
 
         async def decide(record: Record) -> Transition | None:
             _refuse_others(record, origin)
@@ -129,7 +129,7 @@ class Approvals:
         return record
 
     async def end_session(
-        self, session: str, origin: Origin, *, reason: Reason = Reason.CANCELLED_BY_AGENT
+        self, session: str, origin: MessageContext, *, reason: Reason = Reason.CANCELLED_BY_AGENT
     ) -> list[str]:
         """End an agent's session and cancel what waits in it; return the ids."""
         waiting = await self._waiting_in(session, origin)
@@ -143,7 +143,7 @@ class Approvals:
     async def end_idle_session(self, agent: str, session: str) -> None:
         """End a session in which nothing was asked for long. One in which something still waits is
         not idle, however long ago it was asked: it begins its idle time anew."""
-        if await self._waiting_in(session, Origin(agent=agent)):
+        if await self._waiting_in(session, MessageContext(agent=agent)):
             await self._store.touch_session(agent, session)
         else:
             await self._close_session(session, agent, [])
@@ -156,10 +156,10 @@ class Approvals:
         if not answers_for(await self.writer.fresh_policy(), agent, identity):
             raise Unauthorized("only an admin or an approver of this agent may end its sessions")
         return await self.end_session(
-            session, Origin(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
+            session, MessageContext(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
         )
 
-    async def consume(self, request_id: str, origin: Origin) -> State:
+    async def consume(self, request_id: str, origin: MessageContext) -> State:
         """Hand the approval to this process, with a warning when another one had it.
 
         Raises Conflict when its time is over or the kill switch is on; the state of anything but an
@@ -192,7 +192,7 @@ class Approvals:
             await self._answer(record, origin)
         return await self._state(record, origin)
 
-    async def report(self, request_id: str, report: Report, origin: Origin) -> Record:
+    async def report(self, request_id: str, report: Report, origin: MessageContext) -> Record:
         """Record what became of the action. Late and doubled reports change nothing."""
         report = replace(report, detail=start_of(report.detail, _MOST_WORDS))
 
@@ -213,14 +213,16 @@ class Approvals:
             await self._answer(record, origin)
         return record
 
-    async def state(self, request_id: str, origin: Origin) -> State:
+    async def state(self, request_id: str, origin: MessageContext) -> State:
         """Return what this agent's process may see of its request. Raises NotFound."""
-        return await self._state(await self._owned(request_id, origin), origin)
+        return await self._state(await self._get_own(request_id, origin), origin)
 
     async def explain(self, request: ApprovalRequest) -> list[Opinion]:
         """Return what each decider would answer to this request; nothing is stored."""
         policy = await self.writer.policy()
-        record, _ = self.writer.newborn(request, policy, Origin(agent=request.agent), None)
+        record, _ = self.writer.new_record(
+            request, policy, MessageContext(agent=request.agent), None
+        )
         return await self._chain.explain(record, policy.route_for(request.agent, request.tool))
 
     # ---------------------------------------------------------------- what people do
@@ -247,7 +249,7 @@ class Approvals:
             await self.granted.erase(record, by=by)
             if record.erased:
                 return None
-            after = erased(record)
+            after = erase_content(record)
             return Transition(before=record, after=after, event="erased", data={"by": by})
 
         record, changed = await self.writer.update(request_id, decide)
@@ -296,9 +298,9 @@ class Approvals:
         """Deny a request that waits while the kill switch is on."""
         await self.writer.end(request_id, STOPPED)
 
-    async def lapse(self, agent: str, process: str) -> None:
+    async def expire_process(self, agent: str, process: str) -> None:
         """Say on its requests that a process no longer waits. They may still be decided."""
-        await self._store.lapse(agent, process)
+        await self._store.expire_process(agent, process)
 
     def forget_policy(self) -> None:
         """Have the policy read again: it was replaced."""
@@ -306,7 +308,7 @@ class Approvals:
 
     # ---------------------------------------------------------------- inside
 
-    async def _waiting_in(self, session: str, origin: Origin) -> list[str]:
+    async def _waiting_in(self, session: str, origin: MessageContext) -> list[str]:
         records = await self._store.load_many(await self._store.pending_of(origin.agent))
         mine = (record for record in records if record and _is_own(record, origin))
         return [record.id for record in mine if record.request.session == session]
@@ -317,7 +319,9 @@ class Approvals:
             told = {"session": session, "cancelled": cancelled}
             await self._store.note("session_ended", agent=agent, data=told)
 
-    async def _known(self, request: ApprovalRequest, origin: Origin, waiter: str | None) -> Record:
+    async def _find_same(
+        self, request: ApprovalRequest, origin: MessageContext, waiter: str | None
+    ) -> Record:
         """Return the request that has this id already, if it is the same one."""
         record = await self._store.load(request.id)
         if record is None:
@@ -334,7 +338,7 @@ class Approvals:
         await self._store.attach([request.id], origin)
         return await self.get(request.id)
 
-    async def _submitted(self, record: Record) -> JsonObject:
+    async def _submission_data(self, record: Record) -> JsonObject:
         """Return what the event of a submission says, with what rules in shadow would have done."""
         request = record.request
         tool = masked(request.tool)
@@ -342,12 +346,12 @@ class Approvals:
         shadows = await self._chain.shadows(record)
         return {**data, "shadow": masked(plain(shadows))} if shadows else data
 
-    async def _owned(self, request_id: str, origin: Origin) -> Record:
+    async def _get_own(self, request_id: str, origin: MessageContext) -> Record:
         record = await self.get(request_id)
         _refuse_others(record, origin)
         return record
 
-    async def _state(self, record: Record, origin: Origin) -> State:
+    async def _state(self, record: Record, origin: MessageContext) -> State:
         state = record.state_for(origin.process)
         if state.decision and record.status is Status.APPROVED and await self._store.stopped():
             return replace(state, decision=None)
@@ -355,7 +359,7 @@ class Approvals:
             return state
         return replace(state, secrets=await self._store.secrets(record.id))
 
-    async def _answer(self, record: Record, origin: Origin) -> None:
+    async def _answer(self, record: Record, origin: MessageContext) -> None:
         if origin.entry is not None:
             state = await self._state(record, origin)
             await self._store.answer(origin, request_id=record.id, state=plain(state))
@@ -364,11 +368,11 @@ class Approvals:
         await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
 
 
-def _is_own(record: Record, origin: Origin) -> bool:
+def _is_own(record: Record, origin: MessageContext) -> bool:
     """Whether a request is the agent's, and not an earlier holder's of its name."""
     return record.holder == origin.agent and record.created >= origin.since
 
 
-def _refuse_others(record: Record, origin: Origin) -> None:
+def _refuse_others(record: Record, origin: MessageContext) -> None:
     if not _is_own(record, origin):
         raise NotFound("no such request")

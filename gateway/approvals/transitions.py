@@ -46,7 +46,7 @@ _NONCE_LENGTH = 32
 _NOTHING_MORE = (None,) * 5
 
 
-def ended(
+def close_record(
     record: Record, ending: Outcome, *, revision: int, now: int, sign: Sign, **noted: Any
 ) -> Record:
     """Return the record with its terminal decision, at the given revision.
@@ -83,7 +83,7 @@ def ended(
     )
 
 
-def said(record: Record) -> str:
+def outcome_words(record: Record) -> str:
     """Say in a few words how a final request ended."""
     return record.decision.sentence() if record.decision else record.status.value
 
@@ -95,7 +95,7 @@ def is_news(known: Report | None, report: Report) -> bool:
     )
 
 
-def erased(record: Record) -> Record:
+def erase_content(record: Record) -> Record:
     """Return a final record without what was asked and answered; who, when and the digests stay."""
     request = replace(
         record.request,
@@ -148,7 +148,7 @@ class Wish:
     needs: int
 
 
-def clicked(
+def apply_click(
     record: Record,
     click: Click,
     by: By,
@@ -166,9 +166,9 @@ def clicked(
     """
     _check_action(record, click)
     if record.canary:
-        return _closed(record, click, by, _canary_ending(click, by), now=now, sign=sign)
+        return _close(record, click, by, _canary_outcome(click, by), now=now, sign=sign)
     if click.action is Action.EDIT:
-        record = _edited(record, click)
+        record = _apply_edit(record, click)
     if click.action in (Action.DENY, Action.ABORT):
         return _end(record, click, by, now=now, sign=sign)
     if click.action in (Action.RESPOND, Action.ANSWER):
@@ -190,13 +190,13 @@ def clicked(
         raise Conflict("you have approved this already; it needs someone else")
     # Whoever voted before may think again, and votes for one thing only.
     votes = (*(one for one in record.votes if one.person != by.person), vote)
-    if len(votes) >= record.quorum and len(agreeing(votes, vote.remember)) >= vote.needs:
+    if len(votes) >= record.quorum and len(agreeing_votes(votes, vote.remember)) >= vote.needs:
         return _end(record, click, by, now=now, sign=sign, votes=votes)
     after = replace(record, votes=votes, nonces=_nonces(record, by), revision=record.revision + 1)
     return Effect(after=after, event="edited" if click.action is Action.EDIT else "voted")
 
 
-def agreeing(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
+def agreeing_votes(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
     """Return the votes for remembering the same in the same place; how long is another matter."""
     if wish is None:
         return ()
@@ -248,7 +248,7 @@ def _refuse_quorum(record: Record) -> None:
         raise InvalidRequest(f"this request needs {record.quorum} people: approve, edit or deny it")
 
 
-def _edited(record: Record, click: Click) -> Record:
+def _apply_edit(record: Record, click: Click) -> Record:
     if click.arguments is None:
         raise InvalidRequest("an edit needs the new arguments")
     if masks_in(click.arguments) - masks_in(record.arguments):
@@ -283,10 +283,10 @@ def _end(record: Record, click: Click, by: By, *, now: int, sign: Sign, **noted:
         result=click.result if click.action is Action.RESPOND else None,
         abort=(click.abort or "turn") if click.action is Action.ABORT else None,
     )
-    return _closed(record, click, by, ending, secrets, now=now, sign=sign, **noted)
+    return _close(record, click, by, ending, secrets, now=now, sign=sign, **noted)
 
 
-def _canary_ending(click: Click, by: By) -> Outcome:
+def _canary_outcome(click: Click, by: By) -> Outcome:
     """Return how a canary ends: cancelled by whatever answer, and never approved."""
     missed = click.action is Action.APPROVE
     return Outcome(
@@ -296,7 +296,7 @@ def _canary_ending(click: Click, by: By) -> Outcome:
     )
 
 
-def _closed(
+def _close(
     record: Record,
     click: Click,
     by: By,
@@ -307,7 +307,7 @@ def _closed(
     sign: Sign,
     **noted: Any,
 ) -> Effect:
-    after = ended(
+    after = close_record(
         record,
         ending,
         revision=record.revision + 1,

@@ -10,7 +10,7 @@ from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.records import Record
 from gateway.domain.store import Store, Transition
 from gateway.errors import NotFound
-from gateway.policy.authorization import standing
+from gateway.policy.authorization import with_valid_votes
 from gateway.wire.codec import plain
 
 log = logging.getLogger("gateway.recounting")
@@ -23,20 +23,20 @@ async def recount(writer: Writer, store: Store) -> None:
     """
     for request_id in await store.voted():
         try:
-            await _recounted(writer, request_id)
+            await _recount(writer, request_id)
         except Exception:
             # One that cannot be read keeps neither the others nor the policy from being followed.
             about = {"event": "recount_failed", "request_id": request_id}
             log.exception("votes not counted again", extra=about)
 
 
-async def _recounted(writer: Writer, request_id: str) -> None:
+async def _recount(writer: Writer, request_id: str) -> None:
     async def decide(record: Record) -> Transition | None:
         if record.final:
             return None
         policy = await writer.policy()
         request = record.request
-        counted = standing(policy, policy.route_for(request.agent, request.tool), record)
+        counted = with_valid_votes(policy, policy.route_for(request.agent, request.tool), record)
         if counted == record:
             return None
         return Transition(

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from gateway.approvals.transitions import ended
+from gateway.approvals.transitions import close_record
 from gateway.domain.clock import Clock
 from gateway.domain.outcome import Outcome
-from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, posted
+from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, adapters_of
 from gateway.domain.records import Record
 from gateway.domain.store import (
-    Origin,
+    MessageContext,
     RequestWriter,
     Store,
     Transition,
@@ -134,7 +134,7 @@ class Writer:
 
     # ---------------------------------------------------------------- written
 
-    async def create(self, make: Make, origin: Origin) -> Record | None:
+    async def create(self, make: Make, origin: MessageContext) -> Record | None:
         """Store a new request and answer its message; return it, or None when its id is taken.
 
         `make` returns what to store under a policy; with an ending, when that is how the request
@@ -181,7 +181,7 @@ class Writer:
         request_id: str,
         decide: Decide,
         *,
-        origin: Origin | None = None,
+        origin: MessageContext | None = None,
         known: Record | None = None,
     ) -> Update:
         """Have `decide` say what becomes of a request, None for nothing, and write that.
@@ -261,8 +261,12 @@ class Writer:
 
     # ---------------------------------------------------------------- planned
 
-    def newborn(
-        self, request: ApprovalRequest, policy: PolicyDocument, origin: Origin, waiter: str | None
+    def new_record(
+        self,
+        request: ApprovalRequest,
+        policy: PolicyDocument,
+        origin: MessageContext,
+        waiter: str | None,
     ) -> tuple[Record, int]:
         """Return the record a request begins with, and its life in ms."""
         route = policy.route_for(request.agent, request.tool)
@@ -288,7 +292,7 @@ class Writer:
         )
         return assessed(record, policy), life
 
-    def entomb(self, request_id: str, ending: Outcome, origin: Origin) -> Creation:
+    def new_tombstone(self, request_id: str, ending: Outcome, origin: MessageContext) -> Creation:
         """Return the ended record of a request that has not arrived."""
         request = ApprovalRequest(
             id=request_id,
@@ -297,17 +301,17 @@ class Writer:
             arguments={},
             digest=TOMBSTONE_DIGEST,
         )
-        record, life = self.newborn(request, PolicyDocument(), origin, None)
+        record, life = self.new_record(request, PolicyDocument(), origin, None)
         data = {"digest": TOMBSTONE_DIGEST, "tombstone": True}
-        return Creation(self.ended(record, ending, revision=1), data, life)
+        return Creation(self.close_record(record, ending, revision=1), data, life)
 
-    def ended(self, record: Record, ending: Outcome, *, revision: int) -> Record:
+    def close_record(self, record: Record, ending: Outcome, *, revision: int) -> Record:
         """Return the record with a terminal decision, signed."""
-        return ended(record, ending, revision=revision, now=self.now(), sign=self.sign)
+        return close_record(record, ending, revision=revision, now=self.now(), sign=self.sign)
 
     def plan_end(self, record: Record, ending: Outcome) -> Transition:
         """Return the transition that ends a request."""
-        after = self.ended(record, ending, revision=record.revision + 1)
+        after = self.close_record(record, ending, revision=record.revision + 1)
         clock = "after" if ending.status is Status.EXPIRED else ""
         return Transition(before=record, after=after, event=after.status.value, clock=clock)
 
@@ -350,7 +354,7 @@ class Writer:
 def posts(record: Record, policy: PolicyDocument) -> bool:
     """Whether cards are posted for a request."""
     request = record.request
-    return bool(posted(policy.route_for(request.agent, request.tool).targets))
+    return bool(adapters_of(policy.route_for(request.agent, request.tool).targets))
 
 
 def queues_of(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:
@@ -361,6 +365,6 @@ def queues_of(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[
             one for person in policy.people if person.name == owner for one in person.identities
         ]
     shown = route.places(len(route.escalations))
-    adapters = posted((*shown, *informed))
-    waits = bool(posted(shown) or route.escalations or route.remind_after)
+    adapters = adapters_of((*shown, *informed))
+    waits = bool(adapters_of(shown) or route.escalations or route.remind_after)
     return (*adapters, FOLLOWUPS) if waits else adapters

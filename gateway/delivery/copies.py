@@ -111,14 +111,14 @@ class Copies:
         When somebody else wrote meanwhile, two of us may have changed the message in either order:
         then what it shows is unknown, and it is looked at again.
         """
-        if await self._outbox.keep(subject_id, copy, before=before):
+        if await self._outbox.put_copy(subject_id, copy, before=before):
             return
         now = (await self._outbox.copies(subject_id)).get(copy.key)
         if now is not None:
             ref = now.ref or copy.ref
             state = copy.state if now.state is CopyState.INTENDED else now.state
             doubtful = replace(now, state=state, ref=ref, revision=0)
-            await self._outbox.keep(subject_id, doubtful, before=now)
+            await self._outbox.put_copy(subject_id, doubtful, before=now)
         await self._outbox.mark(self._adapter, subject_id)
 
     def _missing(
@@ -143,7 +143,7 @@ class Copies:
     async def _post(self, subject: Subject, due: Copy, *, known: Copy | None) -> float | None:
         repeated = known is not None and known.state is CopyState.INTENDED
         intent = replace(due, state=CopyState.INTENDED, at=self._clock.now_ms())
-        if not await self._outbox.keep(subject.id, intent, before=known):
+        if not await self._outbox.put_copy(subject.id, intent, before=known):
             return RETRY_SECONDS
         try:
             ref = await asked(subject.deliver(due.target, due.nonce))

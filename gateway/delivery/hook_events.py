@@ -7,7 +7,7 @@ import logging
 
 from gateway.approvals.service import Approvals
 from gateway.domain.records import Event, Record
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import NotFound, Unreachable
 from gateway.models import Execution
 from gateway.policy.hooks.decider import about_request, meta_of
@@ -42,17 +42,17 @@ class HookEvents:
             while True:
                 await self._follow()
         finally:
-            await ended(asking)
+            await cancel_and_wait(asking)
 
     async def _follow(self) -> None:
         try:
             async with self._approvals.changes() as events:
                 async for event in events:
-                    await self._told(event)
+                    await self._handle(event)
         except Unreachable as behind:
             log.warning("hooks missed events: %s", behind, extra={"event": "hooks_missed"})
 
-    async def _told(self, event: Event) -> None:
+    async def _handle(self, event: Event) -> None:
         record = await self._record(event.request_id)
         if record is None:
             return

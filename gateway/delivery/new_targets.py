@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from gateway.approvals.front_desk import FrontDesk
 from gateway.approvals.writer import queues_of
-from gateway.domain.policy_document import posted
+from gateway.domain.policy_document import adapters_of
 from gateway.errors import NotFound
 from gateway.ports.outgoing import Outbox
 
@@ -44,7 +44,7 @@ class Rerouting:
         if record.behind:  # it has no card yet, and gets it where it then belongs
             return None
         copies = await self._outbox.copies(request_id)
-        lacking = posted(place for place in route.places(record.tier) if place not in copies)
+        lacking = adapters_of(place for place in route.places(record.tier) if place not in copies)
         for adapter in lacking:
             await self._outbox.mark(adapter, request_id)
         return _AGAIN_SECONDS if lacking else None

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from gateway.domain.records import Event
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports.outgoing import Outbox, Task
 
@@ -97,18 +97,18 @@ class Worker:
                     await self._rest()
                     await asyncio.sleep(_GATHER_SECONDS)
         finally:
-            await ended(listening, renewing)
+            await cancel_and_wait(listening, renewing)
 
     async def begin(self) -> int:
         """Begin to look at what is due now, as far as there is room; return how much it was."""
         free = _AT_ONCE - len(self._looks)
         if not free:
             return 0
-        tasks = await self._outbox.take(self._queue, limit=free, lease_ms=_ms(LEASE_SECONDS))
+        tasks = await self._outbox.lease_due(self._queue, limit=free, lease_ms=_ms(LEASE_SECONDS))
         for task in tasks:
             if task.request_id in self._held:
                 # It changed while it is looked at: the look after that one sees it.
-                await self._outbox.settle(self._queue, task, again_ms=_ms(_BUSY_SECONDS))
+                await self._outbox.ack(self._queue, task, again_ms=_ms(_BUSY_SECONDS))
                 continue
             self._held[task.request_id] = task
             look = asyncio.create_task(self._settle(task.request_id), name=f"{self._queue} look")
@@ -120,7 +120,7 @@ class Worker:
         """Wait for the looks that were begun. One that hangs is given up, and its lease ends."""
         if self._looks:
             _, hanging = await asyncio.wait(self._looks, timeout=FINISH_SECONDS)
-            await ended(*hanging)
+            await cancel_and_wait(*hanging)
 
     def _looked(self, look: asyncio.Task[None]) -> None:
         if len(self._looks) == _AT_ONCE:
@@ -140,7 +140,7 @@ class Worker:
                 again = RETRY_SECONDS
             again_ms = None if again is None else max(1, _ms(again))
             async with self._turn:
-                await self._outbox.settle(self._queue, self._held[request_id], again_ms=again_ms)
+                await self._outbox.ack(self._queue, self._held[request_id], again_ms=again_ms)
         except Exception:
             # Then it is looked at again when its lease ends.
             log.exception("lease not settled", extra={"event": "outbox_lease_failed"})

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gateway.approvals.front_desk import FrontDesk
 from gateway.domain.clock import Clock
-from gateway.domain.policy_document import Route, posted
+from gateway.domain.policy_document import Route, adapters_of
 from gateway.domain.records import CROWD, Record
 from gateway.errors import NotFound
 from gateway.ports.outgoing import Copy, CopyState
@@ -58,7 +58,7 @@ class Followups:
         quiet = silent >= GRACE_SECONDS and _unreached(record, route, copies, missing=True)
         if later and (failed or quiet or later[0].after <= waited):
             # The policy may name other adapters by now than when the request was born.
-            queues = tuple(dict.fromkeys((*record.queues, *posted(later[0].targets))))
+            queues = tuple(dict.fromkeys((*record.queues, *adapters_of(later[0].targets))))
             after = replace(record, tier=record.tier + 1, tier_at=now, queues=queues)
             data = {"targets": list(later[0].targets), "unreached": failed or quiet}
             await self._desk.progress(record, after, "escalated", data)

@@ -146,7 +146,7 @@ class Courier:
         intent = replace(
             due, state=CopyState.INTENDED, at=self._clock.now_ms(), tries=due.tries + 1
         )
-        if not await self._outbox.keep(record.id, intent, before=known):
+        if not await self._outbox.put_copy(record.id, intent, before=known):
             return RETRY_SECONDS
         notice = Notice(kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce)
         try:

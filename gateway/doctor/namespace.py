@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.domain.clock import SystemClock
-from gateway.domain.policy_document import Mode, posted
+from gateway.domain.policy_document import Mode, adapters_of
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION
 from gateway.domain.store import REROUTING
 from gateway.policy.grant_deciders import every
@@ -134,7 +134,7 @@ async def _queues(backend: Backend) -> Finding:
     late = await store.now() - _LATE_MS
     idle = [
         queue
-        for queue in (*posted(policy.places()), FOLLOWUPS, REVIEWS, REROUTING)
+        for queue in (*adapters_of(policy.places()), FOLLOWUPS, REVIEWS, REROUTING)
         if await store.redis.zcount(store.keys.dirty(queue), "-inf", late)
     ]
     if idle:

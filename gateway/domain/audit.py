@@ -51,7 +51,7 @@ class Verification:
         return not self.problems
 
 
-def sealed(events: Iterable[Event], previous: str) -> Seal:
+def seal_events(events: Iterable[Event], previous: str) -> Seal:
     """Return the seal over these events, in stream order, on top of the chain's head."""
     batch = list(events)
     return Seal(
@@ -104,7 +104,7 @@ class _Checker:
             if kind == "event":
                 self._event(number, build(Event, body))
             elif kind == "seal":
-                self._seal(number, build(Seal, body))
+                self._check_seal(number, build(Seal, body))
             else:
                 self._wrong(number, f"{kind!r} is neither event nor seal")
         except (InvalidRequest, AttributeError, StopIteration, ValueError) as error:
@@ -139,13 +139,13 @@ class _Checker:
         if event.type == Status.APPROVED and _author(event.data) not in _AUTHORITIES:
             self._wrong(number, f"the approval of {event.request_id} cites nobody")
 
-    def _seal(self, number: int, seal: Seal) -> None:
+    def _check_seal(self, number: int, seal: Seal) -> None:
         self._found.seals += 1
         if self._head is None:
             self._found.starts_at = seal.previous
         elif seal.previous != self._head:
             self._wrong(number, "a seal is missing or was put in another place")
-        if not self._batch or sealed(self._batch, seal.previous) != seal:
+        if not self._batch or seal_events(self._batch, seal.previous) != seal:
             self._wrong(number, f"the events up to {seal.last} are not the ones that were sealed")
         self._head = seal.head
         self._batch = []

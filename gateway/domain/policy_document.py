@@ -137,8 +137,8 @@ class RiskRule(Wire):
     def fits(self, request: ApprovalRequest, text: str) -> bool:
         """Whether it fits a request whose arguments and payload are `text`, as lower-case JSON."""
         return (
-            named(self.agents, request.agent)
-            and named(self.tools, request.tool)
+            is_named(self.agents, request.agent)
+            and is_named(self.tools, request.tool)
             and (not self.kinds or request.kind in self.kinds)
             and (not self.contains or any(part.lower() in text for part in self.contains))
         )
@@ -237,20 +237,20 @@ class PolicyDocument(Rulebook):
     def route_for(self, agent: str, tool: str) -> Route:
         """Return the first route that fits; without one, a route on which nobody may approve."""
         for route in self.routes:
-            if named(route.agents, agent) and named(route.tools, tool):
+            if is_named(route.agents, agent) and is_named(route.tools, tool):
                 return route
         return _NOBODY
 
     def declares_harmless(self, agent: str, tool: str) -> bool:
         """Whether the operator declared a tool of this agent harmless."""
         return any(
-            one.harmless and one.name == tool and named(one.agents, agent) for one in self.tools
+            one.harmless and one.name == tool and is_named(one.agents, agent) for one in self.tools
         )
 
     def budget_for(self, agent: str) -> Budget:
         """Return the first budget that names an agent, or the default one."""
         for budget in self.budgets:
-            if named(budget.agents, agent):
+            if is_named(budget.agents, agent):
                 return budget
         return _USUAL
 
@@ -258,21 +258,21 @@ class PolicyDocument(Rulebook):
         """Return the highest risk that a rule sets, medium where none fits; a claim may raise
         it."""
         parts = (arguments,) if request.payload is None else (arguments, request.payload)
-        text = searched(parts) if self.risks else ""
+        text = searchable_text(parts) if self.risks else ""
         fitting = [rule for rule in self.risks if rule.fits(request, text)]
         if not fitting:
-            return raised(Risk(level=RiskLevel.MEDIUM), request.risk)
+            return raise_risk(Risk(level=RiskLevel.MEDIUM), request.risk)
         level = max((rule.level for rule in fitting), key=_RISK_ORDER.index)
         reasons = tuple(rule.reason for rule in fitting if rule.level is level)
-        return raised(Risk(level=level, reasons=reasons), request.risk)
+        return raise_risk(Risk(level=level, reasons=reasons), request.risk)
 
 
-def searched(parts: Iterable[JsonObject]) -> str:
+def searchable_text(parts: Iterable[JsonObject]) -> str:
     """Return the text in which rules look for what a request must not contain."""
     return "\n".join(json.dumps(part, ensure_ascii=False) for part in parts).lower()
 
 
-def raised(risk: Risk, claimed: Risk | None) -> Risk:
+def raise_risk(risk: Risk, claimed: Risk | None) -> Risk:
     """Return `risk`, lifted by an agent's claim when that is higher; a claim never lowers."""
     if claimed is None or _RISK_ORDER.index(claimed.level) <= _RISK_ORDER.index(risk.level):
         return risk
@@ -280,13 +280,13 @@ def raised(risk: Risk, claimed: Risk | None) -> Risk:
     return Risk(level=claimed.level, reasons=risk.reasons + (reasons or ("the agent says so",)))
 
 
-def posted(targets: Iterable[str]) -> tuple[str, ...]:
+def adapters_of(targets: Iterable[str]) -> tuple[str, ...]:
     """Return the adapters that post cards at these targets, each once."""
     return tuple(dict.fromkeys(t.partition(":")[0] for t in targets if ":" in t))
 
 
 @lru_cache(maxsize=4096)
-def named(patterns: tuple[str, ...], name: str) -> bool:
+def is_named(patterns: tuple[str, ...], name: str) -> bool:
     """Whether a name is among these, in which `*` stands for anything; none means all names."""
     return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
 

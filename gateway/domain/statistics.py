@@ -108,21 +108,21 @@ class Tally:
     def take(self, event: Event) -> None:
         """Count one event."""
         if event.type == "submitted":
-            self._submitted(event)
+            self._count_submission(event)
         elif event.type == "delivered":
-            self._delivered(str(event.data.get("request_id")), event.at)
+            self._count_delivery(str(event.data.get("request_id")), event.at)
         elif event.type in _VOTES:
-            self._voted(event)
+            self._count_vote(event)
         elif event.type in ENDINGS:
             if event.data.get("reason") in _ANSWERS or event.request_id in self._canaries:
                 self._ended_canary(event)
             else:
-                self._ended(event)
+                self._count_ending(event)
             self._canaries.discard(event.request_id)
             self._shown.pop(event.request_id, None)
             self._posted.discard(event.request_id)
         elif event.type == "grant_made":
-            self._granted(event.data)
+            self._count_grant(event.data)
 
     def report(self, since: int, until: int) -> Report:
         """Return the figures, people and agents by name."""
@@ -136,7 +136,7 @@ class Tally:
             canaries=CanaryReport(**self._answers),
         )
 
-    def _submitted(self, event: Event) -> None:
+    def _count_submission(self, event: Event) -> None:
         self._shown[event.request_id] = event.at
         if event.data.get("canary"):
             self._canaries.add(event.request_id)
@@ -153,18 +153,18 @@ class Tally:
             person.caught += answer == "caught"
             person.missed += answer == "missed"
 
-    def _delivered(self, request_id: str, at: int) -> None:
+    def _count_delivery(self, request_id: str, at: int) -> None:
         """A card stands in a chat: until the first one did, nobody there could see it."""
         if request_id in self._shown and request_id not in self._posted:
             self._posted.add(request_id)
             self._shown[request_id] = at
 
-    def _voted(self, event: Event) -> None:
+    def _count_vote(self, event: Event) -> None:
         votes = event.data.get("votes") or [{}]
         if name := votes[-1].get("person"):
-            self._decided(str(name), event, denied=False)
+            self._count_decision(str(name), event, denied=False)
 
-    def _ended(self, event: Event) -> None:
+    def _count_ending(self, event: Event) -> None:
         by = event.data.get("decided_by") or {}
         agent = self._agents[event.agent]
         agent.ended += 1
@@ -172,9 +172,9 @@ class Tally:
         agent.denied += event.type == Status.DENIED
         agent.expired += event.type == Status.EXPIRED
         if by.get("kind") == DeciderKind.PERSON:
-            self._decided(str(by["name"]), event, denied=event.type == Status.DENIED)
+            self._count_decision(str(by["name"]), event, denied=event.type == Status.DENIED)
 
-    def _decided(self, name: str, event: Event, *, denied: bool) -> None:
+    def _count_decision(self, name: str, event: Event, *, denied: bool) -> None:
         person = self._people[name]
         person.decisions += 1
         person.denials += denied
@@ -182,7 +182,7 @@ class Tally:
         if shown is not None:
             person.times.append(max(0, event.at - shown))
 
-    def _granted(self, data: JsonObject) -> None:
+    def _count_grant(self, data: JsonObject) -> None:
         grant = data.get("grant")
         if isinstance(grant, dict) and grant.get("made_by"):
             self._people[str(grant["made_by"])].grants += 1

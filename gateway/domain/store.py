@@ -35,7 +35,7 @@ class WriteResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class MessageContext:
     """The message behind a store call: whom to answer, and the ingress entry to delete with it.
 
     `entry` is None for messages that came over HTTP, which is answered directly; `arrived_ms` is
@@ -104,12 +104,12 @@ class Store(Protocol):
         """Return the records in the order asked for, None where there is none, or one that cannot
         be read: it is logged, and does not hide the others."""
 
-    async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
+    async def attach(self, request_ids: Sequence[str], origin: MessageContext) -> list[str]:
         """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
 
     async def answer(
         self,
-        origin: Origin,
+        origin: MessageContext,
         *,
         request_id: str = "",
         state: JsonObject | None = None,
@@ -147,7 +147,7 @@ class Store(Protocol):
     async def due(self, *, idle_ms: int, limit: int) -> Due:
         """Return what has become due by the server's time."""
 
-    async def lapse(self, agent: str, process: str) -> list[str]:
+    async def expire_process(self, agent: str, process: str) -> list[str]:
         """Say on its requests that a process is gone, once its lease ran out; return their ids."""
 
     async def policy(self) -> PolicyDocument:
@@ -185,7 +185,7 @@ class RequestWriter(Protocol):
     async def create(
         self,
         record: Record,
-        origin: Origin,
+        origin: MessageContext,
         *,
         generation: int,
         data: JsonObject,
@@ -202,7 +202,9 @@ class RequestWriter(Protocol):
         server's time.
         """
 
-    async def change(self, transition: Transition, origin: Origin | None = None) -> WriteResult:
+    async def change(
+        self, transition: Transition, origin: MessageContext | None = None
+    ) -> WriteResult:
         """Apply a transition, answer the message, push terminal ones to every attached process.
 
         Results: OK, REPLAY, STALE, GONE, AGAIN, STOPPED, LATE, EARLY, SPENT.

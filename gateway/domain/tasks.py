@@ -12,7 +12,7 @@ from typing import Any
 _AGAIN_SECONDS = 0.1
 
 
-async def ended(*tasks: asyncio.Task[Any]) -> None:
+async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks until they are done, because one `cancel` may be lost."""
     waiting = {task for task in tasks if not task.done()}
     while waiting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from gateway.domain.policy_document import PolicyDocument, Route, named
+from gateway.domain.policy_document import PolicyDocument, Route, is_named
 from gateway.domain.records import Identity, Record, ScopeQuorum
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
@@ -35,7 +35,7 @@ def approver(policy: PolicyDocument, record: Record, identity: Identity) -> Appr
         raise Unauthorized("policy hooks are still asked about this; it is nobody's to decide yet")
     names = policy.names_of(identity)
     route = policy.route_for(record.request.agent, record.request.tool)
-    via = admitted(route, names)
+    via = matching_approver(route, names)
     if via is None:
         raise Unauthorized("you are not an approver for this request")
     if not route.self_approval or record.risk.level is RiskLevel.HIGH:
@@ -74,7 +74,7 @@ def requesters(policy: PolicyDocument, record: Record) -> set[str]:
     return names
 
 
-def standing(policy: PolicyDocument, route: Route, record: Record) -> Record:
+def with_valid_votes(policy: PolicyDocument, route: Route, record: Record) -> Record:
     """Return the record with the votes of those who may still decide.
 
     A removed one's is void, and one of a name that is nobody's now: a person who was renamed could
@@ -87,7 +87,7 @@ def standing(policy: PolicyDocument, route: Route, record: Record) -> Record:
         votes = tuple(
             vote
             for vote in votes
-            if vote.person in known and admitted(route, (vote.via or vote.person,))
+            if vote.person in known and matching_approver(route, (vote.via or vote.person,))
         )
     quorum = max(record.quorum, route.quorum)
     if (votes, quorum) == (record.votes, record.quorum):
@@ -98,11 +98,11 @@ def standing(policy: PolicyDocument, route: Route, record: Record) -> Record:
 def answers_for(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
     """Whether an identity is an admin's, or may approve anything of this agent."""
     names = policy.names_of(identity)
-    routes = (one for one in policy.routes if named(one.agents, agent))
-    return policy.is_admin(identity) or any(admitted(one, names) for one in routes)
+    routes = (one for one in policy.routes if is_named(one.agents, agent))
+    return policy.is_admin(identity) or any(matching_approver(one, names) for one in routes)
 
 
-def admitted(route: Route, names: tuple[str, ...]) -> str | None:
+def matching_approver(route: Route, names: tuple[str, ...]) -> str | None:
     """Return the entry of a route's approvers that admits someone of these names, or None."""
     for name in names:
         if name in route.approvers:
@@ -110,12 +110,12 @@ def admitted(route: Route, names: tuple[str, ...]) -> str | None:
     return None
 
 
-def stands(policy: PolicyDocument, grant: Grant) -> bool:
+def is_still_authorized(policy: PolicyDocument, grant: Grant) -> bool:
     """Whether a grant may decide: today's rules say what it covers, and it is backed."""
-    return grant.understood and backed(policy, grant)
+    return grant.understood and is_backed(policy, grant)
 
 
-def backed(policy: PolicyDocument, grant: Grant) -> bool:
+def is_backed(policy: PolicyDocument, grant: Grant) -> bool:
     """Whether a grant still speaks for as many people who may approve there as it takes.
 
     A denial always does: that somebody was removed allows nothing. An admin's own grant does as
@@ -125,7 +125,7 @@ def backed(policy: PolicyDocument, grant: Grant) -> bool:
         return True
     routes = [policy.route_for(grant.agent, grant.match.tool)]
     if grant.match.shape in PASSES:
-        routes = [route for route in policy.routes if named(route.agents, grant.agent)]
+        routes = [route for route in policy.routes if is_named(route.agents, grant.agent)]
     return bool(routes) and all(_speaks(route, grant, grant.voices) for route in routes)
 
 
@@ -150,7 +150,7 @@ def _by_admin(policy: PolicyDocument, voices: tuple[Backer, ...]) -> bool:
 def _speaks(route: Route, grant: Grant, voices: tuple[Backer, ...]) -> bool:
     everywhere = grant.session is None
     needs = needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
-    return sum(admitted(route, one.via) is not None for one in voices) >= needs
+    return sum(matching_approver(route, one.via) is not None for one in voices) >= needs
 
 
 def needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: bool) -> int:

@@ -15,7 +15,7 @@ from gateway.policy.decider import Verdict
 from gateway.policy.guardrails import assessed
 
 
-async def judged(
+async def judge(
     chain: Chain, record: Record, policy: PolicyDocument, *, stored: bool = True
 ) -> tuple[Record, Outcome | None]:
     """Return the record, changed where a hook wants that, and how it ends; None asks people.
@@ -28,15 +28,15 @@ async def judged(
         return replace(record, queues=(REVIEWS,)), None
     if verdict is not None and verdict.effect == MODIFY:
         try:
-            record = _modified(record, verdict, policy)
+            record = _modify(record, verdict, policy)
         except InvalidRequest as error:
             # What the hook wanted changed must not run as it was.
-            return record, _ending(record, replace(verdict, effect=DENY, message=str(error)))
+            return record, _outcome_of(record, replace(verdict, effect=DENY, message=str(error)))
         verdict = await chain.decide(record, route)
-    return record, None if verdict is None else _ending(record, verdict)
+    return record, None if verdict is None else _outcome_of(record, verdict)
 
 
-def _modified(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:
+def _modify(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:
     """Return the record as a hook changed it: another digest, other risk, and people see it."""
     request, arguments = record.request, verdict.arguments or {}
     if Action.EDIT not in request.allowed:
@@ -46,7 +46,7 @@ def _modified(record: Record, verdict: Verdict, policy: PolicyDocument) -> Recor
     return assessed(changed, policy)
 
 
-def _ending(record: Record, verdict: Verdict) -> Outcome | None:
+def _outcome_of(record: Record, verdict: Verdict) -> Outcome | None:
     """Return how a verdict of the policy ends a waiting request, None when people decide."""
     if verdict.effect in (ASK, MODIFY):
         return None

@@ -13,7 +13,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Reason
-from gateway.policy.authorization import lets_through, stands
+from gateway.policy.authorization import is_still_authorized, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.grants.coverage import covers
@@ -75,7 +75,7 @@ class GrantStore(Protocol):
     async def page(self, *, after: str | None, limit: int) -> tuple[list[Grant], str | None]:
         """Return one page of grants with their uses, the newest first, and the next cursor."""
 
-    async def ended(self, limit: int) -> list[Grant]:
+    async def list_ended(self, limit: int) -> list[Grant]:
         """Return the grants that ended last, the last one first."""
 
     async def of_session(self, agent: str, session: str) -> list[Grant]:
@@ -138,7 +138,7 @@ class GrantBook:
         found = self._entries.get(key)
         if found is None or found[0] != self._generation:
             generation, grants = await self.store.about(*key)
-            speaking = (one for one in grants if stands(self._policy, one))
+            speaking = (one for one in grants if is_still_authorized(self._policy, one))
             found = generation, tuple(sorted(speaking, key=_narrow_first))
             self._limited |= {one.id for one in grants if one.max_uses is not None}
             while len(self._entries) >= _MOST_ENTRIES:

@@ -11,8 +11,8 @@ from gateway.domain.policy_document import (
     PolicyRule,
     Route,
     RuleEffect,
-    named,
-    searched,
+    is_named,
+    searchable_text,
 )
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
@@ -113,7 +113,7 @@ class GuardrailLink:
 def fits(rule: PolicyRule, record: Record) -> Cover:
     """Return whether a rule fits a request: an allow must be certain, others miss nothing."""
     request = record.request
-    if not (named(rule.agents, request.agent) and named(rule.tools, request.tool)):
+    if not (is_named(rule.agents, request.agent) and is_named(rule.tools, request.tool)):
         return Cover.NO
     if rule.kinds and request.kind not in rule.kinds:
         return Cover.NO
@@ -190,7 +190,7 @@ def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
 
 def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
     if rule.contains:
-        text = searched(record.parts)
+        text = searchable_text(record.parts)
         yield Cover.YES if any(part.lower() in text for part in rule.contains) else Cover.NO
     if rule.commands:
         patterns = filter(None, map(denying, rule.commands))

@@ -189,10 +189,10 @@ class Outbox(Protocol):
     """The durable queues behind every adapter that posts. Leases are scores of the server's
     clock."""
 
-    async def take(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
+    async def lease_due(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
         """Lease up to `limit` requests that are due."""
 
-    async def settle(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
+    async def ack(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
         """Take a request off the queue, or put it off; False when it became dirty meanwhile."""
 
     async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
@@ -204,7 +204,7 @@ class Outbox(Protocol):
     async def copies(self, request_id: str) -> dict[str, Copy]:
         """Return what is known of a request's copies, by key."""
 
-    async def keep(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
+    async def put_copy(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
         """Store a copy if it is still as it was before."""
 
     async def forget(self, request_id: str, copy: Copy) -> None:

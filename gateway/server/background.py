@@ -22,7 +22,7 @@ from gateway.delivery.request_copies import Courier
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports import Adapter, HasProblems
 from gateway.ports.outgoing import Posts, PostsGrants
@@ -152,4 +152,4 @@ async def background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIte
     try:
         yield
     finally:
-        await ended(task)
+        await cancel_and_wait(task)

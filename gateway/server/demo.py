@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.client.http_pool import Http
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.models import ENDINGS, Action, new_id
 from gateway.server import app
 from gateway.server.first_run import first_login
@@ -69,7 +69,7 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
         try:
             yield
         finally:
-            await ended(task)
+            await cancel_and_wait(task)
 
 
 async def _answer_all(gateway: app.Gateway, http: Http) -> None:
@@ -110,7 +110,7 @@ async def _watching(gateway: app.Gateway, answers: Answers) -> AsyncIterator[Non
     try:
         yield
     finally:
-        await ended(task)
+        await cancel_and_wait(task)
 
 
 async def _agent(data: Path, work: Path) -> list[dict[str, Any]]:

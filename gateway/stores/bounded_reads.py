@@ -94,13 +94,13 @@ class BoundedReader:
                 async with asyncio.timeout(_SECONDS):
                     entries = await self._blocking.xrange(stream, min=f"({cursor}", count=1)
             except AnswerTooLarge:
-                await self._shed(stream)
+                await self._drop_oversized(stream)
                 continue
             if entries:
                 found[stream] = entries
         return found
 
-    async def _shed(self, stream: str) -> None:
+    async def _drop_oversized(self, stream: str) -> None:
         agent = stream.rpartition(":")[2]
         why = f"a message that is larger than {MOST_BYTES} bytes was dropped unread"
         data = {"verb": "", "code": "too_large", "why": why}

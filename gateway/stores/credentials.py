@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Identity, Person
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.ports import Credential
 from gateway.stores.redis_users import RedisUser, grant, remove
@@ -222,7 +222,7 @@ class RedisCredentials:
         try:
             yield
         finally:
-            await ended(holding)
+            await cancel_and_wait(holding)
             # A claim for one millisecond gives it back. When that fails it runs out by itself.
             with suppress(*REDIS_ERRORS):
                 await self._claim.run(self._redis, keys, [who, 1])

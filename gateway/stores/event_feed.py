@@ -12,7 +12,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from gateway.domain.records import Event, place_of
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import event_from
@@ -47,7 +47,7 @@ class RedisFeed:
         try:
             yield
         finally:
-            await ended(task)
+            await cancel_and_wait(task)
 
     @property
     def healthy(self) -> bool:

@@ -36,7 +36,7 @@ class RedisGrants:
         exact = grant.match.shape is Shape.EXACT
         outcome = await self._add.run(
             self._redis,
-            [*self._touched(grant), *self._outboxes(grant)],
+            [*self._keys_of(grant), *self._outboxes(grant)],
             [
                 grant.id,
                 grant.agent,
@@ -45,7 +45,7 @@ class RedisGrants:
                 "" if grant.max_uses is None else grant.max_uses,
                 "" if grant.session is None else "1",
                 "" if exact else MOST_PATTERNS,
-                dumps(masked({"grant": _told(grant)})),
+                dumps(masked({"grant": _event_data(grant)})),
                 "" if grant.announced_at is None else grant.announced_at,
                 GRANT + grant.id,
             ],
@@ -65,7 +65,7 @@ class RedisGrants:
         return bool(
             await self._drop.run(
                 self._redis,
-                [*self._touched(grant), self._keys.grants_ended, *self._outboxes(grant)],
+                [*self._keys_of(grant), self._keys.grants_ended, *self._outboxes(grant)],
                 [
                     grant.id,
                     grant.agent,
@@ -180,7 +180,7 @@ class RedisGrants:
         ids = await self._redis.zrange(self._keys.grants, rank, rank + limit - 1, desc=True)
         return await self._load(ids), ids[-1] if len(ids) == limit else None
 
-    async def ended(self, limit: int) -> list[Grant]:
+    async def list_ended(self, limit: int) -> list[Grant]:
         """Return the grants that ended last, the last one first."""
         last = await self._redis.zrange(self._keys.grants_ended, 0, limit - 1, desc=True)
         return await self._load(last)
@@ -203,9 +203,11 @@ class RedisGrants:
         for grant_id in wanted:
             pipeline.hmget(self._keys.grant(grant_id), *_FIELDS)
         rows = await pipeline.execute() if wanted else []
-        return [_found(dict(zip(_FIELDS, row, strict=True))) for row in rows if row[0] or row[1]]
+        return [
+            _read_grant(dict(zip(_FIELDS, row, strict=True))) for row in rows if row[0] or row[1]
+        ]
 
-    def _touched(self, grant: Grant) -> list[str]:
+    def _keys_of(self, grant: Grant) -> list[str]:
         keys, match = self._keys, grant.match
         return [
             keys.grant(grant.id),
@@ -245,7 +247,7 @@ def _grant(body: str) -> Grant:
     return build(Grant, {"reading": 1, **json.loads(body)})
 
 
-def _found(fields: dict[str, str | None]) -> Grant:
+def _read_grant(fields: dict[str, str | None]) -> Grant:
     """Return the grant of a hash."""
     last, ended = fields["last"], fields["ended"]
     by, why = fields["by"] or "", fields["why"] or ""
@@ -260,7 +262,7 @@ def _found(fields: dict[str, str | None]) -> Grant:
     )
 
 
-def _told(grant: Grant) -> JsonObject:
+def _event_data(grant: Grant) -> JsonObject:
     """Return what the audit says of a new grant: nothing of the arguments that it covers."""
     values = plain(grant)
     kept = {name: value for name, value in values.items() if name not in ("match", "words")}

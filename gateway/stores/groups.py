@@ -16,18 +16,24 @@ class RedisHeld:
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
-        self._succeed, self._release = Script("succeed", store.at), Script("release", store.at)
-        self._lift, self._seat = Script("lift", store.at), Script("seat", store.at)
+        self._promote_next, self._release = (
+            Script("promote_next", store.at),
+            Script("release", store.at),
+        )
+        self._resume_agent, self._place = (
+            Script("resume_agent", store.at),
+            Script("place", store.at),
+        )
 
     async def behind(self, what: str) -> list[str]:
         """Return the ids that wait behind a request or a digest card, oldest first."""
         ids: list[str] = await self._redis.zrange(self._keys.behind(what), 0, -1)
         return ids
 
-    async def succeed(self, record: Record, budget: Budget, *, posts: bool) -> None:
+    async def promote_next(self, record: Record, budget: Budget, *, posts: bool) -> None:
         """Have those behind a request that leads no more wait behind their next."""
         keys, agent = self._keys, record.holder
-        await self._succeed.run(
+        await self._promote_next.run(
             self._redis,
             [
                 keys.record(record.id),
@@ -41,11 +47,11 @@ class RedisHeld:
             [record.id, agent, likeness(record), budget.card_ms if posts else "", budget.cards],
         )
 
-    async def seat(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
+    async def place(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
         """Find the place of a request that was reviewed. See `grouping.HeldStore`."""
         keys, agent = self._keys, record.holder
         alone = alone or record.risk.level is RiskLevel.HIGH
-        await self._seat.run(
+        await self._place.run(
             self._redis,
             [
                 keys.record(record.id),
@@ -95,12 +101,12 @@ class RedisHeld:
         every = (Paused(agent=agent, until=int(until)) for agent, until in rows.items())
         return sorted((one for one in every if one.until > now), key=lambda one: one.agent)
 
-    async def lift(self, agent: str, *, by: str) -> bool:
+    async def resume_agent(self, agent: str, *, by: str) -> bool:
         """Let an agent ask again; return whether it was paused."""
         keys = self._keys
-        lifted = await self._lift.run(
+        resumed = await self._resume_agent.run(
             self._redis,
             [keys.load(agent), keys.breakers, keys.events, keys.dirty(""), keys.record("")],
             [agent, dumps({"by": by})],
         )
-        return bool(lifted)
+        return bool(resumed)

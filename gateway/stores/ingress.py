@@ -17,7 +17,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.stores.bounded_reads import BoundedReader
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import At, Script, unwatched
@@ -42,8 +42,8 @@ class Ingress:
     """Hands every entry of every agent to `handle`, again and again until the entry is gone.
 
     `redis` sends commands, `blocking` must have no socket timeout. Entries that fail five times go
-    to the dead letter stream, and `bury` is told, so that the agent gets an answer. `at` is called
-    at each step of that.
+    to the dead letter stream, and `dead_letter` is told, so that the agent gets an answer. `at` is
+    called at each step of that.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class Ingress:
         blocking: Any,
         keys: Keys,
         handle: Handle,
-        bury: Handle,
+        dead_letter: Handle,
         *,
         at: At = unwatched,
     ) -> None:
         self._redis = redis
         self._keys = keys
         self._handle = handle
-        self._bury = bury
+        self._dead_letter = dead_letter
         self._lease = Script("lease", at)
-        self._reader = BoundedReader(redis, blocking, keys.events, Script("shed", at))
+        self._reader = BoundedReader(redis, blocking, keys.events, Script("drop_oversized", at))
         self._at = at
         self._replica = secrets.token_hex(8)
         self._readers: dict[int, asyncio.Task[None]] = {}
@@ -77,7 +77,7 @@ class Ingress:
         try:
             yield
         finally:
-            await ended(task, *self._readers.values())
+            await cancel_and_wait(task, *self._readers.values())
             await self._leave()
 
     @property
@@ -108,7 +108,7 @@ class Ingress:
             )
         )
         self._leased_at = asyncio.get_running_loop().time()
-        await ended(*(self._readers.pop(shard) for shard in set(self._readers) - mine))
+        await cancel_and_wait(*(self._readers.pop(shard) for shard in set(self._readers) - mine))
         for shard in mine:
             if shard not in self._readers or self._readers[shard].done():
                 name = f"ingress shard {shard}"
@@ -224,6 +224,6 @@ class Ingress:
         about = {"chars": len(letter), "sha256": sha256_hex(letter.encode())}
         await self._redis.xadd(self._keys.dead, {**known, **about}, maxlen=10_000)
         self._at("dead:written")
-        await self._bury(agent, entry, fields)
+        await self._dead_letter(agent, entry, fields)
         self._at("dead:after")
         await self._redis.hdel(self._keys.attempts, name)

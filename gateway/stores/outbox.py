@@ -18,25 +18,27 @@ class RedisOutbox:
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
-        self._take, self._settle = Script("take", store.at), Script("settle", store.at)
-        self._keep = Script("keep", store.at)
+        self._lease_due, self._ack = Script("lease_due", store.at), Script("ack", store.at)
+        self._put_copy = Script("put_copy", store.at)
 
-    async def take(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
+    async def lease_due(self, queue: str, *, limit: int, lease_ms: int) -> list[Task]:
         """Lease up to `limit` requests that are due."""
-        ids, lease = await self._take.run(self._redis, [self._keys.dirty(queue)], [limit, lease_ms])
+        ids, lease = await self._lease_due.run(
+            self._redis, [self._keys.dirty(queue)], [limit, lease_ms]
+        )
         return [Task(request_id=one, lease=lease) for one in ids]
 
-    async def settle(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
+    async def ack(self, queue: str, task: Task, *, again_ms: int | None = None) -> bool:
         """Take a request off the queue, or put it off; False when it became dirty meanwhile."""
         again = "" if again_ms is None else again_ms
-        done = await self._settle.run(
+        done = await self._ack.run(
             self._redis, [self._keys.dirty(queue)], [task.request_id, task.lease, again]
         )
         return bool(done)
 
     async def renew(self, queue: str, task: Task, *, lease_ms: int) -> Task | None:
         """Make a lease longer; None when the request became dirty meanwhile."""
-        lease = await self._settle.run(
+        lease = await self._ack.run(
             self._redis, [self._keys.dirty(queue)], [task.request_id, task.lease, lease_ms]
         )
         return Task(request_id=task.request_id, lease=lease) if lease else None
@@ -53,18 +55,18 @@ class RedisOutbox:
         rows = await self._redis.hgetall(self._keys.copies(request_id))
         return {key: build(Copy, json.loads(raw)) for key, raw in rows.items()}
 
-    async def keep(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
+    async def put_copy(self, request_id: str, copy: Copy, *, before: Copy | None) -> bool:
         """Store a copy if it is still as it was before."""
         was = "" if before is None else _text(before)
-        return await self._kept(request_id, copy.key, was, _text(copy))
+        return await self._put(request_id, copy.key, was, _text(copy))
 
     async def forget(self, request_id: str, copy: Copy) -> None:
         """Forget a copy, if it is still like this: another one may be posted at its place."""
-        await self._kept(request_id, copy.key, _text(copy), "")
+        await self._put(request_id, copy.key, _text(copy), "")
 
-    async def _kept(self, request_id: str, key: str, before: str, after: str) -> bool:
+    async def _put(self, request_id: str, key: str, before: str, after: str) -> bool:
         keys = [self._keys.copies(request_id), self._keys.subject(request_id)]
-        done = await self._keep.run(self._redis, keys, [key, before, after])
+        done = await self._put_copy.run(self._redis, keys, [key, before, after])
         return bool(done)
 
 
@@ -73,7 +75,7 @@ class RedisNotes:
 
     def __init__(self, store: RedisStore, adapter: str) -> None:
         self._redis, self._keys, self._adapter = store.redis, store.keys, adapter
-        self._spend = Script("spend", store.at)
+        self._rate_limit = Script("rate_limit", store.at)
         self._extend = Script("extend", store.at)
 
     async def get(self, name: str) -> str | None:
@@ -101,7 +103,9 @@ class RedisNotes:
     async def delay(self, budget: str, *, per_minute: float, burst: int) -> float:
         """Spend one of a budget that all replicas share; return the seconds to wait first."""
         each = int(_MINUTE_MS / per_minute)
-        wait = await self._spend.run(self._redis, [self._key(f"budget {budget}")], [each, burst])
+        wait = await self._rate_limit.run(
+            self._redis, [self._key(f"budget {budget}")], [each, burst]
+        )
         return float(wait) / 1000
 
     def _key(self, name: str) -> str:

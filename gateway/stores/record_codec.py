@@ -54,16 +54,16 @@ def _later(revision: int) -> str:
     return "" if revision == 1 else str(revision)
 
 
-def _gone(waiting: bool) -> str:
+def _write_gone(waiting: bool) -> str:
     return "" if waiting else "1"
 
 
-def _posed(values: tuple[bool, str]) -> str:
+def _write_disguise(values: tuple[bool, str]) -> str:
     canary, agent = values
     return agent if canary else ""
 
 
-def _asked(digests: tuple[str, str]) -> str:
+def _write_asked(digests: tuple[str, str]) -> str:
     now, asked = digests
     return "" if now == asked else asked
 
@@ -92,12 +92,12 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
     ("since", ("shown_since",), _later),
     ("status", ("status",), str),
     ("digest", ("digest",), str),
-    ("asked", ("digest", "request.digest"), _asked),
+    ("asked", ("digest", "request.digest"), _write_asked),
     ("about", ("route", "quorum", "risk", "owner", "scope_quorum", "harmless"), _about),
     ("process", ("process",), _text),
     ("attached", ("attached",), " ".join),
     ("consumer", ("consumers",), " ".join),
-    ("gone", ("waiting",), _gone),
+    ("gone", ("waiting",), _write_gone),
     ("found", ("findings",), _json_or_absent),
     ("edited", ("edited",), _json_or_absent),
     ("votes", ("votes",), _json_or_absent),
@@ -110,7 +110,7 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
     ("tier_at", ("tier_at",), _count),
     ("reminders", ("reminders",), _count),
     ("claim", ("claim",), _json_or_absent),
-    ("canary", ("canary", "request.agent"), _posed),
+    ("canary", ("canary", "request.agent"), _write_disguise),
 )
 
 _Field = tuple[str, Callable[[Record], Any], Callable[[Any], str]]
@@ -192,9 +192,9 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         attached=tuple(fields.get("attached", "").split()),
         consumers=tuple(fields.get("consumer", "").split()),
         waiting="gone" not in fields,
-        findings=tuple(_loaded(fields, "found") or ()),
-        edited=_loaded(fields, "edited"),
-        votes=tuple(build(Vote, vote) for vote in _loaded(fields, "votes") or ()),
+        findings=tuple(_load(fields, "found") or ()),
+        edited=_load(fields, "edited"),
+        votes=tuple(build(Vote, vote) for vote in _load(fields, "votes") or ()),
         decision=_built(Decision, fields, "decision"),
         note=fields.get("note", ""),
         report=_built(Report, fields, "report"),
@@ -224,10 +224,10 @@ def event_from(event_id: str, fields: dict[str, str]) -> Event:
     )
 
 
-def _loaded(fields: dict[str, str], name: str) -> Any:
+def _load(fields: dict[str, str], name: str) -> Any:
     return json.loads(fields[name]) if name in fields else None
 
 
 def _built(cls: type[T], fields: dict[str, str], name: str) -> T | None:
-    values: JsonObject | None = _loaded(fields, name)
+    values: JsonObject | None = _load(fields, name)
     return None if values is None else build(cls, values)

@@ -10,7 +10,7 @@ from typing import Any
 from gateway.domain.policy_document import Budget, PolicyDocument
 from gateway.domain.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
 from gateway.domain.redaction import masked
-from gateway.domain.store import REROUTING, Due, Origin, Transition, WriteResult
+from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.stores import script_arguments as arguments
 from gateway.stores.keys import Keys
@@ -45,7 +45,7 @@ class RedisStore:
         self._recent = Recent()
         self._submit, self._change = Script("submit", at), Script("change", at)
         self._attach, self._answer = Script("attach", at), Script("answer", at)
-        self._due, self._lapse = Script("due", at), Script("lapse", at)
+        self._due, self._expire_process = Script("due", at), Script("expire_process", at)
         self._apply, self._note = Script("apply", at), Script("note", at)
         self._register = Script("register", at)
 
@@ -81,7 +81,7 @@ class RedisStore:
     async def create(
         self,
         record: Record,
-        origin: Origin,
+        origin: MessageContext,
         *,
         generation: int,
         data: JsonObject,
@@ -111,7 +111,9 @@ class RedisStore:
         self._recent.keep(stored, call.letters)
         return result, stored
 
-    async def change(self, transition: Transition, origin: Origin | None = None) -> WriteResult:
+    async def change(
+        self, transition: Transition, origin: MessageContext | None = None
+    ) -> WriteResult:
         """Apply a transition if its guards hold. See `domain.store`."""
         self._recent.forget(transition.before.id)
         call = arguments.changes(self.keys, [transition], origin)
@@ -127,17 +129,17 @@ class RedisStore:
         which = int(answer[2])
         return WriteResult(answer[0]), transitions[which - 1].before.id if which else ""
 
-    async def attach(self, request_ids: Sequence[str], origin: Origin) -> list[str]:
+    async def attach(self, request_ids: Sequence[str], origin: MessageContext) -> list[str]:
         """Attach a process to requests, renew its lease, answer each; return the ids it may see."""
-        answers = await self._attached(request_ids, origin, known=not request_ids)
+        answers = await self._attach_once(request_ids, origin, known=not request_ids)
         if answers == ["lapsed"]:
             # It has been told off as gone, and does not know: it takes back what it waited for.
-            request_ids = await self._forsaken(origin)
-            answers = await self._attached(request_ids, origin)
+            request_ids = await self._find_forsaken(origin)
+            answers = await self._attach_once(request_ids, origin)
         return [found for found, seen in zip(request_ids, answers, strict=True) if seen]
 
-    async def _attached(
-        self, request_ids: Sequence[str], origin: Origin, *, known: bool = False
+    async def _attach_once(
+        self, request_ids: Sequence[str], origin: MessageContext, *, known: bool = False
     ) -> list[str]:
         keys, agent, process = self.keys, origin.agent, origin.process or ""
         answers: list[str] = await self._attach.run(
@@ -170,7 +172,7 @@ class RedisStore:
         )
         return answers
 
-    async def _forsaken(self, origin: Origin) -> list[str]:
+    async def _find_forsaken(self, origin: MessageContext) -> list[str]:
         """Return the pending requests of a process that are said to be waited for by nobody."""
         ids = await self.pending_of(origin.agent)
         pipeline = self.redis.pipeline(transaction=False)
@@ -185,7 +187,7 @@ class RedisStore:
 
     async def answer(
         self,
-        origin: Origin,
+        origin: MessageContext,
         *,
         request_id: str = "",
         state: JsonObject | None = None,
@@ -268,14 +270,14 @@ class RedisStore:
             stopped=tuple(stopped),
         )
 
-    async def lapse(self, agent: str, process: str) -> list[str]:
+    async def expire_process(self, agent: str, process: str) -> list[str]:
         """Say on its requests that a process is gone. See `domain.store.Store`."""
         keys, lost = self.keys, list[str]()
         waiting, left = keys.waiting(agent, process), True
         while left:
             ids = await self.redis.srandmember(waiting, _AT_ONCE)
             records = map(keys.record, ids)
-            left, *told = await self._lapse.run(
+            left, *told = await self._expire_process.run(
                 self.line,
                 [keys.processes, waiting, keys.events, keys.dirty(""), *records],
                 [agent, process, *ids],

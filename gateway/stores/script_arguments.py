@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gateway.domain.duplicates import likeness
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import Record
-from gateway.domain.store import Origin, Transition
+from gateway.domain.store import MessageContext, Transition
 from gateway.models import DeciderKind, RiskLevel, Status
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import body_of, changed_fields, dumps, ending_of, fields_of
@@ -63,7 +63,7 @@ class Call(NamedTuple):
         return sum(len(part) for part in self.arguments if isinstance(part, str))
 
 
-def lease_of(origin: Origin) -> int:
+def lease_of(origin: MessageContext) -> int:
     """Return for how many ms a process is taken to wait after a message."""
     return LEASE_MS if origin.entry is not None else HTTP_LEASE_MS
 
@@ -71,7 +71,7 @@ def lease_of(origin: Origin) -> int:
 def submission(
     keys: Keys,
     record: Record,
-    origin: Origin,
+    origin: MessageContext,
     *,
     generation: int,
     data: JsonObject,
@@ -117,7 +117,9 @@ def submission(
     return call
 
 
-def changes(keys: Keys, transitions: Sequence[Transition], origin: Origin | None = None) -> Call:
+def changes(
+    keys: Keys, transitions: Sequence[Transition], origin: MessageContext | None = None
+) -> Call:
     """Return the call of change.lua that applies transitions, all of them or none."""
     call = Call([], [])
     for transition in transitions:
@@ -163,7 +165,7 @@ def _fields_of_change(transition: Transition, decision: str) -> Values:
 
 
 def _seldom(
-    keys: Keys, transition: Transition, origin: Origin | None, named: list[tuple[str, str]]
+    keys: Keys, transition: Transition, origin: MessageContext | None, named: list[tuple[str, str]]
 ) -> Values:
     """Return what most transitions do without, and add the keys of that to those named."""
     after, budget = transition.after, transition.budget
@@ -190,7 +192,7 @@ def _seldom(
     return values
 
 
-def _keys_at_birth(keys: Keys, record: Record, origin: Origin) -> list[tuple[str, str]]:
+def _keys_at_birth(keys: Keys, record: Record, origin: MessageContext) -> list[tuple[str, str]]:
     agent = record.holder
     named = [
         *_keys_of_all(keys, record, agent),

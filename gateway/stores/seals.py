@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from redis.exceptions import RedisError
 
-from gateway.domain.audit import GENESIS, Seal, event_line, seal_line, sealed
+from gateway.domain.audit import GENESIS, Seal, event_line, seal_events, seal_line
 from gateway.domain.records import place_of
 from gateway.errors import GatewayError
 from gateway.ports import Feed
@@ -66,7 +66,7 @@ class Sealer:
         events = await store.history(last, _SEALED_TOGETHER)
         if not events:
             return 0
-        seal = sealed(events, head or GENESIS)
+        seal = seal_events(events, head or GENESIS)
         won = await self._seal.run(
             store.redis,
             [store.keys.seals, store.keys.meta],

@@ -121,7 +121,7 @@ class Replica:
     async def lapse(self, process: str) -> None:
         """Let the waiter lease of a process of agent1 run out."""
         await self.store.redis.zadd(self.store.keys.processes, {f"agent1 {process}": 0})
-        await self.approvals.lapse("agent1", process)
+        await self.approvals.expire_process("agent1", process)
 
     async def call(
         self,

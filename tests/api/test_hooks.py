@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.policy.hooks.config import Hook
 from gateway.policy.hooks.host import HookHost
 from gateway.server import app
@@ -57,7 +57,7 @@ async def test_a_gateway_runs_the_hooks_of_its_file(tmp_path: Path) -> None:
         await gateway.backend.credentials.add_agent("bot")
         refuse = {"gate": {"approve_tool": {"approved": False, "reason": "no"}}}
         asked = request(arguments=refuse)
-        await gateway.approvals.submit(asked, Origin(agent="bot"))
+        await gateway.approvals.submit(asked, MessageContext(agent="bot"))
         async with gateway.approvals.watch(asked.id) as watch:
             while not (record := await gateway.approvals.get(asked.id)).final:
                 await watch.wait(10)

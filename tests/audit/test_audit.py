@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.audit import GENESIS, event_line, seal_line, sealed, verify
+from gateway.domain.audit import GENESIS, event_line, seal_events, seal_line, verify
 from gateway.domain.records import Event
 from gateway.errors import Conflict
 from gateway.models import Action
@@ -95,7 +95,7 @@ async def test_what_was_tampered_with_is_found(world: World, change: Change) -> 
 
 def _chain(count: int) -> list[str]:
     events = [Event(id=f"{n}-0", type="refused", at=n, data={"n": n}) for n in range(1, count + 1)]
-    return [*map(event_line, events), seal_line(sealed(events, GENESIS))]
+    return [*map(event_line, events), seal_line(seal_events(events, GENESIS))]
 
 
 @given(st.integers(2, 12), st.data())

@@ -13,7 +13,7 @@ import pytest
 from gateway.client import Approval, AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.domain.records import Query
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.errors import Cancelled, Conflict, Denied, Unauthorized, Unverified
 from gateway.models import ApprovalRequest, Execution, Reason, Status
 from tests.waiting import moment
@@ -288,8 +288,8 @@ async def test_a_user_without_rights_is_told_so(server_url: str, world: World) -
             await client.ask("x", {})
 
 
-def _origin() -> Origin:
-    return Origin(agent=AGENT, process="z" * 16)
+def _origin() -> MessageContext:
+    return MessageContext(agent=AGENT, process="z" * 16)
 
 
 async def _asked(

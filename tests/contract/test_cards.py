@@ -237,7 +237,7 @@ async def test_a_crowd_leads_on_and_a_pause_says_its_end(
         (said,) = await until(lambda: [text for text in stage.texts() if how in text])
         (paused,) = await play.desk.paused()
         assert stage.moment(paused.until) in said
-        await play.desk.holding.held.lift(AGENT, by="ann")
+        await play.desk.holding.held.resume_agent(AGENT, by="ann")
         await until(lambda: not any(how in text for text in stage.texts()))
         assert len(stage.texts()) == 2
         assert stage.links() == [ADDRESS]

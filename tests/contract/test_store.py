@@ -9,11 +9,11 @@ from typing import Any
 import fakeredis
 import pytest
 
-from gateway.approvals.transitions import ended
+from gateway.approvals.transitions import close_record
 from gateway.domain.outcome import SYSTEM, Outcome
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Query, Record
-from gateway.domain.store import Origin, Transition, WriteResult
+from gateway.domain.store import MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import DecidedBy, DeciderKind, Status
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
@@ -66,7 +66,7 @@ async def create_under(store: RedisStore, generation: int) -> Record:
 
 def denied(before: Record, by: DecidedBy = SYSTEM) -> Transition:
     """Return a transition that denies."""
-    after = ended(
+    after = close_record(
         before,
         Outcome(status=Status.DENIED, reason="rule", by=by),  # type: ignore[arg-type]
         revision=before.revision + 1,
@@ -231,7 +231,7 @@ async def test_decisions_end_at_the_deadline_and_expiry_begins_there(store: Redi
 
 async def test_a_request_that_arrives_after_its_time_is_late(store: RedisStore) -> None:
     """An entry written long ago has used up its time, whenever it is read."""
-    old = Origin(agent=AGENT, process=PROCESS, arrived_ms=1)
+    old = MessageContext(agent=AGENT, process=PROCESS, arrived_ms=1)
     outcome, _ = await store.create(pending(), old, generation=0, data={}, timeout_ms=1000, **ROOM)
     assert outcome == WriteResult.LATE
 
@@ -239,7 +239,7 @@ async def test_a_request_that_arrives_after_its_time_is_late(store: RedisStore) 
 async def test_an_arrival_in_the_future_gives_no_extra_time(store: RedisStore) -> None:
     """An agent can choose its entry's id, so only the earlier time counts."""
     made = pending()
-    far = Origin(agent=AGENT, process=PROCESS, arrived_ms=10**14)
+    far = MessageContext(agent=AGENT, process=PROCESS, arrived_ms=10**14)
     outcome, stored = await store.create(made, far, generation=0, data={}, timeout_ms=1000, **ROOM)
     assert outcome == WriteResult.OK
     assert stored.deadline == stored.created + 1000
@@ -285,11 +285,11 @@ async def test_attach_sees_only_the_agents_own(store: RedisStore) -> None:
 async def test_a_lapsed_process_names_what_it_waited_for_once(store: RedisStore) -> None:
     """A lease that still runs is not lapsed; one that ran out is, and only once."""
     stored = await create(store, pending())
-    assert await store.lapse(AGENT, PROCESS) == []
+    assert await store.expire_process(AGENT, PROCESS) == []
     await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})
     assert (await store.due(idle_ms=10**9, limit=9)).lapsed == ((AGENT, PROCESS),)
-    assert await store.lapse(AGENT, PROCESS) == [stored.id]
-    assert await store.lapse(AGENT, PROCESS) == []
+    assert await store.expire_process(AGENT, PROCESS) == [stored.id]
+    assert await store.expire_process(AGENT, PROCESS) == []
 
 
 async def test_a_process_that_waits_for_many_lapses_whole(
@@ -300,7 +300,7 @@ async def test_a_process_that_waits_for_many_lapses_whole(
     made = [await create(store, pending()) for _ in range(5)]
     assert await store.change(denied(made[0])) == WriteResult.OK
     await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})
-    assert sorted(await store.lapse(AGENT, PROCESS)) == sorted(one.id for one in made[1:])
+    assert sorted(await store.expire_process(AGENT, PROCESS)) == sorted(one.id for one in made[1:])
     assert [one and one.waiting for one in await store.load_many([m.id for m in made])] == [
         True,
         *[False] * 4,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.approvals.canaries import BAITS, Canaries
-from gateway.approvals.transitions import ended
+from gateway.approvals.transitions import close_record
 from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Query, Record, Remember
@@ -173,8 +173,10 @@ async def test_nothing_can_approve_one(world: World) -> None:
     assert not (await world.approvals.get(found.id)).final
     approval = Outcome(status=Status.APPROVED, reason=Reason.RULE)
     with pytest.raises(InvalidRequest):
-        ended(found, approval, revision=2, now=1, sign=lambda one: one)
-    forged = ended(replace(found, canary=False), approval, revision=2, now=1, sign=lambda one: one)
+        close_record(found, approval, revision=2, now=1, sign=lambda one: one)
+    forged = close_record(
+        replace(found, canary=False), approval, revision=2, now=1, sign=lambda one: one
+    )
     change = Transition(before=found, after=replace(forged, canary=True), event="approved")
     assert await world.store.change(change) == WriteResult.GONE
     assert not (await world.approvals.get(found.id)).final

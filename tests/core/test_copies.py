@@ -83,8 +83,8 @@ async def test_an_escalation_reaches_an_adapter_that_was_added_meanwhile(world: 
     office.clock.seconds = 301
     await office.outbox.mark(FOLLOWUPS, record.id)
     await office.settle()
-    (task,) = await office.outbox.take("new", limit=5, lease_ms=1000)
-    assert await office.outbox.settle("new", task)
+    (task,) = await office.outbox.lease_due("new", limit=5, lease_ms=1000)
+    assert await office.outbox.ack("new", task)
     await office.desk.decide(click(await office.desk.get(record.id)))
     assert await office.due("new") == 1
 

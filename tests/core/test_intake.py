@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from gateway.domain.clock import SystemClock
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.models import (
     Status,
 )
@@ -183,4 +183,4 @@ async def test_nothing_an_agent_sends_can_decide(world: World) -> None:
 
 def test_origins_default_to_nobody() -> None:
     """A message without process waits for nothing."""
-    assert Origin(agent=AGENT).process is None
+    assert MessageContext(agent=AGENT).process is None

@@ -253,7 +253,7 @@ async def test_copies_of_an_older_version_can_be_changed(office: Office) -> None
     await store.redis.hset(store.keys.copies(record.id), "rec:old", written)
     known = (await office.outbox.copies(record.id))["rec:old"]
     newer = replace(known, revision=2)
-    assert await office.outbox.keep(record.id, newer, before=known)
+    assert await office.outbox.put_copy(record.id, newer, before=known)
     await office.outbox.forget(record.id, newer)
     assert await office.outbox.copies(record.id) == {}
 
@@ -261,20 +261,20 @@ async def test_copies_of_an_older_version_can_be_changed(office: Office) -> None
 async def test_a_lease_that_ran_out_is_taken_by_another(office: Office) -> None:
     """A replica that died holding a request does not keep it."""
     record = await office.world.submit()
-    (task,) = await office.outbox.take("rec", limit=5, lease_ms=1)
-    while not (again := await office.outbox.take("rec", limit=5, lease_ms=1000)):
+    (task,) = await office.outbox.lease_due("rec", limit=5, lease_ms=1)
+    while not (again := await office.outbox.lease_due("rec", limit=5, lease_ms=1000)):
         pass
     assert again[0].request_id == task.request_id == record.id
-    assert not await office.outbox.settle("rec", task)
-    assert await office.outbox.settle("rec", again[0])
+    assert not await office.outbox.ack("rec", task)
+    assert await office.outbox.ack("rec", again[0])
 
 
 async def test_a_change_during_the_work_is_not_lost(office: Office) -> None:
     """What became dirty under a lease stays on the queue."""
     record = await office.world.submit()
-    (task,) = await office.outbox.take("rec", limit=5, lease_ms=int(LEASE_SECONDS * 1000))
+    (task,) = await office.outbox.lease_due("rec", limit=5, lease_ms=int(LEASE_SECONDS * 1000))
     await office.desk.decide(click(record))
-    assert not await office.outbox.settle("rec", task)
+    assert not await office.outbox.ack("rec", task)
     assert await office.due() == 1
 
 
@@ -390,7 +390,7 @@ async def test_a_waiter_that_comes_back_corrects_the_cards(office: Office) -> No
     record = await office.world.submit()
     await office.settle()
     await office.world.store.redis.delete(office.world.store.keys.processes)
-    await office.world.approvals.lapse("bot", "p" * 16)
+    await office.world.approvals.expire_process("bot", "p" * 16)
     await office.settle()
     gone = "Nobody waits for the answer any more."
     assert gone in office.adapter.shown("rec:a").notices

@@ -32,7 +32,7 @@ async def ended_in_a_crash(office: Office) -> Record:
         outcome=True,
         tries=1,
     )
-    assert await office.outbox.keep(record.id, left, before=None)
+    assert await office.outbox.put_copy(record.id, left, before=None)
     await office.settle()
     return record
 

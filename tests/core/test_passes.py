@@ -9,7 +9,7 @@ import pytest
 
 from gateway.domain.policy_document import RiskRule, Route
 from gateway.domain.records import Record
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.models import Action, Context, Kind, RiskLevel, Status, new_id
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
@@ -98,7 +98,7 @@ async def test_the_next_few_are_counted_read_set_anew_and_reset(world: World) ->
 async def test_a_pass_ends_with_its_session(world: World) -> None:
     """It is gone when the session is."""
     await passed(world)
-    await world.approvals.end_session("default", Origin(agent="bot"))
+    await world.approvals.end_session("default", MessageContext(agent="bot"))
     assert (await world.submit()).status is Status.PENDING
 
 

@@ -34,7 +34,7 @@ async def test_denials_in_a_row_pause_an_agent_until_somebody_lifts_it(world: Wo
     assert refused.decision.decided_by.kind is DeciderKind.SYSTEM
     held = RedisHeld(world.store)
     assert [one.agent for one in await held.paused()] == [AGENT]
-    assert await held.lift(AGENT, by="ann")
+    assert await held.resume_agent(AGENT, by="ann")
     assert (await world.submit()).status is Status.PENDING
     types = [one.type for one in await world.events()]
     assert (types.count("breaker_opened"), types.count("breaker_lifted")) == (1, 1)
@@ -63,7 +63,7 @@ async def test_the_places_that_denied_are_told_of_the_pause_and_of_its_lifting(
     (one,) = await office.desk.paused()
     assert (card.word, card.paused, card.controls) == ("Paused", one.until, ())
     assert f"gateway agent lift {AGENT}" in " ".join(card.notices)
-    await office.desk.holding.held.lift(AGENT, by="ann")
+    await office.desk.holding.held.resume_agent(AGENT, by="ann")
     await office.settle()
     assert (digest(office).paused, digest(office).notices) == (None, ())
     assert "may ask" in digest(office).summary
@@ -92,7 +92,7 @@ async def test_a_pause_with_a_crowd_shows_both_and_leaves_the_crowd(office: Offi
         f"2 more requests of {AGENT} wait; they get cards as its budget allows"
     )
     assert "make 2" in digest(office).blocks[0].text.text
-    await office.desk.holding.held.lift(AGENT, by="ann")
+    await office.desk.holding.held.resume_agent(AGENT, by="ann")
     await settled(office)
     assert (digest(office).word, digest(office).paused) == ("Too many at once", None)
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.approvals.service import Approvals
 from gateway.domain.policy_document import Mode, RiskRule, Route
 from gateway.domain.records import Record, Remember
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, DeciderKind, Kind, Reason, RiskLevel, Status, new_id
 from gateway.policy.chain import ModeDecider
@@ -314,7 +314,7 @@ async def test_settling_passes_through_the_whole_policy(server_url: str, namespa
 async def test_the_end_of_a_session_drops_its_grants(world: World) -> None:
     """A new session of the same name begins without them."""
     await remember(world, await world.submit())
-    await world.approvals.end_session("default", Origin(agent="bot"))
+    await world.approvals.end_session("default", MessageContext(agent="bot"))
     assert await world.approvals.granted.all() == []
     assert (await world.submit()).status is Status.PENDING
 

@@ -126,7 +126,7 @@ async def test_what_today_is_not_offered_rests_with_its_reason(
     assert rested.rests.why == WIDER
     assert (await world.submit(**request_)).status is Status.PENDING
     assert await told(world, "grant_rests") == [{"grant": grant.id, "why": WIDER, "used": 0}]
-    card = (await world.approvals.granted.shown(grant.id)).card  # type: ignore[union-attr]
+    card = (await world.approvals.granted.view(grant.id)).card  # type: ignore[union-attr]
     assert card.word == "Suspended"
     assert WIDER in card.notices[0]
     assert "let the agent ask again" in card.notices[1]
@@ -214,7 +214,7 @@ async def test_no_gateway_of_an_earlier_version_finds_it(world: World) -> None:
     assert (await RedisGrants(world.store).about(AGENT, "tell", waiting.digest))[1] == []
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     ending = Outcome(status=Status.APPROVED, action=Action.APPROVE, reason=Reason.GRANT, by=by)
-    after = world.approvals.writer.ended(waiting, ending, revision=2)
+    after = world.approvals.writer.close_record(waiting, ending, revision=2)
     found = Transition(
         before=waiting, after=after, event="approved", clock="before", generation=before
     )

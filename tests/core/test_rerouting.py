@@ -53,8 +53,8 @@ async def test_an_adapter_that_is_added_meanwhile_hears_of_the_request(world: Wo
     record = await waiting(office)
     await route(world, targets=("rec:a", "new:x"))
     await office.settle()
-    (task,) = await office.outbox.take("new", limit=5, lease_ms=1000)
-    assert await office.outbox.settle("new", task)
+    (task,) = await office.outbox.lease_due("new", limit=5, lease_ms=1000)
+    assert await office.outbox.ack("new", task)
     events = await office.world.events(record.id)
     (rerouted,) = [one for one in events if one.type == "rerouted"]
     assert rerouted.data["queues"] == ["new"]
@@ -70,8 +70,8 @@ async def test_it_is_asked_for_until_it_is_there(world: World) -> None:
     await route(world, targets=("rec:a", "rec:b"))
     await office.routing.begin()
     await office.routing.finish()
-    (task,) = await office.outbox.take("rec", limit=5, lease_ms=1000)
-    await office.outbox.settle("rec", task)  # it has looked by the older policy
+    (task,) = await office.outbox.lease_due("rec", limit=5, lease_ms=1000)
+    await office.outbox.ack("rec", task)  # it has looked by the older policy
     assert places(office) == ["rec:a"]
     await office.soon(REROUTING)
     await office.settle()

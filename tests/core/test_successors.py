@@ -8,7 +8,7 @@ import pytest
 
 from gateway.approvals.agent_removal import dismiss
 from gateway.domain.records import Record, Remember
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.errors import NotFound, Unauthorized
 from gateway.models import Action, Execution, Reason, Report, Status, new_id
 from gateway.policy.grants.grant import Effect
@@ -17,14 +17,14 @@ from gateway.wire.codec import plain
 from tests.world import AGENT, PROCESS, World, click, over_http, request
 
 
-async def successor(world: World, process: str = PROCESS) -> Origin:
+async def successor(world: World, process: str = PROCESS) -> MessageContext:
     """Revoke the agent as the operator does, give its name to somebody else; return who that is."""
     await world.credentials.revoke_agent(AGENT)
     await dismiss(world.approvals, world.store, AGENT)
     made = await world.credentials.add_agent(AGENT)
     holder = await world.credentials.authenticate(made.token)
     assert holder is not None
-    return Origin(agent=AGENT, process=process, owner=holder.owner, since=holder.since)
+    return MessageContext(agent=AGENT, process=process, owner=holder.owner, since=holder.since)
 
 
 async def test_what_waits_of_a_revoked_agent_is_cancelled(world: World) -> None:

@@ -13,7 +13,7 @@ from gateway.delivery import outbox_worker as worker
 from gateway.delivery.outbox_worker import InOrder
 from gateway.domain.policy_document import Route
 from gateway.domain.records import MessageRef
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.ports.cards import Card
 from gateway.ports.outgoing import CopyState
 from gateway.stores.outbox import RedisOutbox
@@ -54,7 +54,7 @@ async def working(world: World) -> AsyncIterator[tuple[Office, Gate]]:
     try:
         yield office, gate
     finally:
-        await ended(task)
+        await cancel_and_wait(task)
         await office.cards.finish()
 
 
@@ -191,7 +191,7 @@ async def test_who_hangs_holds_nobody_for_long(monkeypatch: pytest.MonkeyPatch) 
     hanging = asyncio.create_task(in_line(line, 0, asyncio.Event(), passed))
     await asyncio.sleep(0)
     await in_line(line, 1, read, passed)
-    await ended(hanging)
+    await cancel_and_wait(hanging)
     assert passed == [1]
 
 
@@ -207,9 +207,9 @@ async def test_what_is_marked_again_stays_due_since_it_was(world: World) -> None
     assert waited["old"] >= 90_000 and waited["new"] < 60_000
     for name, lease_ms in (("kept", 60_000), ("run out", 0)):
         await queue.mark("rec", name)
-        taken = await queue.take("rec", limit=9, lease_ms=lease_ms)
+        taken = await queue.lease_due("rec", limit=9, lease_ms=lease_ms)
         (task,) = [one for one in taken if one.request_id == name]
         await queue.mark("rec", name)
-        assert not await queue.settle("rec", task)
-        again = await queue.take("rec", limit=9, lease_ms=60_000)
+        assert not await queue.ack("rec", task)
+        again = await queue.lease_due("rec", limit=9, lease_ms=60_000)
         assert name in [one.request_id for one in again]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.domain.records import Click, Event, Identity, MessageRef
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Conflict
 from gateway.models import Action, new_id
 from gateway.ports import Desk
@@ -92,7 +92,7 @@ class BoardAdapter:
             try:
                 yield
             finally:
-                await ended(pressing)
+                await cancel_and_wait(pressing)
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card."""

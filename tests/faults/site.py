@@ -22,7 +22,7 @@ from gateway.client.http_pool import Http
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import REVIEWS, Identity
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.stores.bounded_reads import MOST_BYTES
@@ -120,7 +120,7 @@ class Site:
         try:
             yield last
         finally:
-            await ended(last)
+            await cancel_and_wait(last)
 
     async def _successors(self, gateway: Child, steps: Sequence[str], nth: int) -> Child:
         for step in steps:

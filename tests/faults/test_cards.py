@@ -8,7 +8,7 @@ import pytest
 
 from gateway.delivery import outbox_worker as worker
 from gateway.domain.records import MessageRef
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.models import Action
 from gateway.ports.cards import Card
 from gateway.ports.outgoing import CopyState, DeliveryUncertain, TryLater
@@ -88,11 +88,11 @@ async def test_what_takes_long_is_left_to_whoever_began_it(
     await posting.wait()
     until = seconds() + 1.0
     while seconds() < until:
-        assert await office.outbox.take("rec", limit=5, lease_ms=1000) == []
+        assert await office.outbox.lease_due("rec", limit=5, lease_ms=1000) == []
     go_on.set()
     while await office.due():
         await moment()
-    await ended(working)
+    await cancel_and_wait(working)
     assert len(office.adapter.messages) == 1
 
 
@@ -101,6 +101,8 @@ async def test_what_a_killed_replica_looked_at_is_soon_looked_at_by_another(worl
     await route(world)
     office = Office(world)
     await world.submit()
-    (task,) = await office.outbox.take("rec", limit=5, lease_ms=int(worker.LEASE_SECONDS * 1000))
+    (task,) = await office.outbox.lease_due(
+        "rec", limit=5, lease_ms=int(worker.LEASE_SECONDS * 1000)
+    )
     now = world.clock.now_ms()
     assert now < int(task.lease) <= now + 6_100

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from tests.faults.invariants import problems
 from tests.faults.roles import ANY
 from tests.faults.site import Site
@@ -45,7 +45,7 @@ async def story(site: Site, steps: Sequence[str], nth: int = 1) -> None:
             await site.until("refused")
             await site.crowd()
             await site.remember()
-            await ended(approving)
+            await cancel_and_wait(approving)
         await site.deny_the_rest()
         await site.until_shown()
         # Were a step not passed, its gateway would still live.

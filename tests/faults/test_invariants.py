@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.audit import GENESIS, event_line, seal_line, sealed
+from gateway.domain.audit import GENESIS, event_line, seal_events, seal_line
 from gateway.domain.records import Event
 from tests.faults.invariants import ended_as, problems
 
@@ -46,7 +46,7 @@ class Story:
     def export(self) -> list[str]:
         """The audit as it would be exported, sealed after the fact."""
         events = [Event(id=f"{BEGAN}-{n + 1}", **one) for n, one in enumerate(self.events)]
-        return [*map(event_line, events), seal_line(sealed(events, GENESIS))]
+        return [*map(event_line, events), seal_line(seal_events(events, GENESIS))]
 
     @property
     def problems(self) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from gateway.approvals.front_desk import FrontDesk
 from gateway.domain.records import Click, Identity, MessageRef, Remember
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, new_id
 from gateway.ports import Desk
@@ -79,7 +79,7 @@ class WallAdapter:
         try:
             yield
         finally:
-            await ended(clicking)
+            await cancel_and_wait(clicking)
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card, once."""

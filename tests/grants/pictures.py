@@ -71,7 +71,7 @@ async def made(box: Inbox) -> tuple[GrantCard, GrantCard]:
         grant = (await desk.all())[0]
         if number:
             await desk.revoke(grant.id, click(record).identity)
-        shown = await desk.shown(grant.id)
+        shown = await desk.view(grant.id)
         assert shown is not None
         cards.append(shown.card)
     return cards[0], cards[1]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.delivery.hook_events import HookEvents
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.models import Execution, Reason, Report, new_id
 from tests.hooks.stage import Stage, Staged, hook
 from tests.waiting import moment
@@ -26,7 +26,7 @@ async def followed(stage: Stage) -> AsyncIterator[asyncio.Task[None]]:
     try:
         yield task
     finally:
-        await ended(task)
+        await cancel_and_wait(task)
 
 
 def heard(notes: Path, method: str) -> list[dict[str, Any]]:

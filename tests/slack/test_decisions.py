@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.policy_document import Route
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.errors import Unreachable
 from gateway.models import Action, Execution, Reason, Report, Status
 from tests.slack.counterpart.faults import Fault
@@ -92,7 +92,7 @@ async def test_24_two_replicas_make_one_decision(slack: Slack, world: World) -> 
 async def test_25_a_click_races_expiry_and_cancel(office: Office) -> None:
     """Whoever is first wins; the other is told, and the card agrees."""
     record, message = await office.asked()
-    origin = Origin(agent=AGENT)
+    origin = MessageContext(agent=AGENT)
     await asyncio.gather(
         office.ann.click(message, "Approve"),
         office.world.approvals.cancel(record.id, origin, reason=Reason.CANCELLED_BY_AGENT),
@@ -231,7 +231,7 @@ async def test_31_the_result_is_appended_and_rings(office: Office) -> None:
     await office.ann.click(message, "Approve")
     await office.card_says(message, "Approved by ann")
     report = Report(execution=Execution.SUCCEEDED, duration_ms=1840, detail="<!channel> done")
-    await office.world.approvals.report(record.id, report, Origin(agent=AGENT))
+    await office.world.approvals.report(record.id, report, MessageContext(agent=AGENT))
     await office.card_says(message, "succeeded in 1.8 s")
     await office.slack.until(lambda: office.slack.thread("C1", message.ts))
     (reply,) = office.slack.thread("C1", message.ts)

@@ -76,12 +76,12 @@ slow = pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "cards"),
     [
-        pytest.param(("keep:before", KEEP_INTENT), 1, marks=slow),
-        pytest.param(("keep:after", KEEP_INTENT), 0, marks=slow),
+        pytest.param(("put_copy:before", KEEP_INTENT), 1, marks=slow),
+        pytest.param(("put_copy:after", KEEP_INTENT), 0, marks=slow),
         pytest.param(Fault.KILLED, 0, marks=slow),
         pytest.param(Fault.KILLED_AFTER, 1),
-        pytest.param(("keep:before", KEEP_PLACE), 1, marks=slow),
-        pytest.param(("keep:after", KEEP_PLACE), 1, marks=slow),
+        pytest.param(("put_copy:before", KEEP_PLACE), 1, marks=slow),
+        pytest.param(("put_copy:after", KEEP_PLACE), 1, marks=slow),
     ],
 )
 async def test_34_killed_around_the_post(
@@ -124,8 +124,8 @@ async def test_34_killed_around_the_post(
         pytest.param(("change:after", "1")),
         pytest.param(Fault.KILLED, marks=slow),
         pytest.param(Fault.KILLED_AFTER, marks=slow),
-        pytest.param(("keep:before", KEEP_SHOWN), marks=slow),
-        pytest.param(("keep:after", KEEP_SHOWN), marks=slow),
+        pytest.param(("put_copy:before", KEEP_SHOWN), marks=slow),
+        pytest.param(("put_copy:after", KEEP_SHOWN), marks=slow),
     ],
 )
 async def test_34_killed_around_the_click(

@@ -107,7 +107,7 @@ async def partial(world: World) -> AsyncIterator[Seat]:
     )
     edited = await world.approvals.decide(tap)
     await world.store.redis.delete(world.store.keys.processes)
-    await world.approvals.lapse("bot", "p" * 16)
+    await world.approvals.expire_process("bot", "p" * 16)
     assert replace(edited).votes
     async with opened(world, "1 of 2 approvals", "Nobody waits") as seat:
         yield seat

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.transitions import erased
+from gateway.approvals.transitions import erase_content
 from gateway.domain.records import Record
 from gateway.models import digest_of
 from gateway.ports import card_size as fitting
@@ -43,7 +43,7 @@ def test_what_a_card_showed_whole_is_not_drawn_for_the_click(
 def test_an_erased_request_does_not_vouch_for_what_it_was() -> None:
     """It has the id and the digest of what it asked, and nothing of it any more."""
     long = asking("y" * CHARS * 2)
-    empty = erased(decide(long).after)
+    empty = erase_content(decide(long).after)
     assert (empty.id, empty.digest) == (long.id, long.digest)
     assert card_of(empty, lines=LINES, chars=CHARS).complete
     assert fits(empty, lines=LINES, chars=CHARS)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.transitions import By, Effect, clicked, nonce_of
+from gateway.approvals.transitions import By, Effect, apply_click, nonce_of
 from gateway.domain.outcome import summary
-from gateway.domain.policy_document import PolicyDocument, Route, raised
+from gateway.domain.policy_document import PolicyDocument, Route, raise_risk
 from gateway.domain.records import Identity, Person, Record, Remember
 from gateway.domain.redaction import masked
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
@@ -51,7 +51,7 @@ def decide(
     """Apply a click."""
     tap = click(before, action, **more)
     by = By(person, person, nonce_of(tap, person))
-    return clicked(before, tap, by, now=5, sign=lambda made: made)
+    return apply_click(before, tap, by, now=5, sign=lambda made: made)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_requesters_do_not_decide_their_own_requests(route: Route, risk: RiskLev
 def test_an_agents_label_can_only_raise_the_risk() -> None:
     """Calling something low risk changes nothing."""
     medium = Risk(level=RiskLevel.MEDIUM)
-    assert raised(medium, Risk(level=RiskLevel.LOW)) == medium
-    assert raised(medium, Risk(level=RiskLevel.HIGH, reasons=("prod",))) == Risk(
+    assert raise_risk(medium, Risk(level=RiskLevel.LOW)) == medium
+    assert raise_risk(medium, Risk(level=RiskLevel.HIGH, reasons=("prod",))) == Risk(
         level=RiskLevel.HIGH, reasons=("the agent says: prod",)
     )

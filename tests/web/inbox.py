@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Event, Person, Record
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.models import (
     Action,
     Context,
@@ -42,7 +42,7 @@ class Inbox:
         asked = request(
             agent=AGENT, **{"context": Context(cwd="/srv/shop", host="ci-7"), **details}
         )
-        origin = Origin(agent=AGENT, process=PROCESS)
+        origin = MessageContext(agent=AGENT, process=PROCESS)
         record, _ = await self.gateway.approvals.submit(asked, origin)
         return record
 
@@ -90,7 +90,7 @@ class Inbox:
         """Have the asking process go away: its lease has run out."""
         store = self.gateway.backend.store
         await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})
-        await self.gateway.approvals.lapse(AGENT, PROCESS)
+        await self.gateway.approvals.expire_process(AGENT, PROCESS)
 
     async def expire(self, record: Record) -> None:
         """Let a request that was asked with hardly any time run out."""

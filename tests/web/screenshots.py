@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import Query, Record
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.models import Action, Execution, Reason, Report
 from tests.picture_files import picture_file
 from tests.web.chromium import DESK, PHONE, Page, running, visiting
@@ -261,14 +261,14 @@ async def done(box: Inbox, camera: Camera) -> None:
     approved = await box.ask(**COMMAND)
     await box.decide(approved)
     report = Report(execution=Execution.SUCCEEDED, duration_ms=1840)
-    await box.gateway.approvals.report(approved.id, report, Origin(agent=AGENT))
+    await box.gateway.approvals.report(approved.id, report, MessageContext(agent=AGENT))
     await box.decide(
         await box.ask(**FILE_CHANGE), Action.DENY, message="use the rates table of 2026"
     )
     await box.expire(await box.ask(tool="restart", arguments={"service": "web"}, timeout=0.001))
     cancelled = await box.ask(**HIGH_RISK)
     await box.gateway.approvals.cancel(
-        cancelled.id, Origin(agent=AGENT), reason=Reason.CANCELLED_BY_AGENT
+        cancelled.id, MessageContext(agent=AGENT), reason=Reason.CANCELLED_BY_AGENT
     )
     await page.press("History")
     await page.until("document.querySelector('.card.cancelled')")

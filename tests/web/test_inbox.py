@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.policy_document import Budget
-from gateway.domain.store import Origin
+from gateway.domain.store import MessageContext
 from gateway.models import (
     Action,
     Execution,
@@ -235,7 +235,7 @@ async def test_the_history_tells_what_became_of_it(box: Inbox, page: Page) -> No
     record = await box.ask(**COMMAND)
     await box.decide(record, note="seen with eve")
     report = Report(execution=Execution.FAILED, duration_ms=1840, detail="exit status 7")
-    await box.gateway.approvals.report(record.id, report, Origin(agent=AGENT))
+    await box.gateway.approvals.report(record.id, report, MessageContext(agent=AGENT))
     await page.press("History")
     await page.until(f"{card(record)}.textContent.includes('exit status 7')")
     text = await page.evaluate(f"{card(record)}.textContent")

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from gateway.domain.redaction import start_of
-from gateway.domain.tasks import ended
+from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.policy.hooks.config import Hook
 from gateway.wire.canonical_json import parse
@@ -135,7 +135,7 @@ class HookProcess:
             if process.stdin is not None:
                 process.stdin.close()
             await asyncio.wait({reader, logger}, timeout=_STOP_SECONDS)
-            await ended(life, leave, reader, logger)
+            await cancel_and_wait(life, leave, reader, logger)
             await process.wait()
         if not life.cancelled():
             life.result()
