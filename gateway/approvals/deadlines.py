@@ -10,15 +10,22 @@ from gateway.domain.store import Store
 
 log = logging.getLogger("gateway.sweeper")
 
-TICK_SECONDS = 1.0
 _BATCH = 500
 
 
 class Sweeper:
-    """Asks the server once a second what is due. Several replicas may do so: all of it is
+    """Asks the server every `tick` seconds what is due. Several replicas may do so: all of it is
     idempotent."""
 
-    def __init__(self, approvals: Approvals, store: Store, *, session_idle_hours: float) -> None:
+    def __init__(
+        self,
+        approvals: Approvals,
+        store: Store,
+        *,
+        session_idle_hours: float,
+        tick: float = 1.0,
+    ) -> None:
+        self._tick = tick
         self._approvals = approvals
         self._store = store
         self._idle_ms = int(session_idle_hours * 3_600_000)
@@ -31,7 +38,7 @@ class Sweeper:
             except Exception:
                 # Deadlines must fire after whatever it was.
                 log.exception("sweep failed", extra={"event": "sweep_failed"})
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(self._tick)
 
     async def sweep(self) -> None:
         """Settle what is due now. What fails is logged, looked at again, and stops nothing else."""

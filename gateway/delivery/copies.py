@@ -15,7 +15,7 @@ from itertools import chain
 from typing import TypeVar
 
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.delivery.outbox_worker import RETRY_SECONDS
+from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.clock import Clock
 from gateway.domain.records import MessageRef
 from gateway.domain.redaction import start_of
@@ -32,15 +32,11 @@ from gateway.ports.outgoing import (
 log = logging.getLogger("gateway.courier")
 
 AT_ONCE = 0.001
-_CALL_SECONDS = 25.0  # a call to an adapter that takes longer is given up
-_PATIENCE_SECONDS = 1.0  # so long the next copy waits for the one before
-_COUNT_MS = 5000
 _NONCE_BYTES = 11  # 22 hex digits: the shortest limit of a platform's nonce is 25
 # Edits that were refused are made again after 5, 10, 20 … seconds, for three hours. Those that got
 # no answer are made again until there is one.
 LONGEST_DOUBT_SECONDS = 30.0
 _LONGEST_PAUSE_SECONDS = 600.0
-MOST_REFUSALS = 24
 
 T = TypeVar("T")
 
@@ -70,7 +66,16 @@ class Subject:
 class Copies:
     """The copies at one adapter. `repeatable` as in `gateway.ports.outgoing.Posts`."""
 
-    def __init__(self, adapter: str, outbox: Outbox, clock: Clock, *, repeatable: bool) -> None:
+    def __init__(
+        self,
+        adapter: str,
+        outbox: Outbox,
+        clock: Clock,
+        *,
+        repeatable: bool,
+        timings: Timings = TIMINGS,
+    ) -> None:
+        self._timings = timings
         self._adapter = adapter
         self._outbox = outbox
         self._clock = clock
@@ -89,7 +94,7 @@ class Copies:
             for copy in copies.values()
             if self.is_ours(copy.target) and not copy.outcome
         )
-        return await taken(chain(posting, refreshing))
+        return await self.take(chain(posting, refreshing))
 
     def is_ours(self, target: str) -> bool:
         """Whether a target is a place of this adapter."""
@@ -144,9 +149,9 @@ class Copies:
         repeated = known is not None and known.state is CopyState.INTENDED
         intent = replace(due, state=CopyState.INTENDED, at=self._clock.now_ms())
         if not await self._outbox.put_copy(subject.id, intent, before=known):
-            return RETRY_SECONDS
+            return self._timings.retry
         try:
-            ref = await asked(subject.deliver(due.target, due.nonce))
+            ref = await self.ask(subject.deliver(due.target, due.nonce))
         except TryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.
             later = intent if repeated else replace(intent, state=CopyState.DUE)
@@ -156,7 +161,7 @@ class Copies:
             await self.keep(subject.id, replace(intent, why=str(doubt)), intent)
             await subject.noted("delivery_uncertain", intent, str(doubt))
             await self._outbox.mark(FOLLOWUPS, subject.id)
-            return RETRY_SECONDS if self._repeatable else None
+            return self._timings.retry if self._repeatable else None
         except DeliveryFailed as failure:
             failed = replace(intent, state=CopyState.FAILED, why=str(failure))
             await self.keep(subject.id, failed, intent)
@@ -181,7 +186,7 @@ class Copies:
         rest = self._rest(copy) if recount and copy.revision >= subject.revision else None
         try:
             if copy.revision < subject.revision or (recount and rest is None):
-                await asked(subject.update(copy.ref, copy.nonce))
+                await self.ask(subject.update(copy.ref, copy.nonce))
                 shown = self._counted(
                     subject,
                     replace(
@@ -211,8 +216,8 @@ class Copies:
 
     def _rest(self, copy: Copy) -> float | None:
         """Return in how many seconds a copy may say another number."""
-        rest = copy.counted + _COUNT_MS - self._clock.now_ms()
-        return rest / 1000 if 0 < rest <= _COUNT_MS else None
+        rest = copy.counted + self._timings.count_ms - self._clock.now_ms()
+        return rest / 1000 if 0 < rest <= self._timings.count_ms else None
 
     def _pause(self, subject: Subject, copy: Copy) -> float | None:
         """Return for how many seconds to let a copy be, None when nothing can be done for it."""
@@ -230,8 +235,8 @@ class Copies:
         doubtful = isinstance(failure, DeliveryUncertain)
         tries = copy.tries + 1 if copy.tried == subject.revision else 1
         longest = LONGEST_DOUBT_SECONDS if doubtful else _LONGEST_PAUSE_SECONDS
-        seconds = pause_after(tries, longest)
-        given_up = tries >= MOST_REFUSALS and not doubtful
+        seconds = self.pause_after(tries, longest)
+        given_up = tries >= self._timings.most_refusals and not doubtful
         after = replace(
             copy,
             state=CopyState.STUCK if given_up else CopyState.POSTED,
@@ -247,7 +252,7 @@ class Copies:
 
     async def _remind(self, subject: Subject, copy: Copy) -> None:
         try:
-            await asked(subject.remind(copy))
+            await self.ask(subject.remind(copy))
         except DeliveryUncertain as doubt:
             if self._repeatable:
                 raise
@@ -259,48 +264,44 @@ class Copies:
             # The card stands, and the next reminder may be taken.
             log.warning("reminder refused: %s", failure, extra={"event": "reminder_refused"})
 
+    async def take(self, steps: Iterable[Awaitable[float | None]]) -> list[float]:
+        """Take steps, each for one copy; return in how many seconds to look again.
 
-async def taken(steps: Iterable[Awaitable[float | None]]) -> list[float]:
-    """Take steps, each for one copy; return in how many seconds to look again.
+        One begins after the other, so that a crash leaves one copy in doubt and not all of them;
+        but one that hangs keeps no other from beginning, and whatever one raises, the others go on.
+        """
+        going: list[asyncio.Task[float | None]] = []
+        async with asyncio.TaskGroup() as group:
+            for step in steps:
+                going.append(group.create_task(self._apart(step)))
+                await asyncio.wait(going[-1:], timeout=self._timings.copy)
+        return [seconds for one in going if (seconds := one.result()) is not None]
 
-    One begins after the other, so that a crash leaves one copy in doubt and not all of them; but
-    one that hangs keeps no other from beginning, and whatever one raises, the others go on.
-    """
-    going: list[asyncio.Task[float | None]] = []
-    async with asyncio.TaskGroup() as group:
-        for step in steps:
-            going.append(group.create_task(_apart(step)))
-            await asyncio.wait(going[-1:], timeout=_PATIENCE_SECONDS)
-    return [seconds for one in going if (seconds := one.result()) is not None]
+    async def _apart(self, step: Awaitable[float | None]) -> float | None:
+        try:
+            return await step
+        except Exception:
+            # Whatever it was, the other copies go on, and this one is looked at again.
+            log.exception("a copy is not settled", extra={"event": "copy_failed"})
+            return self._timings.retry
 
+    def pause_after(self, tries: int, longest: float) -> float:
+        """Return the pause after so many vain tries: twice as long each time, up to the longest."""
+        return min(self._timings.retry * 2.0 ** min(tries - 1, 10), longest)
 
-async def _apart(step: Awaitable[float | None]) -> float | None:
-    try:
-        return await step
-    except Exception:
-        # Whatever it was, the other copies go on, and this one is looked at again.
-        log.exception("a copy is not settled", extra={"event": "copy_failed"})
-        return RETRY_SECONDS
+    async def ask(self, call: Awaitable[T]) -> T:
+        """Have an adapter do something. When it hangs, or has a bug, nobody knows what it did.
 
-
-async def asked(call: Awaitable[T]) -> T:
-    """Have an adapter do something. When it hangs, or has a bug, nobody knows what it did.
-
-    Raises the failures of `gateway.ports.outgoing`, and no others.
-    """
-    try:
-        async with asyncio.timeout(_CALL_SECONDS):
-            return await call
-    except DeliveryFailed:
-        raise
-    except TimeoutError as late:
-        raise DeliveryUncertain("no answer in time") from late
-    except Exception as bug:
-        # An adapter is anybody's code, and it may have posted before it failed.
-        log.exception("an adapter failed", extra={"event": "adapter_failed"})
-        raise DeliveryUncertain(start_of(f"{type(bug).__name__}: {bug}", 500)) from bug
-
-
-def pause_after(tries: int, longest: float) -> float:
-    """Return the pause after so many vain tries: twice as long each time, up to the longest."""
-    return min(RETRY_SECONDS * 2.0 ** min(tries - 1, 10), longest)
+        Raises the failures of `gateway.ports.outgoing`, and no others.
+        """
+        try:
+            async with asyncio.timeout(self._timings.call):
+                return await call
+        except DeliveryFailed:
+            raise
+        except TimeoutError as late:
+            raise DeliveryUncertain("no answer in time") from late
+        except Exception as bug:
+            # An adapter is anybody's code, and it may have posted before it failed.
+            log.exception("an adapter failed", extra={"event": "adapter_failed"})
+            raise DeliveryUncertain(start_of(f"{type(bug).__name__}: {bug}", 500)) from bug

@@ -7,7 +7,7 @@ from functools import partial
 from gateway.approvals.front_desk import FrontDesk
 from gateway.approvals.grant_lifecycle import Shown
 from gateway.delivery.copies import Copies, Subject
-from gateway.delivery.outbox_worker import Look
+from gateway.delivery.outbox_worker import TIMINGS, Look, Timings
 from gateway.domain.clock import Clock
 from gateway.ports.outgoing import (
     GRANT,
@@ -23,11 +23,20 @@ from gateway.ports.outgoing import (
 class GrantCourier:
     """Looks at one remembered decision at a time, as it is now."""
 
-    def __init__(self, adapter: PostsGrants, desk: FrontDesk, outbox: Outbox, clock: Clock) -> None:
+    def __init__(
+        self,
+        adapter: PostsGrants,
+        desk: FrontDesk,
+        outbox: Outbox,
+        clock: Clock,
+        timings: Timings = TIMINGS,
+    ) -> None:
         self._adapter = adapter
         self._desk = desk
         self._outbox = outbox
-        self._copies = Copies(adapter.name, outbox, clock, repeatable=adapter.repeatable)
+        self._copies = Copies(
+            adapter.name, outbox, clock, repeatable=adapter.repeatable, timings=timings
+        )
 
     async def look(self, subject_id: str) -> float | None:
         """Make the copies of a grant true; return in how many seconds to look again, or None."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 
 from gateway.domain.records import Event
 from gateway.domain.tasks import cancel_and_wait
@@ -14,17 +15,39 @@ from gateway.ports.outgoing import Outbox, Task
 
 log = logging.getLogger("gateway.outbox")
 
-LEASE_SECONDS = 6.0  # what a killed replica was looking at waits no longer than this
 LOOK_SECONDS = 27.0
-IDLE_SECONDS = 2.0
 _GATHER_SECONDS = 0.02  # a burst is looked at together, and not while its answers are on their way
-RETRY_SECONDS = 5.0
-FINISH_SECONDS = 3.0  # whoever leaves waits so long for what is on its way to a platform
-_BUSY_SECONDS = 0.2
-_PATIENCE_SECONDS = 1.0
 # What changes no request, and yet asks for the next step: notes about copies, and of grants.
 _NEWS = ("undelivered", "delivery_uncertain", "copy_gone", "policy_applied", "grant_", "breaker_")
-_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """How patient those are who keep cards true.
+
+    What a killed replica was looking at waits for `lease` seconds at most. An idle worker looks at
+    its queue every `idle` seconds; what failed is looked at again after `retry`, what somebody is
+    looking at after `busy`. So many requests are looked at `at_once`. Whoever leaves waits for
+    `finish` seconds for what is on its way to a platform. Whoever is slow keeps the next request
+    waiting for `line` seconds, and the next copy for `copy`; a `call` to an adapter that takes
+    longer is given up. A copy says another number every `count_ms`, and is given up after
+    `most_refusals` of an edit.
+    """
+
+    lease: float = 6.0
+    idle: float = 2.0
+    retry: float = 5.0
+    busy: float = 0.2
+    finish: float = 3.0
+    line: float = 1.0
+    copy: float = 1.0
+    call: float = 25.0
+    at_once: int = 64
+    count_ms: int = 5000
+    most_refusals: int = 24
+
+
+TIMINGS = Timings()
 
 Look = Callable[[str], Awaitable[float | None]]
 """Looks at a request; returns in how many seconds to look again, or None."""
@@ -32,24 +55,25 @@ Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[Event]]]
 
 
 class InOrder:
-    """Lets looks at requests pass a point in the order in which they began."""
+    """Lets looks at requests pass a point in the order in which they began.
 
-    def __init__(self) -> None:
+    Whoever is slow keeps others waiting for `patience` seconds at most.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
         self._last = asyncio.Event()
         self._last.set()
 
     @asynccontextmanager
     async def standing(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Stand in line from here on; yields what waits until those ahead have passed or left.
-
-        Whoever is slow keeps others waiting for a second at most.
-        """
+        """Stand in line from here on; yields what waits until those ahead have passed or left."""
         ahead, mine = self._last, asyncio.Event()
         self._last = mine
 
         async def passed() -> None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE_SECONDS):
+                async with asyncio.timeout(self._patience):
                     await ahead.wait()
             mine.set()
 
@@ -75,7 +99,9 @@ class Worker:
         changes: Changes,
         *,
         seconds: float | None = LOOK_SECONDS,
+        timings: Timings = TIMINGS,
     ) -> None:
+        self._timings = timings
         self._queue = queue
         self._seconds = seconds
         self._outbox = outbox
@@ -101,14 +127,15 @@ class Worker:
 
     async def begin(self) -> int:
         """Begin to look at what is due now, as far as there is room; return how much it was."""
-        free = _AT_ONCE - len(self._looks)
+        free = self._timings.at_once - len(self._looks)
         if not free:
             return 0
-        tasks = await self._outbox.lease_due(self._queue, limit=free, lease_ms=_ms(LEASE_SECONDS))
+        lease_ms = _ms(self._timings.lease)
+        tasks = await self._outbox.lease_due(self._queue, limit=free, lease_ms=lease_ms)
         for task in tasks:
             if task.request_id in self._held:
                 # It changed while it is looked at: the look after that one sees it.
-                await self._outbox.ack(self._queue, task, again_ms=_ms(_BUSY_SECONDS))
+                await self._outbox.ack(self._queue, task, again_ms=_ms(self._timings.busy))
                 continue
             self._held[task.request_id] = task
             look = asyncio.create_task(self._settle(task.request_id), name=f"{self._queue} look")
@@ -119,11 +146,11 @@ class Worker:
     async def finish(self) -> None:
         """Wait for the looks that were begun. One that hangs is given up, and its lease ends."""
         if self._looks:
-            _, hanging = await asyncio.wait(self._looks, timeout=FINISH_SECONDS)
+            _, hanging = await asyncio.wait(self._looks, timeout=self._timings.finish)
             await cancel_and_wait(*hanging)
 
     def _looked(self, look: asyncio.Task[None]) -> None:
-        if len(self._looks) == _AT_ONCE:
+        if len(self._looks) == self._timings.at_once:
             self._bell.set()
         self._looks.discard(look)
 
@@ -137,7 +164,7 @@ class Worker:
                 log.exception(
                     "not settled", extra={"event": "outbox_failed", "request_id": request_id}
                 )
-                again = RETRY_SECONDS
+                again = self._timings.retry
             again_ms = None if again is None else max(1, _ms(again))
             async with self._turn:
                 await self._outbox.ack(self._queue, self._held[request_id], again_ms=again_ms)
@@ -150,11 +177,11 @@ class Worker:
     async def _renew(self) -> None:
         """Keep the leases of what is being looked at, however long that takes."""
         while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
+            await asyncio.sleep(self._timings.lease / 3)
             try:
                 async with self._turn:
                     for task in list(self._held.values()):
-                        lease_ms = _ms(LEASE_SECONDS)
+                        lease_ms = _ms(self._timings.lease)
                         renewed = await self._outbox.renew(self._queue, task, lease_ms=lease_ms)
                         self._held[task.request_id] = renewed or task
             except Exception:
@@ -163,7 +190,7 @@ class Worker:
 
     async def _rest(self) -> None:
         try:
-            async with asyncio.timeout(IDLE_SECONDS):
+            async with asyncio.timeout(self._timings.idle):
                 await self._bell.wait()
         except TimeoutError:
             return

@@ -14,12 +14,9 @@ from gateway.delivery.copies import (
     LONGEST_DOUBT_SECONDS,
     Copies,
     Subject,
-    asked,
-    pause_after,
-    taken,
 )
 from gateway.delivery.digest_cards import Crowds
-from gateway.delivery.outbox_worker import RETRY_SECONDS, InOrder
+from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
 from gateway.domain.records import CROWD, MessageRef, Record
@@ -45,13 +42,23 @@ _MOST_TELLINGS = 2
 class Courier:
     """Looks at one request at a time for one adapter that posts."""
 
-    def __init__(self, adapter: Posts, desk: FrontDesk, outbox: Outbox, clock: Clock) -> None:
+    def __init__(
+        self,
+        adapter: Posts,
+        desk: FrontDesk,
+        outbox: Outbox,
+        clock: Clock,
+        timings: Timings = TIMINGS,
+    ) -> None:
+        self._timings = timings
         self._adapter = adapter
         self._desk = desk
         self._outbox = outbox
         self._clock = clock
-        self._copies = Copies(adapter.name, outbox, clock, repeatable=adapter.repeatable)
-        self._order = InOrder()
+        self._copies = Copies(
+            adapter.name, outbox, clock, repeatable=adapter.repeatable, timings=timings
+        )
+        self._order = InOrder(timings.line)
         self._crowds = Crowds(adapter, desk, outbox, clock, self._copies)
 
     async def look(self, request_id: str) -> float | None:
@@ -76,7 +83,9 @@ class Courier:
         waits = await self._copies.look(subject, places, copies)
         if record.final and not record.follows:
             informed = self._informed(record, policy, route)
-            waits += await taken(self._inform(record, target, copies) for target in informed)
+            waits += await self._copies.take(
+                self._inform(record, target, copies) for target in informed
+            )
         return min(waits) if waits else None
 
     def _subject(self, record: Record, policy: PolicyDocument, route: Route) -> Subject:
@@ -147,18 +156,18 @@ class Courier:
             due, state=CopyState.INTENDED, at=self._clock.now_ms(), tries=due.tries + 1
         )
         if not await self._outbox.put_copy(record.id, intent, before=known):
-            return RETRY_SECONDS
+            return self._timings.retry
         notice = Notice(kind=NoticeKind.OUTCOME, target=due.target, nonce=due.nonce)
         try:
             card = await self._card(record)
-            await asked(self._adapter.tell(notice, card))
+            await self._copies.ask(self._adapter.tell(notice, card))
         except TryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.
             await self._copies.keep(record.id, replace(due, at=intent.at), intent)
             return wait.seconds
         except DeliveryUncertain as doubt:
             await self._copies.keep(record.id, replace(intent, why=str(doubt)), intent)
-            return pause_after(intent.tries, LONGEST_DOUBT_SECONDS)
+            return self._copies.pause_after(intent.tries, LONGEST_DOUBT_SECONDS)
         except DeliveryFailed as failure:
             await self._untold(record, intent, str(failure))
         else:

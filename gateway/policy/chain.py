@@ -22,7 +22,6 @@ MODIFY, RESPOND = "modify", "respond"
 NO_OPINION, FAILED = "no opinion", "failed"  # what `gateway explain` says besides
 LATER = "later"  # a slow decider is asked once the request is stored
 HIGH_RISK = "would allow it, but high risk is for people to decide"
-DECIDER_SECONDS = 5.0  # one that takes longer has failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +52,11 @@ class HasShadows(Protocol):
 
 
 class Chain:
-    """Asks deciders from the highest priority down."""
+    """Asks deciders from the highest priority down. One that takes longer than `seconds`, or
+    than the `seconds` of its own, has failed."""
 
-    def __init__(self, deciders: Iterable[Decider]) -> None:
+    def __init__(self, deciders: Iterable[Decider], *, seconds: float = 5.0) -> None:
+        self._seconds = seconds
         self._deciders = sorted(deciders, key=lambda decider: -decider.priority)
         # Asked once: whether a class fits a protocol takes longer than most deciders.
         self._shadowing = [one for one in self._deciders if isinstance(one, HasShadows)]
@@ -76,7 +77,7 @@ class Chain:
                 by = DecidedBy(kind=DeciderKind.RULE, name=decider.name)
                 return Verdict(effect=LATER, by=by)
             try:
-                verdict = await _answer(decider, record, route)
+                verdict = await _answer(decider, record, route, self._seconds)
             except Exception:
                 # It may be anybody's code. Without its answer people are asked: see above.
                 log.exception("a decider failed", extra={"event": "decider_failed"})
@@ -108,7 +109,7 @@ class Chain:
 
     async def _opinion(self, decider: Decider, record: Record, route: Route) -> Opinion:
         try:
-            verdict = await _answer(decider, record, route)
+            verdict = await _answer(decider, record, route, self._seconds)
         except Exception as error:
             # That it fails is what the operator wants to know.
             effect, message = FAILED, str(error) or type(error).__name__
@@ -136,12 +137,12 @@ def _decides(effect: str, people: bool) -> bool:
     return effect in (DENY, MODIFY) or (effect != ASK and not people)
 
 
-async def _answer(decider: Decider, record: Record, route: Route) -> Verdict | None:
+async def _answer(decider: Decider, record: Record, route: Route, limit: float) -> Verdict | None:
     """Return a decider's answer; raises for one that comes too late, or that nobody can act on.
 
     The only place where a decider's leave becomes one: for what is high risk it never does.
     """
-    seconds = getattr(decider, "seconds", DECIDER_SECONDS)
+    seconds = getattr(decider, "seconds", limit)
     if seconds is None:  # one of ours, that waits for nothing but the store
         verdict = await decider.decide(record, route)
     else:

@@ -16,7 +16,7 @@ from gateway.approvals.vote_recount import recount
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.grant_copies import GrantCourier, either
 from gateway.delivery.new_targets import Rerouting
-from gateway.delivery.outbox_worker import Look, Worker
+from gateway.delivery.outbox_worker import TIMINGS, Look, Timings, Worker
 from gateway.delivery.reminders import Followups
 from gateway.delivery.request_copies import Courier
 from gateway.domain.clock import SystemClock
@@ -46,21 +46,24 @@ def desk_of(name: str, approvals: Approvals, store: RedisStore, *, inbox: str = 
 
 
 @asynccontextmanager
-async def served(adapter: Adapter, desk: FrontDesk, store: RedisStore) -> AsyncIterator[None]:
+async def served(
+    adapter: Adapter, desk: FrontDesk, store: RedisStore, *, timings: Timings = TIMINGS
+) -> AsyncIterator[None]:
     """Run an adapter; when it posts cards, keep them true."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(adapter.run(desk))
         if isinstance(adapter, Posts):
-            look = _look(adapter, desk, RedisOutbox(store))
-            await stack.enter_async_context(_working(adapter.name, look, desk, store))
+            look = _look(adapter, desk, RedisOutbox(store), timings)
+            working = _working(adapter.name, look, desk, store, timings)
+            await stack.enter_async_context(working)
         yield
 
 
-def _look(adapter: Posts, desk: FrontDesk, outbox: RedisOutbox) -> Look:
+def _look(adapter: Posts, desk: FrontDesk, outbox: RedisOutbox, timings: Timings) -> Look:
     clock = SystemClock()
-    requests, grants = Courier(adapter, desk, outbox, clock).look, None
+    requests, grants = Courier(adapter, desk, outbox, clock, timings).look, None
     if isinstance(adapter, PostsGrants):
-        grants = GrantCourier(adapter, desk, outbox, clock).look
+        grants = GrantCourier(adapter, desk, outbox, clock, timings).look
     return either(requests, grants)
 
 
@@ -123,10 +126,10 @@ async def problems(store: RedisStore, feed: RedisFeed, adapters: Sequence[Adapte
 
 @asynccontextmanager
 async def _working(
-    queue: str, look: Look, desk: FrontDesk, store: RedisStore
+    queue: str, look: Look, desk: FrontDesk, store: RedisStore, timings: Timings = TIMINGS
 ) -> AsyncIterator[None]:
     """Work through an outbox until left."""
-    worker = Worker(queue, RedisOutbox(store), look, desk.changes)
+    worker = Worker(queue, RedisOutbox(store), look, desk.changes, timings=timings)
     try:
         async with background(f"{queue} outbox", worker.run):
             yield

@@ -31,7 +31,7 @@ _TOKEN = re.compile(r"agw_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _PERSON = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _FRESH_SECONDS = 0.5
 _TRIES = 10
-_CHANGE_MS = 6_000  # renewed while the change goes on; a gateway that was killed blocks no longer
+CHANGE_MS = 6_000
 _TURN_SECONDS = 15.0
 _PAUSE_SECONDS = 0.05
 AGENT, APPROVER = "agent", "approver"
@@ -68,13 +68,16 @@ class RedisCredentials:
     """Credentials of one namespace. Tokens are kept as SHA-256 and known once, when they are made.
 
     What was read is used for half a second, so that a revoked token is refused within a second.
+    A change holds its name for `change_ms`, renewed while it goes on: a gateway that was killed
+    blocks no longer.
     """
 
-    def __init__(self, store: RedisStore, clock: Clock) -> None:
+    def __init__(self, store: RedisStore, clock: Clock, *, change_ms: int = CHANGE_MS) -> None:
         self._store = store
         self._redis = store.redis
         self._keys = store.keys
         self._clock = clock
+        self._change_ms = change_ms
         self._read: dict[str, JsonObject] = {}
         self._named: dict[tuple[str, str], JsonObject] = {}
         self._read_at = float("-inf")
@@ -214,7 +217,7 @@ class RedisCredentials:
         keys = [self._keys.of("changing", kind, name), self._keys.meta]
         who = secrets.token_hex(8)
         until = asyncio.get_running_loop().time() + _TURN_SECONDS
-        while not await self._claim.run(self._redis, keys, [who, _CHANGE_MS]):
+        while not await self._claim.run(self._redis, keys, [who, self._change_ms]):
             if asyncio.get_running_loop().time() > until:
                 raise Conflict(f"the {kind} {name} is being changed by someone else; try again")
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -230,9 +233,9 @@ class RedisCredentials:
     async def _hold(self, keys: list[str], who: str) -> None:
         """Keep a claim until cancelled. When that fails, so does the change itself."""
         while True:
-            await asyncio.sleep(_CHANGE_MS / 3000)
+            await asyncio.sleep(self._change_ms / 3000)
             with suppress(*REDIS_ERRORS):
-                await self._claim.run(self._redis, keys, [who, _CHANGE_MS])
+                await self._claim.run(self._redis, keys, [who, self._change_ms])
 
     async def _edit_policy(self, edit: Any, *, by: str) -> None:
         for _ in range(_TRIES):

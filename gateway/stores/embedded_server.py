@@ -54,9 +54,6 @@ __all__ = [
 log = logging.getLogger("gateway.embedded")
 
 ANSWER_WAIT = 2.0  # seconds for one answer on the socket
-READY_WAIT = 10.0  # seconds for a new server to answer; loading data extends it
-ORPHAN_WAIT = 10.0  # seconds for a server left by a killed gateway to let go of the folder
-STOP_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 FIRST_DELAY, LONGEST_DELAY = 0.1, 10.0  # seconds before a restart
 STEADY = 30.0  # a server that lived this long (seconds) is restarted with the first delay again
 
@@ -135,8 +132,20 @@ def engine_url(data_dir: Path) -> str | None:
     return url
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """How many seconds the server gets: a new one to answer, which loading data extends; one left
+    by a killed gateway to let go of the folder; and any between SIGTERM and SIGKILL."""
+
+    ready: float = 10.0
+    orphan: float = 10.0
+    stop: float = 5.0
+
+
 @asynccontextmanager
-async def running_engine(data_dir: Path, *, binary: Path | None = None) -> AsyncIterator[Engine]:
+async def running_engine(
+    data_dir: Path, *, binary: Path | None = None, waits: Waits | None = None
+) -> AsyncIterator[Engine]:
     """Run the server on `data_dir` for as long as the block lasts, restarting it when it dies.
 
     Enter it from a thread that lives as long as the gateway (the main one): on Linux the server
@@ -150,7 +159,7 @@ async def running_engine(data_dir: Path, *, binary: Path | None = None) -> Async
     executable = find_server_binary(binary)
     folder = DataFolder.prepare(data_dir)
     with folder.gateway_lock():
-        server = _Server(folder, executable)
+        server = _Server(folder, executable, waits or Waits())
         process = await server.start()
         supervision = asyncio.create_task(server.keep_running())
         try:
@@ -170,6 +179,7 @@ class _Server:
 
     folder: DataFolder
     binary: Path
+    waits: Waits
     socket: Path = field(init=False)
     url: str = field(init=False)
     process: Process | None = None
@@ -207,7 +217,7 @@ class _Server:
             return
         try:
             process.terminate()
-            async with asyncio.timeout(STOP_GRACE):
+            async with asyncio.timeout(self.waits.stop):
                 await process.wait()
         except TimeoutError:
             log.warning("embedded server ignored SIGTERM", extra={"event": "engine_killed"})
@@ -237,7 +247,7 @@ class _Server:
             return lock
         log.warning("shutting down an orphan server", extra={"event": "engine_orphan"})
         with suppress(TimeoutError):
-            async with asyncio.timeout(ORPHAN_WAIT):
+            async with asyncio.timeout(self.waits.orphan):
                 while (lock := try_lock(path)) is None:
                     await self._shut_down_orphan()
                     await asyncio.sleep(0.02)
@@ -277,13 +287,13 @@ class _Server:
     async def _until_ready(self, process: Process) -> None:
         async with _client(self.url) as client:
             with suppress(TimeoutError):
-                async with asyncio.timeout(READY_WAIT) as limit:
+                async with asyncio.timeout(self.waits.ready) as limit:
                     while process.returncode is None:
                         try:
                             await client.ping()
                             return
                         except BusyLoadingError:
-                            limit.reschedule(asyncio.get_running_loop().time() + READY_WAIT)
+                            limit.reschedule(asyncio.get_running_loop().time() + self.waits.ready)
                         except RedisError:
                             pass  # no socket yet
                         await asyncio.sleep(0.005)

@@ -19,19 +19,29 @@ from gateway.stores.record_codec import event_from
 
 log = logging.getLogger("gateway.feed")
 
-_BLOCK_MS = 4000
 _WATCHDOG_SECONDS = 6.0
 _BATCH = 500
-_BUFFER = 2000
 _PAUSE_SECONDS = 0.2
-_PATIENCE_SECONDS = 6.0  # an interruption shorter than one quiet read is no news
 
 
 class RedisFeed:
     """A `gateway.ports.Feed` over one namespace. `redis` must be a client without socket
-    timeout."""
+    timeout.
 
-    def __init__(self, redis: Any, keys: Keys | None = None) -> None:
+    A read waits for `block_ms`. An interruption shorter than `patience` seconds, which is more
+    than one quiet read, is no news. A subscriber falls behind by `buffer` events at most.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        keys: Keys | None = None,
+        *,
+        block_ms: int = 4000,
+        patience: float = 6.0,
+        buffer: int = 2000,
+    ) -> None:
+        self._block_ms, self._patience, self._buffer = block_ms, patience, buffer
         self._redis = redis
         self._keys = keys or Keys()
         self._cursor = "0-0"
@@ -53,12 +63,12 @@ class RedisFeed:
     def healthy(self) -> bool:
         """Whether events are being read, so that those who wait here hear of them."""
         since = self._failing_since
-        return since is None or asyncio.get_running_loop().time() - since < _PATIENCE_SECONDS
+        return since is None or asyncio.get_running_loop().time() - since < self._patience
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[AsyncIterator[Event]]:
         """Subscribe to events from now on. The iterator raises Unreachable when it fell behind."""
-        queue: asyncio.Queue[Event | None] = asyncio.Queue(_BUFFER)
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(self._buffer)
         self._subscribers.add(queue)
         try:
             yield _drain(queue)
@@ -103,7 +113,7 @@ class RedisFeed:
             await self._check_cursor()
         async with asyncio.timeout(_WATCHDOG_SECONDS):
             found = await self._redis.xread(
-                {self._keys.events: self._cursor}, count=_BATCH, block=_BLOCK_MS
+                {self._keys.events: self._cursor}, count=_BATCH, block=self._block_ms
             )
         for event_id, fields in (entry for _, entries in found for entry in entries):
             self._cursor = event_id

@@ -15,15 +15,18 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
 from gateway.wire.codec import JsonObject, build, plain
 
-# Patterns of one agent for one tool are tried one after the other; exact grants are looked up.
-MOST_PATTERNS = 200
 _FIELDS = ("body", "was", "used", "last", "gen", "notices", "suspended", "why", "by", "ended")
 
 
 class RedisGrants:
-    """A `gateway.policy.grant_deciders.GrantStore` beside a store of requests."""
+    """A `gateway.policy.grant_deciders.GrantStore` beside a store of requests.
 
-    def __init__(self, store: RedisStore) -> None:
+    Patterns of one agent for one tool are tried one after the other: there are `most_patterns` at
+    most. Exact grants are looked up.
+    """
+
+    def __init__(self, store: RedisStore, *, most_patterns: int = 200) -> None:
+        self._most_patterns = most_patterns
         self._redis, self._keys = store.redis, store.keys
         self._store = store
         self._add = Script("grant_add", store.at)
@@ -44,7 +47,7 @@ class RedisGrants:
                 "" if grant.expires_at is None else grant.expires_at,
                 "" if grant.max_uses is None else grant.max_uses,
                 "" if grant.session is None else "1",
-                "" if exact else MOST_PATTERNS,
+                "" if exact else self._most_patterns,
                 dumps(masked({"grant": _event_data(grant)})),
                 "" if grant.announced_at is None else grant.announced_at,
                 GRANT + grant.id,

@@ -23,7 +23,6 @@ from gateway.wire.identifiers import AGENT_NAME
 from gateway.wire.redis_multiplexer import Line
 
 STREAMS_PER_SHARD = 50
-_AT_ONCE = 500
 
 
 class RedisStore:
@@ -31,6 +30,7 @@ class RedisStore:
 
     `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses.
     `line` runs its scripts, where there is one. `at` is called before and after every script.
+    What concerns many requests is done to so many `at_once`.
     """
 
     def __init__(
@@ -39,9 +39,12 @@ class RedisStore:
         keys: Keys | None = None,
         at: At = unwatched,
         line: Line | None = None,
+        *,
+        at_once: int = 500,
     ) -> None:
         self.redis, self.keys, self.at = redis, keys or Keys(), at
         self.line = line or redis
+        self._at_once = at_once
         self._recent = Recent()
         self._submit, self._change = Script("submit", at), Script("change", at)
         self._attach, self._answer = Script("attach", at), Script("answer", at)
@@ -275,7 +278,7 @@ class RedisStore:
         keys, lost = self.keys, list[str]()
         waiting, left = keys.waiting(agent, process), True
         while left:
-            ids = await self.redis.srandmember(waiting, _AT_ONCE)
+            ids = await self.redis.srandmember(waiting, self._at_once)
             records = map(keys.record, ids)
             left, *told = await self._expire_process.run(
                 self.line,

@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from gateway.approvals.front_desk import FrontDesk
+from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Action, Status
@@ -72,12 +71,12 @@ class Play:
 
 @asynccontextmanager
 async def playing(
-    stage: Stage, world: World, *, inbox: str = "", **route: Any
+    stage: Stage, world: World, *, inbox: str = "", timings: Timings = TIMINGS, **route: Any
 ) -> AsyncIterator[Play]:
     """Run an adapter with its courier; ann at the platform and bob elsewhere may approve."""
     await in_force(stage, world, **route)
     desk = desk_of(stage.target.partition(":")[0], world.approvals, world.store, inbox=inbox)
-    async with served(stage.adapter(desk), desk, world.store):
+    async with served(stage.adapter(desk), desk, world.store, timings=timings):
         yield Play(stage, world, desk)
 
 
@@ -151,13 +150,9 @@ async def test_a_press_on_an_older_card_decides_nothing(faulty: Faulty, world: W
         assert (now.status, [vote.person for vote in now.votes]) == (Status.PENDING, ["bob"])
 
 
-async def test_refused_edits_are_made_later(
-    faulty: Faulty, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_refused_edits_are_made_later(faulty: Faulty, world: World) -> None:
     """The decision stands meanwhile, and the card follows."""
-    monkeypatch.setattr("gateway.delivery.copies.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("gateway.delivery.outbox_worker.IDLE_SECONDS", 0.1)
-    async with playing(faulty, world) as play:
+    async with playing(faulty, world, timings=Timings(retry=0.05, idle=0.1)) as play:
         record = await play.asked()
         faulty.refuse_edits(2)
         await play.decided(record, Action.DENY)
@@ -165,14 +160,10 @@ async def test_refused_edits_are_made_later(
         assert (await play.desk.get(record.id)).status is Status.DENIED
 
 
-async def test_a_refusal_has_an_end(
-    faulty: Faulty, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refusal_has_an_end(faulty: Faulty, world: World) -> None:
     """The copy is stuck, and that is noted."""
-    monkeypatch.setattr("gateway.delivery.copies.RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("gateway.delivery.outbox_worker.IDLE_SECONDS", 0.1)
-    monkeypatch.setattr("gateway.delivery.copies.MOST_REFUSALS", 2)
-    async with playing(faulty, world) as play:
+    timings = Timings(retry=0.01, idle=0.1, most_refusals=2)
+    async with playing(faulty, world, timings=timings) as play:
         record = await play.asked()
         faulty.refuse_edits(100)
         await play.decided(record)
@@ -222,13 +213,10 @@ async def test_a_place_that_is_not_there_is_noted(stage: Stage, world: World) ->
         assert (copy.state, bool(copy.why)) == (CopyState.FAILED, True)
 
 
-async def test_a_crowd_leads_on_and_a_pause_says_its_end(
-    stage: Stage, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_crowd_leads_on_and_a_pause_says_its_end(stage: Stage, world: World) -> None:
     """The digest card leads to the inbox; it says until when its agent is paused, and when not."""
-    monkeypatch.setattr("gateway.delivery.copies._COUNT_MS", 0)
-    budgets = (Budget(cards=1, denials=1),)
-    async with playing(stage, world, inbox=ADDRESS, budgets=budgets) as play:
+    budgets, timings = (Budget(cards=1, denials=1),), Timings(count_ms=0)
+    async with playing(stage, world, inbox=ADDRESS, timings=timings, budgets=budgets) as play:
         first = await play.asked()
         await world.submit(arguments={"command": "make"})
         await until(lambda: stage.links() == [ADDRESS])

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.delivery import copies
+from gateway.delivery.outbox_worker import Timings
 from gateway.delivery.reminders import GRACE_SECONDS
 from gateway.domain.policy_document import Escalation
 from gateway.domain.records import MessageRef
@@ -41,9 +41,8 @@ async def test_an_edit_that_hangs_stops_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is given up in time for the other copies, and made later."""
-    monkeypatch.setattr(copies, "_CALL_SECONDS", 0.2)
     await route(world, targets=BOTH)
-    office = Office(world)
+    office = Office(world, timings=Timings(call=0.2))
     record = await world.submit()
     await office.settle()
     update = office.adapter.update

@@ -60,9 +60,13 @@ async def test_row_62_the_kill_switch_beats_every_grant(world: World) -> None:
     assert stopped.decision.reason is Reason.STOPPED
 
 
-async def test_there_is_an_end_to_patterns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_is_an_end_to_patterns(world: World) -> None:
     """Patterns are tried one by one, so their number is limited; exact grants are not."""
-    monkeypatch.setattr("gateway.stores.grants.MOST_PATTERNS", 1)
+    grants = RedisGrants(world.store, most_patterns=1)
+    approvals = Approvals(
+        world.store, world.feed, [], SystemClock(), signer=world.signer, grants=grants
+    )
+    world = replace(world, approvals=approvals)
     first = await world.submit(**GIT_LOG)
     await remember(world, first, offer=widest(first))
     second = await world.submit(kind=Kind.COMMAND, arguments={"command": "git status"})

@@ -11,7 +11,7 @@ from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.copies import Copies
 from gateway.delivery.grant_copies import GrantCourier, either
 from gateway.delivery.new_targets import Rerouting
-from gateway.delivery.outbox_worker import LEASE_SECONDS, Worker
+from gateway.delivery.outbox_worker import TIMINGS, Timings, Worker
 from gateway.delivery.reminders import GRACE_SECONDS, Followups
 from gateway.delivery.request_copies import Courier
 from gateway.domain.policy_document import Escalation, Route
@@ -46,17 +46,22 @@ class LateClock:
 class Office:
     """A recording adapter at its desk, and the work behind it, driven by hand."""
 
-    def __init__(self, world: World, adapter: RecordingAdapter | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        adapter: RecordingAdapter | None = None,
+        timings: Timings = TIMINGS,
+    ) -> None:
         self.world = world
         self.adapter = adapter or RecordingAdapter()
         self.clock = LateClock(world)
         self.outbox = RedisOutbox(world.store)
         self.desk: FrontDesk = desk_of("rec", world.approvals, world.store)
-        courier = Courier(self.adapter, self.desk, self.outbox, self.clock)
+        courier = Courier(self.adapter, self.desk, self.outbox, self.clock, timings)
         followups = Followups(self.desk, self.clock)
-        grants = GrantCourier(self.adapter, self.desk, self.outbox, self.clock)
+        grants = GrantCourier(self.adapter, self.desk, self.outbox, self.clock, timings)
         look = either(courier.look, grants.look)
-        self.cards = Worker("rec", self.outbox, look, self.desk.changes)
+        self.cards = Worker("rec", self.outbox, look, self.desk.changes, timings=timings)
         self.steps = Worker(FOLLOWUPS, self.outbox, followups.look, self.desk.changes)
         rerouting = Rerouting(self.desk, self.outbox)
         self.routing = Worker(REROUTING, self.outbox, rerouting.look, self.desk.changes)
@@ -272,7 +277,7 @@ async def test_a_lease_that_ran_out_is_taken_by_another(office: Office) -> None:
 async def test_a_change_during_the_work_is_not_lost(office: Office) -> None:
     """What became dirty under a lease stays on the queue."""
     record = await office.world.submit()
-    (task,) = await office.outbox.lease_due("rec", limit=5, lease_ms=int(LEASE_SECONDS * 1000))
+    (task,) = await office.outbox.lease_due("rec", limit=5, lease_ms=int(TIMINGS.lease * 1000))
     await office.desk.decide(click(record))
     assert not await office.outbox.ack("rec", task)
     assert await office.due() == 1

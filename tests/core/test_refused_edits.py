@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.delivery import copies
+from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.records import Record
 from gateway.models import Action
 from gateway.ports.outgoing import CopyState, DeliveryFailed, DeliveryUncertain
@@ -58,11 +58,9 @@ async def test_they_are_made_after_longer_and_longer(office: Office) -> None:
     assert await office.due() == 0
 
 
-async def test_the_end_is_written_down_and_the_next_change_begins_anew(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_end_is_written_down_and_the_next_change_begins_anew(office: Office) -> None:
     """The copy is stuck, the audit says why; a decision afterwards is shown all the same."""
-    monkeypatch.setattr(copies, "MOST_REFUSALS", 3)
+    office = Office(office.world, timings=Timings(most_refusals=3))
     record = await claimed(office)
     office.adapter.failures = [DeliveryFailed("not allowed")] * 3
     for turn in range(3):
@@ -86,7 +84,7 @@ async def test_the_end_is_written_down_and_the_next_change_begins_anew(
 async def test_a_platform_that_does_not_answer_is_asked_until_it_does(office: Office) -> None:
     """However long it is gone, within half a minute of its return the card is true."""
     record = await claimed(office)
-    office.adapter.failures = [DeliveryUncertain("503")] * (copies.MOST_REFUSALS + 5)
+    office.adapter.failures = [DeliveryUncertain("503")] * (TIMINGS.most_refusals + 5)
     while office.adapter.failures:
         office.clock.seconds += 30
         await office.soon()

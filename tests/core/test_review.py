@@ -15,6 +15,7 @@ from gateway.errors import InvalidRequest
 from gateway.models import Action, Kind, Question, Status
 from gateway.policy.grant_deciders import GrantBook
 from gateway.server.background import problems
+from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore
 from gateway.wire.canonical_json import MAX_BYTES, parse
@@ -132,24 +133,21 @@ async def test_an_odd_entry_among_the_events_does_not_blind_the_feed(world: Worl
         assert await watch.wait(5)
 
 
-async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(world: World) -> None:
     """Something else lies where the events should: the feed is not ready until they are back."""
-    monkeypatch.setattr("gateway.stores.event_feed._PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr("gateway.stores.event_feed._BLOCK_MS", 100)
+    feed = RedisFeed(world.blocking, world.store.keys, block_ms=100, patience=0.0)
     record = await world.submit()
     raw, events = world.store.redis, world.store.keys.events
-    assert await problems(world.store, world.feed, ()) == []
-    async with world.approvals.watch(record.id) as watch, asyncio.timeout(40):
+    assert await problems(world.store, feed, ()) == []
+    async with feed.running(), feed.watch(record.id) as watch, asyncio.timeout(40):
         await raw.rename(events, f"{events}:away")
         await raw.set(events, "no stream")
-        while not (found := await problems(world.store, world.feed, ())):
+        while not (found := await problems(world.store, feed, ())):
             await moment()
         assert found == ["events are not being read: nobody here hears of an answer"]
         await raw.rename(f"{events}:away", events)
         await world.approvals.decide(click(record))
-        while await problems(world.store, world.feed, ()) or not await watch.wait(1):
+        while await problems(world.store, feed, ()) or not await watch.wait(1):
             pass
 
 

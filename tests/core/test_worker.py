@@ -6,11 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
-from gateway.delivery import copies
-from gateway.delivery import outbox_worker as worker
-from gateway.delivery.outbox_worker import InOrder
+from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
 from gateway.domain.policy_document import Route
 from gateway.domain.records import MessageRef
 from gateway.domain.tasks import cancel_and_wait
@@ -46,10 +42,10 @@ class Gate(RecordingAdapter):
 
 
 @asynccontextmanager
-async def working(world: World) -> AsyncIterator[tuple[Office, Gate]]:
+async def working(world: World, timings: Timings = TIMINGS) -> AsyncIterator[tuple[Office, Gate]]:
     """Run the worker of the cards; yield the office, and the gate that is its adapter."""
     gate = Gate()
-    office = Office(world, gate)
+    office = Office(world, gate, timings)
     task = asyncio.create_task(office.cards.run())
     try:
         yield office, gate
@@ -87,13 +83,10 @@ async def test_a_place_that_hangs_holds_up_no_other(world: World) -> None:
         await shown(office, "rec:a", 20)
 
 
-async def test_one_copy_that_hangs_keeps_no_other_copy_of_its_request(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_copy_that_hangs_keeps_no_other_copy_of_its_request(world: World) -> None:
     """The second place gets its card while the first one does not answer."""
-    monkeypatch.setattr(copies, "_PATIENCE_SECONDS", 0.05)
     await route(world, targets=("rec:a", "rec:b"))
-    async with working(world) as (office, gate):
+    async with working(world, Timings(copy=0.05)) as (office, gate):
         await world.submit()
         await shown(office, "rec:b", 1)
         assert not gate.open.is_set()
@@ -101,13 +94,10 @@ async def test_one_copy_that_hangs_keeps_no_other_copy_of_its_request(
         await shown(office, "rec:a", 1)
 
 
-async def test_no_more_hang_than_there_is_room_for(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_more_hang_than_there_is_room_for(world: World) -> None:
     """A full pool takes nothing more, and goes on when one of it is done."""
-    monkeypatch.setattr(worker, "_AT_ONCE", 2)
     await route(world)
-    async with working(world) as (office, gate):
+    async with working(world, Timings(at_once=2)) as (office, gate):
         for number in range(5):
             await world.submit(arguments={"n": number})
         await gate.waiting.wait()
@@ -117,13 +107,10 @@ async def test_no_more_hang_than_there_is_room_for(
         await shown(office, "rec:a", 5)
 
 
-async def test_a_change_while_its_card_is_posted_is_shown_after(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_change_while_its_card_is_posted_is_shown_after(world: World) -> None:
     """One look at a request at a time; the next one follows it."""
-    monkeypatch.setattr(worker, "_BUSY_SECONDS", 0.01)
     await route(world)
-    async with working(world) as (office, gate):
+    async with working(world, Timings(busy=0.01)) as (office, gate):
         record = await world.submit()
         await gate.waiting.wait()
         await world.approvals.decide(click(record))
@@ -148,13 +135,10 @@ async def test_whoever_leaves_writes_down_what_was_posted(world: World) -> None:
     assert await office.due() == 0
 
 
-async def test_whoever_leaves_does_not_wait_for_what_hangs(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_whoever_leaves_does_not_wait_for_what_hangs(world: World) -> None:
     """It stays on the queue, for whoever comes next."""
-    monkeypatch.setattr(worker, "FINISH_SECONDS", 0.05)
     await route(world)
-    async with working(world) as (office, gate):
+    async with working(world, Timings(finish=0.05)) as (office, gate):
         await world.submit()
         await gate.waiting.wait()
     assert await office.due() == 1
@@ -171,7 +155,7 @@ async def in_line(line: InOrder, number: int, read: asyncio.Event, passed: list[
 
 async def test_who_reads_faster_overtakes_nobody() -> None:
     """Looks post in the order in which they began."""
-    line, reads, passed = InOrder(), [asyncio.Event(), asyncio.Event()], list[int]()
+    line, reads, passed = InOrder(patience=1.0), [asyncio.Event(), asyncio.Event()], list[int]()
     async with asyncio.TaskGroup() as group:
         for number, read in enumerate(reads):
             group.create_task(in_line(line, number, read, passed))
@@ -183,10 +167,9 @@ async def test_who_reads_faster_overtakes_nobody() -> None:
     assert passed == [0, 1]
 
 
-async def test_who_hangs_holds_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_hangs_holds_nobody_for_long() -> None:
     """After its patience the next goes on, and one that leaves is not waited for."""
-    monkeypatch.setattr("gateway.delivery.outbox_worker._PATIENCE_SECONDS", 0.01)
-    line, passed, read = InOrder(), list[int](), asyncio.Event()
+    line, passed, read = InOrder(patience=0.01), list[int](), asyncio.Event()
     read.set()
     hanging = asyncio.create_task(in_line(line, 0, asyncio.Event(), passed))
     await asyncio.sleep(0)

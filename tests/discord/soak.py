@@ -25,11 +25,10 @@ from typing import Any
 import discord
 import fakeredis
 
-import gateway.approvals.deadlines
-import gateway.delivery.outbox_worker
 from adapters.discord.adapter import DiscordAdapter
 from gateway.approvals.deadlines import Sweeper
 from gateway.approvals.service import Approvals
+from gateway.delivery.outbox_worker import Timings
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import Record
 from gateway.models import Reason, Status
@@ -254,11 +253,13 @@ async def stage() -> AsyncIterator[Soaked]:
         made = Soaked(server, Gateway(backend=backend, approvals=approvals, url="", public_key=""))
         await store.register_agent(AGENT)
         await made.policy(made.route())
-        sweeper = Sweeper(approvals, store, session_idle_hours=24)
+        # Nothing here waits for these two, and a simulated day has 86 400 of their seconds.
+        sweeper = Sweeper(approvals, store, session_idle_hours=24, tick=10.0)
+        timings = Timings(idle=10.0)
         await stack.enter_async_context(background("sweeper", sweeper.run))
         await stack.enter_async_context(followed_up(approvals, store))
         desk = desk_of("discord", approvals, store)
-        await stack.enter_async_context(served(DiscordAdapter(), desk, store))
+        await stack.enter_async_context(served(DiscordAdapter(), desk, store, timings=timings))
         await fake.gateway.until(lambda: fake.gateway.connected == 1)
         yield made
 
@@ -388,9 +389,6 @@ async def day(hours: float, pause: float) -> Json:
 def main() -> None:
     """Run it and print what was counted."""
     kind, hours, pause = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
-    # Nothing here waits for these two, and a simulated day has 86 400 of their seconds.
-    gateway.approvals.deadlines.TICK_SECONDS = 10.0
-    gateway.delivery.outbox_worker.IDLE_SECONDS = 10.0
     counted = simulated.run((storm if kind == "storm" else day)(hours, pause))
     sys.stdout.write(json.dumps(counted))
 

@@ -213,15 +213,13 @@ async def test_orphan_is_shut_down_and_replaced(used: Path) -> None:
             assert await client.mget("before", "last") == ["kept", "words"]
 
 
-async def test_no_second_server_while_one_holds_the_folder(
-    used: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_second_server_while_one_holds_the_folder(used: Path) -> None:
     """When the folder's server cannot be shut down, the start fails in bounded time and says so."""
-    monkeypatch.setattr(embedded, "ORPHAN_WAIT", 0.2)
+    waits = embedded.Waits(orphan=0.2)
     (used / "server.lock").write_text("4711")
     impatient = pytest.raises(EngineFailed, match=r"process 4711.*end that process")
     with held(used / "server.lock"), impatient:
-        async with running_engine(used):
+        async with running_engine(used, waits=waits):
             pass
     async with running_engine(used) as engine:
         assert engine_url(used) == engine.url
@@ -245,12 +243,10 @@ async def test_truncated_tail_loads(used: Path) -> None:
         assert await client.get("before") == "kept"
 
 
-async def test_stubborn_server_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: Events
-) -> None:
+async def test_stubborn_server_is_killed(tmp_path: Path, events: Events) -> None:
     """A server that ignores SIGTERM (here: stopped) is killed after the grace, data kept."""
-    monkeypatch.setattr(embedded, "STOP_GRACE", 0.1)
-    async with running_engine(tmp_path) as engine:
+    waits = embedded.Waits(stop=0.1)
+    async with running_engine(tmp_path, waits=waits) as engine:
         os.kill(engine.pid, signal.SIGSTOP)
     assert [await events.next(), await events.next()] == ["engine_started", "engine_killed"]
     with pytest.raises(ProcessLookupError):
@@ -268,29 +264,28 @@ async def test_failed_start_shows_the_servers_last_words(used: Path) -> None:
         pass
 
 
-async def test_silent_server_is_given_up(
-    tmp_path: Path, silent_binary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_server_is_given_up(tmp_path: Path, silent_binary: Path) -> None:
     """A server that never answers is ended after a bounded wait: both locks are free again."""
-    monkeypatch.setattr(embedded, "READY_WAIT", 0.3)
+    waits = embedded.Waits(ready=0.3)
     with pytest.raises(EngineFailed, match="did not start"):
-        async with running_engine(tmp_path / "data", binary=silent_binary):
+        async with running_engine(tmp_path / "data", binary=silent_binary, waits=waits):
             pass
     with held(tmp_path / "data" / "gateway.lock"), held(tmp_path / "data" / "server.lock"):
         pass
 
 
-async def test_loading_much_data_is_waited_for(
-    used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server that says "loading" is alive: it gets longer than READY_WAIT (here 1.2 s)."""
+async def test_loading_much_data_is_waited_for(used: Path, tmp_path: Path) -> None:
+    """A server that says "loading" is alive: it gets longer than it has to answer (here 1.2 s)."""
     async with running_engine(used) as engine, connected(engine.url) as client:
         await client.eval("for i = 1, 20000 do redis.call('SET', i, i) end", 0)
     slow = tmp_path / "slow"
     slow.write_text(f'#!/bin/sh\nexec "{find_server_binary()}" "$@" --key-load-delay 50\n')
     slow.chmod(0o700)
-    monkeypatch.setattr(embedded, "READY_WAIT", 1.2)
-    async with running_engine(used, binary=slow) as engine, connected(engine.url) as client:
+    waits = embedded.Waits(ready=1.2)
+    async with (
+        running_engine(used, binary=slow, waits=waits) as engine,
+        connected(engine.url) as client,
+    ):
         assert await client.dbsize() == 20001
 
 

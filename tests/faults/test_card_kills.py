@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.delivery.outbox_worker import LEASE_SECONDS
+from gateway.delivery.outbox_worker import TIMINGS
 from gateway.domain.clock import SystemClock
 from gateway.stores.credentials import RedisCredentials
 from tests.faults.board import ANN, DIES, PLACES, REPEATABLE, Board
@@ -131,5 +131,5 @@ async def test_the_other_replica_finishes_when_the_lease_ends(
             assert await dying.ended() == -signal.SIGKILL
         site.env[DIES], site.env["GATEWAY_PORT"] = "never 1", "0"
         await site.gateway()
-        async with asyncio.timeout(LEASE_SECONDS + 14):
+        async with asyncio.timeout(TIMINGS.lease + 14):
             assert await judged(site) == []

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.delivery import outbox_worker as worker
+from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.records import MessageRef
 from gateway.domain.tasks import cancel_and_wait
 from gateway.models import Action
@@ -71,9 +71,8 @@ async def test_what_takes_long_is_left_to_whoever_began_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Leases are short, so that a killed replica is soon replaced, and renewed while one works."""
-    monkeypatch.setattr(worker, "LEASE_SECONDS", 0.3)
     await route(world)
-    office, seconds = Office(world), asyncio.get_running_loop().time
+    office, seconds = Office(world, timings=Timings(lease=0.3)), asyncio.get_running_loop().time
     posting, go_on = asyncio.Event(), asyncio.Event()
     deliver = office.adapter.deliver
 
@@ -101,8 +100,6 @@ async def test_what_a_killed_replica_looked_at_is_soon_looked_at_by_another(worl
     await route(world)
     office = Office(world)
     await world.submit()
-    (task,) = await office.outbox.lease_due(
-        "rec", limit=5, lease_ms=int(worker.LEASE_SECONDS * 1000)
-    )
+    (task,) = await office.outbox.lease_due("rec", limit=5, lease_ms=int(TIMINGS.lease * 1000))
     now = world.clock.now_ms()
     assert now < int(task.lease) <= now + 6_100

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.errors import Unreachable
-from gateway.stores import event_feed as feed
+from gateway.stores.event_feed import RedisFeed
 from gateway.wire.codec import plain
 from tests.world import AGENT, World, click, request
 
@@ -56,25 +56,26 @@ async def test_a_wiped_stream_is_read_on(world: World) -> None:
     assert await world.events(lost.id) == []
 
 
-async def test_the_event_feed_goes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_event_feed_goes_back(world: World) -> None:
     """Behind a lower last id the feed hears new events, and those who listened are told to look."""
-    monkeypatch.setattr(feed, "_BLOCK_MS", 50)
+    feed = RedisFeed(world.blocking, world.store.keys, block_ms=50)
     record = await world.submit()
     events = world.store.keys.events
-    async with world.approvals.changes() as changes, world.approvals.watch(record.id) as watch:
-        await world.store.redis.xadd(events, await fields_of(world, events), id=FAR_AHEAD)
-        while (await anext(changes)).id != FAR_AHEAD:
-            pass
-        await watch.wait(5)
-        older = await world.store.redis.xrange(events, count=1)
-        await world.store.redis.delete(events)
-        await world.store.redis.xadd(events, older[0][1], id=older[0][0])
-        assert await watch.wait(5)
-        with pytest.raises(Unreachable):
-            await anext(changes)
-    async with world.approvals.changes() as changes, asyncio.timeout(40):
-        await world.approvals.decide(click(record))
-        assert (await anext(changes)).type == "approved"
+    async with feed.running():
+        async with feed.changes() as changes, feed.watch(record.id) as watch:
+            await world.store.redis.xadd(events, await fields_of(world, events), id=FAR_AHEAD)
+            while (await anext(changes)).id != FAR_AHEAD:
+                pass
+            await watch.wait(5)
+            older = await world.store.redis.xrange(events, count=1)
+            await world.store.redis.delete(events)
+            await world.store.redis.xadd(events, older[0][1], id=older[0][0])
+            assert await watch.wait(5)
+            with pytest.raises(Unreachable):
+                await anext(changes)
+        async with feed.changes() as changes, asyncio.timeout(40):
+            await world.approvals.decide(click(record))
+            assert (await anext(changes)).type == "approved"
 
 
 async def fields_of(world: World, stream: str) -> dict[str, str]:

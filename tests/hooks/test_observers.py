@@ -9,20 +9,24 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from gateway.approvals.service import Approvals
 from gateway.delivery.hook_events import HookEvents
 from gateway.domain.tasks import cancel_and_wait
 from gateway.models import Execution, Reason, Report, new_id
+from gateway.stores.event_feed import RedisFeed
+from gateway.stores.grants import RedisGrants
 from tests.hooks.stage import Stage, Staged, hook
 from tests.waiting import moment
 from tests.world import click, over_http
 
 
 @asynccontextmanager
-async def followed(stage: Stage) -> AsyncIterator[asyncio.Task[None]]:
+async def followed(
+    stage: Stage, approvals: Approvals | None = None
+) -> AsyncIterator[asyncio.Task[None]]:
     """Have hooks told what happens, until left."""
-    task = asyncio.create_task(HookEvents(stage.host, stage.world.approvals).run())
+    told = HookEvents(stage.host, approvals or stage.world.approvals)
+    task = asyncio.create_task(told.run())
     try:
         yield task
     finally:
@@ -85,13 +89,17 @@ async def test_a_hook_that_is_slow_after_a_tool_holds_up_no_event(
 
 
 async def test_whoever_tells_hooks_goes_on_after_events_were_missed(
-    staged: Staged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    staged: Staged, tmp_path: Path
 ) -> None:
     """A burst that is more than is kept for it costs events, and is no end of them."""
-    monkeypatch.setattr("gateway.stores.event_feed._BUFFER", 1)
     notes = tmp_path / "notes"
     stage = await staged(puppet=hook(notes=notes, intercept=("after_tool",), observe=("*",)))
-    async with followed(stage) as follower, asyncio.timeout(40):
+    feed = RedisFeed(stage.world.blocking, stage.world.store.keys, buffer=1)
+    grants = RedisGrants(stage.world.store)
+    approvals = Approvals(
+        stage.world.store, feed, [], stage.world.clock, signer=None, grants=grants
+    )
+    async with feed.running(), followed(stage, approvals) as follower, asyncio.timeout(40):
         while not notes.exists():
             await moment()
         reason = Reason.CANCELLED_BY_AGENT

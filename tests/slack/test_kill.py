@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from gateway.delivery.outbox_worker import LEASE_SECONDS
+from gateway.delivery.outbox_worker import TIMINGS
 from gateway.models import Status
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.person import NotShown
@@ -154,7 +154,7 @@ async def test_34_killed_around_the_click(
             with suppress(NotShown):
                 await ann.click(message, "Approve")
         # What a killed process was looking at is looked at again when its lease ends.
-        await slack.until(lambda: "Approved by ann" in shown(message), seconds=LEASE_SECONDS + 20)
+        await slack.until(lambda: "Approved by ann" in shown(message), seconds=TIMINGS.lease + 20)
         await one_decision(world, record.id)
         assert len(slack.messages("C1")) == 1
 

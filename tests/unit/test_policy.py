@@ -1,5 +1,6 @@
 """The chain of deciders."""
 
+import asyncio
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -146,3 +147,19 @@ async def test_no_decider_allows_high_risk(effects: tuple[str | None, ...]) -> N
     assert [one for one, effect in zip(said, effects, strict=True) if effect == ALLOW] == [
         (ASK, True)
     ] * effects.count(ALLOW)
+
+
+async def test_who_names_no_time_of_its_own_has_the_chains() -> None:
+    """A decider that takes longer has failed: people are asked."""
+
+    class Hanging:
+        name, priority = "hanging", 9
+
+        async def decide(self, record: Record, route: Route) -> Verdict | None:
+            """Wait for ever."""
+            await asyncio.Event().wait()
+            return None
+
+    chain = Chain([Hanging(), Fixed("allow", 1, ALLOW)], seconds=0.01)
+    assert await chain.decide(record(), Route()) is None
+    assert [one.effect for one in await chain.explain(record(), Route())] == ["failed", ALLOW]
