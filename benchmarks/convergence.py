@@ -54,9 +54,9 @@ async def convergence() -> list[Row]:
 async def _converge(scene: Stage, adapter: RecordingAdapter, sender: Any) -> tuple[float, int]:
     """Run the adapter until nothing is left to do; return how long it took, and the commands of
     the server, those inside scripts included."""
-    store = scene.gateway.backend.store
+    store, core = scene.gateway.backend.store, scene.gateway.core
     before, began, looks = await commands(sender), monotonic(), 1
-    async with served(adapter, desk_of(adapter.name, scene.gateway.approvals, store), store):
+    async with served(adapter, desk_of(adapter.name, core, store), core):
         while await store.redis.zcard(store.keys.dirty(adapter.name)):
             looks += 1
             await asyncio.sleep(_LOOK_SECONDS)
@@ -80,9 +80,9 @@ async def _ask(scene: Stage, number: int) -> str:
         id=new_id(), agent=_AGENT, tool=ASK_TOOL, arguments=arguments, digest="0" * 64
     )
     request = replace(draft, digest=digest_of(draft))
-    await scene.gateway.approvals.submit(request, MessageContext(agent=_AGENT))
+    await scene.gateway.core.approvals.submit(request, MessageContext(agent=_AGENT))
     return request.id
 
 
 async def _decide(scene: Stage, request_id: str) -> None:
-    await scene.gateway.approvals.decide(click(request_id))
+    await scene.gateway.core.requests.decide(click(request_id))

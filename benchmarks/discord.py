@@ -56,7 +56,7 @@ async def _batch(
     for number, (request_id, card) in enumerate(zip(ids, cards, strict=True)):
         if number % 2:
             began = monotonic_ns()
-            await scene.gateway.approvals.decide(click(request_id))
+            await scene.gateway.core.requests.decide(click(request_id))
             direct.append(await elapsed(asking, began))
             continue
         data = {

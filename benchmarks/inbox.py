@@ -82,7 +82,9 @@ async def _queue(scene: Stage) -> list[Record]:
         )
         request = replace(draft, digest=digest_of(draft))
         async with limit:
-            record, _ = await scene.gateway.approvals.submit(request, MessageContext(agent=name))
+            record, _ = await scene.gateway.core.approvals.submit(
+                request, MessageContext(agent=name)
+            )
             return record
 
     return await asyncio.gather(*(ask(number) for number in range(_WAITING)))

@@ -52,14 +52,14 @@ async def _fill(scene: Stage, made: int, size: int) -> None:
     for begin in range(made, size, _BATCH):
         numbers = range(begin, min(begin + _BATCH, size))
         await asyncio.gather(*(store.add(_grant(number)) for number in numbers))
-    scene.gateway.approvals.forget_policy()
+    scene.gateway.core.writer.forget_policy()
 
 
 async def _timed(scene: Stage, tool: str, number: int) -> int:
     """Submit a request that is decided at once; return what it took, in ns."""
     request = _request(tool, number)
     began = monotonic_ns()
-    record, _ = await scene.gateway.approvals.submit(request, _origin())
+    record, _ = await scene.gateway.core.approvals.submit(request, _origin())
     took = monotonic_ns() - began
     if record.status is not Status.APPROVED:
         raise RuntimeError(f"{tool} was not decided by what it should")
@@ -68,19 +68,19 @@ async def _timed(scene: Stage, tool: str, number: int) -> int:
 
 async def _revoking(scene: Stage, other: Stage) -> Row:
     """Time from the wish to revoke until neither replica approves any more."""
-    granted = scene.gateway.approvals.granted
+    granted = scene.gateway.core.grants
     store = RedisGrants(scene.gateway.backend.store)
     took = []
     for number in range(_REVOCATIONS):
         grant = replace(_grant(-1 - number), id=new_id())
         await store.add(grant)
         for replica in (scene, other):
-            await replica.gateway.approvals.submit(_request(ASK_TOOL, -1 - number), _origin())
+            await replica.gateway.core.approvals.submit(_request(ASK_TOOL, -1 - number), _origin())
         began = monotonic_ns()
         await granted.revoke(grant.id, Identity(platform="token", id=grant.made_by))
         for replica in (scene, other):
             request = _request(ASK_TOOL, -1 - number)
-            record, _ = await replica.gateway.approvals.submit(request, _origin())
+            record, _ = await replica.gateway.core.approvals.submit(request, _origin())
             if record.status is not Status.PENDING:
                 raise RuntimeError("a revoked grant approved")
         took.append(monotonic_ns() - began)

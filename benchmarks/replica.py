@@ -18,7 +18,7 @@ from gateway.wire.codec import JsonObject
 async def main(url: str, namespace: str, first: bool) -> None:
     """Obey the conductor."""
     async with stage(url, namespace, first=first) as scene:
-        approvals = scene.gateway.approvals
+        core = scene.gateway.core
 
         async def register(agent: str) -> JsonObject:
             await scene.gateway.backend.credentials.add_agent(agent)
@@ -30,7 +30,7 @@ async def main(url: str, namespace: str, first: bool) -> None:
 
             async def work() -> None:
                 for one in clicks:
-                    await approvals.decide(one)
+                    await core.requests.decide(one)
 
             began = monotonic_ns()
             await asyncio.gather(*(work() for _ in range(depth)))

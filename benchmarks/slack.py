@@ -62,7 +62,7 @@ async def _batch(
         if number % 2:
             direct_click = click(request_id)
             began = monotonic_ns()
-            await scene.gateway.approvals.decide(direct_click)
+            await scene.gateway.core.requests.decide(direct_click)
             direct.append(await elapsed(asking, began))
             continue
         with _noting(heard):

@@ -79,7 +79,7 @@ async def _poured(scene: Stage, slack: Slack, channels: list[str]) -> None:
         name = f"agent-{number % _AGENTS}"
         said = {"command": argument()}
         asked = request(agent=name, tool=f"tool{number % _SPREAD}", arguments=said, timeout=0)
-        await scene.gateway.approvals.submit(asked, MessageContext(agent=name))
+        await scene.gateway.core.approvals.submit(asked, MessageContext(agent=name))
     await slack.until(
         lambda: sum(len(slack.messages(channel)) for channel in channels) >= _BURST, seconds=3600
     )
@@ -90,7 +90,7 @@ async def _decided(scene: Stage, slack: Slack, channels: list[str]) -> None:
     cards = [card for channel in channels for card in slack.messages(channel)]
     for card in cards:
         metadata = card.metadata or {}
-        await scene.gateway.approvals.decide(click(metadata["event_payload"]["request"]))
+        await scene.gateway.core.requests.decide(click(metadata["event_payload"]["request"]))
     async with asyncio.timeout(7200):
         while not all(card.text.startswith("Approved") for card in cards):  # noqa: ASYNC110 (fake Slack tells nobody)
             await asyncio.sleep(_LOOK_SECONDS)

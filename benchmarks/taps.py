@@ -59,4 +59,4 @@ async def towards(
     person = Person(name=APPROVER, identities=(f"token:{APPROVER}", identity))
     others = (one for one in policy.routes if beside(one) and one.name != route.name)
     await store.apply(replace(policy, people=(person,), routes=(*others, route)), by="bench")
-    scene.gateway.approvals.forget_policy()
+    scene.gateway.core.writer.forget_policy()

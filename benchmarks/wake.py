@@ -71,7 +71,7 @@ async def wake(scene: Stage, asking: Child, request_id: str) -> int:
     """Decide a request; return the ns until its waiter went on."""
     tap = click(request_id)
     began = monotonic_ns()
-    await scene.gateway.approvals.decide(tap)
+    await scene.gateway.core.requests.decide(tap)
     return await elapsed(asking, began)
 
 

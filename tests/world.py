@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.api.redis_intake import Intake
+from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
 from gateway.approvals.service import Approvals
 from gateway.domain.clock import SystemClock
@@ -19,11 +20,11 @@ from gateway.domain.records import Click, Event, Identity, Person, Record
 from gateway.domain.store import MessageContext
 from gateway.models import Action, ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
-from gateway.ports import Decider
+from gateway.policy.decider import Decider
+from gateway.server.connections import core_over
 from gateway.stores.connect import connect, line_to
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
-from gateway.stores.grants import RedisGrants
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
@@ -80,12 +81,17 @@ class World:
 
     store: RedisStore
     feed: RedisFeed
-    approvals: Approvals
+    core: Core
     intake: Intake
     blocking: Any
     signer: Signer
     credentials: RedisCredentials
     cursors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def approvals(self) -> Approvals:
+        """What agents do."""
+        return self.core.approvals
 
     @property
     def clock(self) -> SystemClock:
@@ -95,7 +101,7 @@ class World:
     @property
     def sweeper(self) -> Sweeper:
         """A sweeper that is driven by hand."""
-        return Sweeper(self.approvals, self.store, session_idle_hours=1)
+        return Sweeper(self.core, self.store, session_idle_hours=1)
 
     def ingress(self, handle: Any = None) -> Ingress:
         """Return a reader of the agents' streams."""
@@ -150,12 +156,12 @@ class World:
 
     async def events(self, request_id: str | None = None) -> list[Event]:
         """Return all events, or those of one request."""
-        found = await self.approvals.history(None, 10_000)
+        found = await self.store.history(None, 10_000)
         return [event for event in found if request_id in (None, event.request_id)]
 
     async def until(self, holds: Callable[[list[Event]], bool]) -> list[Event]:
         """Return the events once they hold what a test waits for."""
-        async with asyncio.timeout(40), self.approvals.changes() as changes:
+        async with asyncio.timeout(40), self.core.feed.changes() as changes:
             while not holds(events := await self.events()):
                 await anext(changes)
         return events
@@ -171,21 +177,14 @@ async def assembled(
         store = RedisStore(redis, Keys(namespace), at=at, line=line)
         feed = RedisFeed(blocking, store.keys)
         signer = Signer(SEED)
-        approvals = Approvals(
-            store,
-            feed,
-            [*deciders, ModeDecider()],
-            SystemClock(),
-            signer=signer,
-            grants=RedisGrants(store),
-        )
+        core = core_over(store, feed, [*deciders, ModeDecider()], SystemClock(), signer)
         credentials = RedisCredentials(store, SystemClock())
         if not (await store.policy()).routes:
             await policy(store, Route(approvers=("ann", "bob")))
             await credentials.add_agent(AGENT)
         async with feed.running():
-            intake = Intake(approvals, store, credentials)
-            yield World(store, feed, approvals, intake, blocking, signer, credentials)
+            intake = Intake(core, store, credentials)
+            yield World(store, feed, core, intake, blocking, signer, credentials)
     await redis.aclose()
     await blocking.aclose()
 

@@ -21,12 +21,17 @@ from adapters.discord.http_endpoint import PATH, Endpoint
 from adapters.discord.permissions import add_commands
 from adapters.discord.posting import Posting
 from adapters.discord.settings import DiscordSettings, read_settings
-from gateway.domain.records import MessageRef
-from gateway.ports import Desk, Logins
-from gateway.ports.cards import Card
-from gateway.ports.checks import Finding
-from gateway.ports.grant_cards import GrantCard
-from gateway.ports.outgoing import Notes, Notice, TryLater
+from gateway.ports import (
+    Card,
+    Desk,
+    Finding,
+    GrantCard,
+    Logins,
+    MessageRef,
+    Notes,
+    Notice,
+    TryLater,
+)
 
 log = logging.getLogger("adapters.discord")
 

@@ -18,9 +18,7 @@ from discord import ui
 from adapters.discord.custom_ids import Button
 from adapters.discord.markup import fenced, inert, named, quoted, units
 from gateway.models import Action, RiskLevel, Status
-from gateway.ports.blocks import LABEL_CHARS
-from gateway.ports.cards import Card, Control, FullView, Style
-from gateway.ports.proven_masks import HIDDEN
+from gateway.ports import HIDDEN, LABEL_CHARS, Card, Control, FullView, Style
 
 MOST_TEXT = 4000
 CARD_LINES = 25
@@ -355,7 +353,7 @@ def _leading(card: Card) -> list[ui.ActionRow[Any]]:
 
 
 def _remembering(card: Card, base: Button) -> list[ui.Button[Any]]:
-    if not card.approve_scopes and not card.deny_scopes:
+    if not card.remembers:
         return []
     return [ui.Button(label="Remember…", custom_id=base.but(REMEMBER).custom_id)]
 

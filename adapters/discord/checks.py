@@ -13,7 +13,7 @@ from adapters.discord.custom_ids import read_target
 from adapters.discord.permissions import examined_at
 from adapters.discord.settings import DiscordSettings, read_settings
 from gateway.errors import GatewayError
-from gateway.ports.checks import Finding, doubtful, failed, fine
+from gateway.ports import Finding, doubtful, failed, fine
 
 Found = tuple[str, Finding]
 _PAGE = "see docs/discord.md"

@@ -29,10 +29,8 @@ from adapters.discord.grant_cards import REVOKE, SWITCHES, Operating, grant_view
 from adapters.discord.identities import identity_of, refuse_unfit
 from adapters.discord.remember import KEEP, Remembering, remember_of
 from adapters.discord.responses import Answer, answered, private, refusal
-from gateway.domain.records import Click, MessageRef, Record
 from gateway.models import Action
-from gateway.ports import Desk
-from gateway.ports.cards import Field
+from gateway.ports import Click, Desk, Field, MessageRef, Record
 
 log = logging.getLogger("adapters.discord")
 
@@ -146,7 +144,7 @@ class Clicks:
         action = Action(button.verb)
         fields: tuple[Field, ...] = ()
         if action is Action.ANSWER:
-            record = await self._desk.get(button.request_id)
+            record = await self._desk.requests.get(button.request_id)
             fields = (await self._reading.whole(record)).fields
         content = content_of(action, interaction.data, fields)
         content["confirmed"] = content.get("confirmed", False) or button.more == CONFIRMED
@@ -179,7 +177,7 @@ class Clicks:
         content: dict[str, Any],
     ) -> Record:
         await refuse_unfit(self._desk, interaction, button.request_id)
-        return await self._desk.decide(
+        return await self._desk.requests.decide(
             Click(
                 request_id=button.request_id,
                 revision=button.revision,
@@ -197,18 +195,18 @@ class Clicks:
         if not button.copy:
             return await self._remembering.revoked(interaction, button.request_id)
         await refuse_unfit(self._desk, interaction, button.request_id)
-        await self._desk.revoke(
+        await self._desk.grants.revoke(
             button.request_id,
             identity_of(interaction),
             copy=button.copy,
             ref=ref_of(interaction, button),
         )
-        card = await self._desk.grant_card(button.request_id)
+        card = await self._desk.grants.card(button.request_id)
         return Answer(grant_view(card, button.copy), replaces=True)
 
     async def _claim(self, interaction: discord.Interaction, button: Button) -> Answer:
         await refuse_unfit(self._desk, interaction, button.request_id)
-        record = await self._desk.claim(
+        record = await self._desk.requests.claim(
             button.request_id, identity_of(interaction), on=button.verb == CLAIM
         )
         return await self._shown(interaction, button, record)

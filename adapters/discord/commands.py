@@ -15,19 +15,23 @@ from discord import ui
 from adapters.discord.card_views import READ, Shown, outcome_view
 from adapters.discord.custom_ids import PLATFORM, Button
 from adapters.discord.full_view import Reading
-from adapters.discord.grant_cards import ALL, SESSION, Operating
-from adapters.discord.identities import identity_of, refuse_stranger
+from adapters.discord.grant_cards import Operating
+from adapters.discord.identities import identity_of, refuse_stranger, refuse_unfit
 from adapters.discord.markup import clipped, inert
 from adapters.discord.remember import Remembering
 from adapters.discord.responses import Answer, private
-from gateway.domain.records import Click, Record
-from gateway.domain.redaction import shown, start_of
 from gateway.models import Action
-from gateway.ports import Desk
-from gateway.ports.blocks import headline
-from gateway.ports.outgoing import Notes
-from gateway.ports.worklist import Worklist
-from gateway.wire.codec import JsonObject
+from gateway.ports import (
+    Click,
+    Desk,
+    JsonObject,
+    Notes,
+    Record,
+    Worklist,
+    headline,
+    shown,
+    start_of,
+)
 
 log = logging.getLogger("adapters.discord")
 
@@ -104,9 +108,9 @@ class Commands:
                 record = await self._found(interaction, options.get("request", ""))
                 return await self._approve(interaction, record)
             case "deny":
-                record = await self._found(interaction, options.get("request", ""))
-                reason = options.get("reason", "")
-                return await self._deny(interaction, record, reason)
+                identity, wanted = identity_of(interaction), options.get("request", "")
+                record = await self._worklist.named(identity, wanted)
+                return await self._deny(interaction, record, options.get("reason", ""))
         return await self._operated(interaction, str(data.get("name")), options.get("grant", ""))
 
     async def _operated(self, interaction: discord.Interaction, name: str, what: str) -> Answer:
@@ -115,11 +119,8 @@ class Commands:
                 return await self._remembering.listed(interaction)
             case "stop-all":
                 return await self._operating.switch(interaction)
-            case "revoke" if what == ALL or what.startswith(SESSION):
-                return await self._operating.revoked(interaction, what)
             case "revoke":
-                grant = await self._remembering.found(interaction, what)
-                return await self._remembering.revoked(interaction, grant)
+                return await self._remembering.revoked(interaction, what)
         return private("This command is not known any more.")
 
     async def complete(self, interaction: discord.Interaction) -> None:
@@ -175,6 +176,7 @@ class Commands:
         return await self._reading.answer(record, interaction, button)
 
     async def _deny(self, interaction: discord.Interaction, record: Record, reason: str) -> Answer:
+        await refuse_unfit(self._desk, interaction, record.id)
         click = Click(
             request_id=record.id,
             revision=record.revision,
@@ -184,14 +186,13 @@ class Commands:
             message=reason,
             feedback=bool(reason),
         )
-        record = await self._desk.decide(click)
+        record = await self._desk.requests.decide(click)
         return Answer(outcome_view(await self._reading.card(record)))
 
     async def _choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
         data: Any = interaction.data
         if data.get("name") == "revoke":
-            single = await self._remembering.choices(interaction)
-            return [*single, *await self._operating.choices(interaction)]
+            return await self._remembering.choices(interaction)
         records = await self._waiting(interaction, _OFFERED)
         return [(record.id, self._line(record)) for record in records]
 
@@ -201,7 +202,7 @@ class Commands:
         """Return what waits for the caller to decide it, the newest first."""
         identity, found = identity_of(interaction), list[Record]()
         async for record in self._worklist.waiting(identity):
-            if await self._desk.may_decide(identity, record) is None:
+            if await self._desk.requests.may_decide(identity, record) is None:
                 found.append(record)
             if len(found) == limit:
                 break

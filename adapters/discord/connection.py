@@ -22,9 +22,8 @@ from discord.gateway import DiscordWebSocket, KeepAliveHandler
 
 from adapters.discord.leader_lock import Lease, Sessions
 from adapters.discord.settings import DiscordSettings
-from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import GatewayError, Misconfigured
-from gateway.ports.outgoing import Notes, TryLater
+from gateway.ports import Notes, TryLater, cancel_and_wait
 
 log = logging.getLogger("adapters.discord")
 

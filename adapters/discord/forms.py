@@ -11,9 +11,7 @@ from adapters.discord.custom_ids import Button
 from adapters.discord.markup import clipped, units
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
-from gateway.ports.cards import Card, Field
-from gateway.wire.canonical_json import parse
-from gateway.wire.codec import JsonObject
+from gateway.ports import Card, Field, JsonObject, parse_json
 
 LONGEST_INPUT = 4000
 _MOST_FIELDS = 5
@@ -164,7 +162,7 @@ def content_of(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonObje
             return {**said, "feedback": bool(reason)}
         return {**said, "abort": str((given.get(STOPS) or ["turn"])[0])}
     if action is Action.EDIT:
-        value = parse(str(given.get(ARGUMENTS) or "").encode("utf-8", "surrogatepass"))
+        value = parse_json(str(given.get(ARGUMENTS) or "").encode("utf-8", "surrogatepass"))
         if not isinstance(value, dict):
             raise InvalidRequest("the arguments must be a JSON object")
         return {"arguments": value, "confirmed": _YES in (given.get(SURE) or [])}
@@ -196,7 +194,7 @@ def _answer(value: Any, field: Field) -> Any:
 
 def _number(text: str, field: Field) -> int | float:
     try:
-        value = parse(text.strip().encode())
+        value = parse_json(text.strip().encode())
     except InvalidRequest:
         value = None
     if not isinstance(value, int | float) or isinstance(value, bool):

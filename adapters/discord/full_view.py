@@ -11,11 +11,8 @@ from adapters.discord.card_views import CARD_CHARS, CARD_LINES, full_view, page_
 from adapters.discord.custom_ids import Button
 from adapters.discord.identities import refuse_stranger
 from adapters.discord.responses import Answer
-from gateway.domain.records import Record
-from gateway.ports import Desk
-from gateway.ports.cards import Card, card_of
-from gateway.ports.cards import full_view as pages_of
-from gateway.ports.offload import made, weight_of
+from gateway.ports import Card, Desk, Record, card_of, draw, weight_of
+from gateway.ports import full_view as pages_of
 
 EVERYTHING = 10**9
 
@@ -28,15 +25,15 @@ class Reading:
 
     async def card(self, record: Record) -> Card:
         """Return the card as it fits into a channel."""
-        return await made(partial(_card, record, CARD_LINES, CARD_CHARS), *weight_of(record))
+        return await draw(partial(_card, record, CARD_LINES, CARD_CHARS), *weight_of(record))
 
     async def whole(self, record: Record) -> Card:
         """Return the card with room for everything, and so with every control."""
-        return await made(partial(_card, record, EVERYTHING, EVERYTHING), *weight_of(record))
+        return await draw(partial(_card, record, EVERYTHING, EVERYTHING), *weight_of(record))
 
     async def permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
         """Return a request to whoever may decide it. Raises NotFound, Unauthorized."""
-        record = await self._desk.get(request_id)
+        record = await self._desk.requests.get(request_id)
         await refuse_stranger(self._desk, interaction, record)
         return record
 
@@ -73,7 +70,7 @@ class Reading:
             card = _card(record, EVERYTHING, EVERYTHING)
             return Answer(full_view(card, view, button, page=page, limit=limit), replaces=replaces)
 
-        return await made(drawn, *weight_of(record))
+        return await draw(drawn, *weight_of(record))
 
 
 def _card(record: Record, lines: int, chars: int) -> Card:

@@ -1,4 +1,4 @@
-"""The card of a remembered decision in Discord, and what people take back and stop there."""
+"""The card of a remembered decision in Discord, and the kill switch."""
 
 from __future__ import annotations
 
@@ -11,22 +11,17 @@ from discord import ui
 from adapters.discord.card_views import Shown
 from adapters.discord.custom_ids import Button
 from adapters.discord.identities import identity_of, refuse_unfit
-from adapters.discord.markup import clipped, inert, named
+from adapters.discord.markup import inert, named
 from adapters.discord.posting import Posting
-from adapters.discord.responses import Answer, private
-from gateway.domain.records import MessageRef
-from gateway.errors import Conflict, Unauthorized
-from gateway.ports import Desk
-from gateway.ports.grant_cards import GrantCard
-from gateway.ports.outgoing import Notice
+from adapters.discord.responses import Answer
+from gateway.errors import Unauthorized
+from gateway.ports import Desk, GrantCard, MessageRef, Notice
 
 REVOKE, STOP, ALLOW = "revoke", "stop", "allow"
 SWITCHES = (STOP, ALLOW)
-ALL, SESSION = "all", "session "
-_NOBODYS = "0" * 32  # the kill switch is about no request
+NOBODYS = "0" * 32  # the kill switch is about no request
 _LIVE, _ENDED = 0x5865F2, 0x8B949E
 _NONCE = 22
-_CHOICE = 100  # characters of what a command offers; Discord takes no more
 
 
 class GrantPosts:
@@ -87,49 +82,24 @@ def _view(card: GrantCard, copy: str, silent: bool) -> Shown:
 
 
 class Operating:
-    """The kill switch, and taking back many at once; the core checks who may."""
+    """The kill switch; the core checks who may turn it."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def switch(self, interaction: discord.Interaction) -> Answer:
         """Show an admin how the kill switch stands, with the button that turns it."""
-        person = await self._desk.person(identity_of(interaction))
+        person = await self._desk.requests.person(identity_of(interaction))
         if person is None or not person.admin:
             raise Unauthorized("only an admin may use the kill switch")
-        return Answer(_switch_view(await self._desk.stopped()))
+        return Answer(_switch_view(await self._desk.operator.stopped()))
 
     async def pressed(self, interaction: discord.Interaction, button: Button) -> Answer:
         """Turn the kill switch."""
         await refuse_unfit(self._desk, interaction, button.request_id)
         on = button.verb == STOP
-        await self._desk.stop_all(identity_of(interaction), on=on)
+        await self._desk.operator.stop_all(identity_of(interaction), on=on)
         return Answer(_switch_view(on), replaces=True)
-
-    async def choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
-        """Return what `/revoke` offers beside single grants."""
-        grants = await self._desk.revocable(identity_of(interaction))
-        sessions = dict.fromkeys((one.agent, one.session) for one in grants if one.session)
-        found = [(ALL, "all that you may take back")] if grants else []
-        found += [
-            (f"{SESSION}{agent} {name}", clipped(f"all of the session {name} of {agent}", _CHOICE))
-            for agent, name in sessions
-            if len(f"{SESSION}{agent} {name}") <= _CHOICE
-        ]
-        return found
-
-    async def revoked(self, interaction: discord.Interaction, what: str) -> Answer:
-        """Take back all, or a session's."""
-        await refuse_unfit(self._desk, interaction, _NOBODYS)
-        identity = identity_of(interaction)
-        if what == ALL:
-            gone = await self._desk.revoke_all(identity)
-        else:
-            agent, _, session = what.removeprefix(SESSION).partition(" ")
-            gone = await self._desk.revoke_all(identity, agent=agent, session=session)
-        if not gone:
-            raise Conflict("there is nothing there that you may take back")
-        return private(f"↩️ Taken back: {len(gone)}. They decide nothing any more.")
 
 
 def _switch_view(on: bool) -> Shown:
@@ -141,7 +111,7 @@ def _switch_view(on: bool) -> Shown:
         else "**The kill switch is off.** Stopping denies all that waits or is asked, for all "
         "agents, until an admin allows it again."
     )
-    press = Button(verb=verb, request_id=_NOBODYS, revision=0).custom_id
+    press = Button(verb=verb, request_id=NOBODYS, revision=0).custom_id
     view = ui.LayoutView(timeout=None)
     view.add_item(ui.TextDisplay(said))
     view.add_item(ui.ActionRow(ui.Button(label=label, style=style, custom_id=press)))

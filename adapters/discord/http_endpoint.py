@@ -15,9 +15,7 @@ from aiohttp import web
 from nacl.exceptions import BadSignatureError
 from nacl.signing import VerifyKey
 
-from gateway.domain.clock import SystemClock
-from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, whole
-from gateway.ports.outgoing import Notes, TryLater
+from gateway.ports import BodyTooLarge, BodyTooSlow, Notes, SystemClock, TryLater, read_whole
 
 log = logging.getLogger("adapters.discord")
 
@@ -52,7 +50,7 @@ class Endpoint:
         try:
             if (request.content_length or 0) > _MOST_BYTES:
                 raise BodyTooLarge
-            body = await whole(request.content.iter_any(), most=_MOST_BYTES)
+            body = await read_whole(request.content.iter_any(), most=_MOST_BYTES)
         except BodyTooLarge:
             return web.Response(status=413)
         except BodyTooSlow:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import discord
 
 from adapters.discord.custom_ids import PLATFORM
-from gateway.domain.records import Identity, Record
 from gateway.errors import Unauthorized
-from gateway.ports import Desk
+from gateway.ports import Desk, Identity, Record
 
 
 def identity_of(interaction: discord.Interaction) -> Identity:
@@ -37,7 +36,7 @@ async def refuse_unfit(desk: Desk, interaction: discord.Interaction, request_id:
     """Refuse, and write down, what Discord tells against the person. Raises Unauthorized."""
     why = unfit_to_decide(interaction)
     if why is not None:
-        await desk.refuse(request_id, identity_of(interaction), why)
+        await desk.requests.refuse(request_id, identity_of(interaction), why)
         raise Unauthorized(why)
 
 
@@ -45,7 +44,7 @@ async def refuse_stranger(desk: Desk, interaction: discord.Interaction, record: 
     """Refuse, and write down, whoever may not decide this request. Raises Unauthorized."""
     await refuse_unfit(desk, interaction, record.id)
     identity = identity_of(interaction)
-    why = await desk.may_decide(identity, record)
+    why = await desk.requests.may_decide(identity, record)
     if why is not None:
-        await desk.refuse(record.id, identity, why)
+        await desk.requests.refuse(record.id, identity, why)
         raise Unauthorized(why)

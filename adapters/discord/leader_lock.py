@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 
-from gateway.ports.outgoing import Notes, TryLater
+from gateway.ports import Notes, TryLater
 
 log = logging.getLogger("adapters.discord")
 

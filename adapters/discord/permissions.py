@@ -14,7 +14,7 @@ from adapters.discord.connection import login_of, point_at
 from adapters.discord.custom_ids import Place, read_target
 from adapters.discord.settings import read_settings
 from gateway.errors import GatewayError
-from gateway.ports.checks import FAIL, Finding, failed, fine
+from gateway.ports import FAIL, Finding, failed, fine
 
 NEEDED = discord.Permissions(
     view_channel=True,

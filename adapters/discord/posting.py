@@ -15,19 +15,20 @@ from discord.abc import Messageable
 from adapters.discord.card_views import Shown, card_view
 from adapters.discord.custom_ids import PLATFORM, Place, read_target
 from adapters.discord.markup import inert, named
-from gateway.domain.clock import SystemClock
-from gateway.domain.records import MessageRef
-from gateway.ports.cards import Card
-from gateway.ports.outgoing import (
+from gateway.ports import (
+    Card,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
+    MessageRef,
     Notes,
     Notice,
     NoticeKind,
+    Pace,
+    Rate,
+    SystemClock,
     TryLater,
 )
-from gateway.ports.rate_limit import Pace, Rate
 
 log = logging.getLogger("adapters.discord")
 

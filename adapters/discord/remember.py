@@ -12,23 +12,28 @@ from adapters.discord.card_views import Shown, outcome_view, text_view
 from adapters.discord.custom_ids import Button
 from adapters.discord.forms import REASON, typed, written
 from adapters.discord.full_view import Reading
-from adapters.discord.grant_cards import REVOKE
+from adapters.discord.grant_cards import NOBODYS, REVOKE
 from adapters.discord.identities import identity_of, refuse_unfit
 from adapters.discord.markup import clipped, inert, named, whole_lines
 from adapters.discord.responses import Answer, private
-from gateway.domain.records import Record, Remember
-from gateway.domain.redaction import shown
 from gateway.errors import Conflict
 from gateway.models import Action
-from gateway.policy.grants.grant import Grant
-from gateway.ports import Desk
-from gateway.ports.cards import Card
-from gateway.ports.remember_options import LIFETIME_WORDS, Scope
-from gateway.ports.worklist import Worklist
+from gateway.ports import (
+    LIFETIME_WORDS,
+    Desk,
+    Grant,
+    Record,
+    Remember,
+    Worklist,
+    scopes_of,
+    shown,
+)
 
 KEEP = "keep"
 _SCOPE, _WHERE, _LIFE = "scope", "where", "life"
 _EVERYWHERE, _SESSION = "everywhere", "session"
+_ALL, _OF_SESSION = "all", "session "
+_CHOICE = 100  # characters of what a command offers; Discord takes no more
 _OFFERED = 8  # each is measured against the history, and read by somebody on a phone
 _LISTED = 20
 _LIST_UNITS = 3800
@@ -49,16 +54,15 @@ class Remembering:
     async def offered(self, interaction: discord.Interaction, button: Button) -> Answer:
         """Show what could be remembered, and how far each would have reached."""
         record = await self._reading.permitted(interaction, button.request_id)
-        card = await self._reading.whole(record)
         button = self._reading.placed(interaction, button)
         lines = ["### 🧠 What should be remembered?"]
-        for number, scope in enumerate(card.approve_scopes[:_OFFERED], 1):
-            reach = await self._desk.reach(record.id, scope.id)
+        for number, scope in enumerate(scopes_of(record, Action.APPROVE)[:_OFFERED], 1):
+            reach = await self._desk.requests.reach(record.id, scope.id)
             lines.append(f"**{number}.** {inert(scope.words.text, 250)}")
             lines.append(f"-# {inert(reach, 200)}")
         row: ui.ActionRow[Any] = ui.ActionRow()
         for action, (label, style) in _VERBS.items():
-            if _scopes(card, action):
+            if scopes_of(record, action):
                 wanted = button.but(KEEP, more=action.value)
                 row.add_item(ui.Button(label=f"{label}…", style=style, custom_id=wanted.custom_id))
         if not row.children:
@@ -71,7 +75,7 @@ class Remembering:
     async def modal(self, record: Record, button: Button) -> ui.Modal:
         """Return the modal that asks what, where and how long. Raises Conflict."""
         action = Action(button.more)
-        scopes = _scopes(await self._reading.whole(record), action)[:_OFFERED]
+        scopes = scopes_of(record, action)[:_OFFERED]
         if not scopes:
             raise Conflict("there is nothing that could be remembered about this request")
         modal = ui.Modal(title=_VERBS[action][0], custom_id=button.custom_id)
@@ -90,7 +94,7 @@ class Remembering:
         """Return the outcome with the way back: a button that revokes what was remembered."""
         shown = outcome_view(await self._reading.card(record))
         made = next(
-            (one for one in await self._desk.grants() if one.from_request == record.id), None
+            (one for one in await self._desk.grants.newest() if one.from_request == record.id), None
         )
         if made is None:
             return shown
@@ -101,11 +105,22 @@ class Remembering:
         shown.view.add_item(ui.ActionRow(button))
         return shown
 
-    async def revoked(self, interaction: discord.Interaction, grant_id: str) -> Answer:
-        """Take a remembered decision back; the core checks who may."""
-        await refuse_unfit(self._desk, interaction, grant_id)
-        grant = await self._desk.revoke(grant_id, identity_of(interaction))
-        return private(f"↩️ Taken back: {_words(grant.words, 500)}. It decides nothing any more.")
+    async def revoked(self, interaction: discord.Interaction, what: str) -> Answer:
+        """Take back one grant by its id or the beginning of it, `all`, or a session's; the core
+        checks who may."""
+        grants, identity = self._desk.grants, identity_of(interaction)
+        if what != _ALL and not what.startswith(_OF_SESSION):
+            grant_id = await self._worklist.grant_id(identity, what)
+            await refuse_unfit(self._desk, interaction, grant_id)
+            one = await grants.revoke(grant_id, identity)
+            return private(f"↩️ Taken back: {_words(one.words, 500)}. It decides nothing any more.")
+        await refuse_unfit(self._desk, interaction, NOBODYS)
+        agent, _, session = what.removeprefix(_OF_SESSION).partition(" ")
+        whose = {} if what == _ALL else {"agent": agent, "session": session}
+        gone = await grants.revoke_all(identity, **whose)
+        if not gone:
+            raise Conflict("there is nothing there that you may take back")
+        return private(f"↩️ Taken back: {len(gone)}. They decide nothing any more.")
 
     async def listed(self, interaction: discord.Interaction) -> Answer:
         """List what is remembered and may be taken back by who asks."""
@@ -115,21 +130,20 @@ class Remembering:
         return Answer(grants_view(grants))
 
     async def choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
-        """Return (id, words) of what could be taken back."""
+        """Return (value, words) of what `/revoke` offers: each of them, all, and each session's."""
         grants = await self._worklist.grants(identity_of(interaction))
-        return [
-            (
-                one.id,
-                clipped(
-                    f"{one.id[:8]} · {one.effect} · {one.agent} · {shown(one.words).text}", 100
-                ),
-            )
+        found = [
+            (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {shown(one.words).text}")
             for one in grants
         ]
-
-    async def found(self, interaction: discord.Interaction, wanted: str) -> str:
-        """Return the id of the grant that a person means. Raises InvalidRequest, NotFound."""
-        return await self._worklist.grant_id(identity_of(interaction), wanted)
+        found += [(_ALL, "all that you may take back")] if grants else []
+        sessions = dict.fromkeys((one.agent, one.session) for one in grants if one.session)
+        found += [
+            (f"{_OF_SESSION}{agent} {name}", f"all of the session {name} of {agent}")
+            for agent, name in sessions
+            if len(f"{_OF_SESSION}{agent} {name}") <= _CHOICE
+        ]
+        return [(value, clipped(words, _CHOICE)) for value, words in found]
 
 
 def grants_view(grants: Sequence[Grant]) -> Shown:
@@ -167,10 +181,6 @@ def _words(text: str, budget: int) -> str:
 
 def _chosen(given: dict[str, Any], name: str) -> str:
     return str((given.get(name) or [""])[0])
-
-
-def _scopes(card: Card, action: Action) -> tuple[Scope, ...]:
-    return card.approve_scopes if action is Action.APPROVE else card.deny_scopes
 
 
 def _asked(label: str, name: str, options: list[tuple[str, str]]) -> ui.Label[Any]:

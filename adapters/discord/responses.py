@@ -13,7 +13,6 @@ import discord
 
 from adapters.discord.card_views import Shown, text_view
 from adapters.discord.markup import named
-from gateway.domain.redaction import shown
 from gateway.errors import (
     Conflict,
     InvalidRequest,
@@ -21,6 +20,7 @@ from gateway.errors import (
     Unauthorized,
     Unreachable,
 )
+from gateway.ports import shown
 
 log = logging.getLogger("adapters.discord")
 

@@ -16,11 +16,9 @@ from adapters.slack.permissions import Rights
 from adapters.slack.private_replies import Reply
 from adapters.slack.text_objects import Json
 from adapters.slack.workspaces import Workspace
-from gateway.domain.records import Click, Identity, Record
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action
-from gateway.ports import Desk
-from gateway.ports.cards import Card, card_of, full_view
+from gateway.ports import Card, Click, Desk, Identity, Record, card_of, full_view, scopes_of
 
 _WHOLE = 10**9
 _ONCE_SECONDS = 600.0
@@ -48,7 +46,7 @@ class Acts:
         if did.act == Act.OPEN:
             return
         if did.act in OPERATING:
-            await self._operating.clicked(workspace, did, reply)
+            await self._operating.clicked(workspace, did)
             return
         form = did.form()
         if did.act in (Act.APPROVE, Act.APPROVE_SURE):
@@ -63,8 +61,9 @@ class Acts:
         if did.act in (Act.NEXT, Act.BACK):
             await self._turn(workspace, did, form, reply)
         elif did.act == Act.CLAIM:
-            identity, _ = await self._rights.approver(workspace, did.actor, form.request_id)
-            await self._desk.claim(form.request_id, identity)
+            identity, _ = await self._rights.known(workspace, did.actor, form.request_id)
+            groups = self._rights.groups(workspace, identity)
+            await self._desk.requests.claim(form.request_id, identity, groups=groups)
             await reply.tell("The card says that you are looking at it.")
         elif did.act in OPENING:
             await self._open(workspace, did, form, reply)
@@ -76,7 +75,10 @@ class Acts:
     ) -> Record:
         """Approve as it is, if all of it can be read here."""
         identity, _ = await self._rights.known(workspace, did.actor, form.request_id, read=form)
-        return await self._desk.decide(click(did, form, identity, Action.APPROVE, confirmed=sure))
+        return await self._desk.requests.decide(
+            click(did, form, identity, Action.APPROVE, confirmed=sure),
+            groups=self._rights.groups(workspace, identity),
+        )
 
     async def _open(self, workspace: Workspace, did: Interaction, form: Form, reply: Reply) -> None:
         """Open a modal within the three seconds that Slack gives, then fill it."""
@@ -93,7 +95,7 @@ class Acts:
     async def _view(self, workspace: Workspace, did: Interaction, form: Form) -> Json:
         if did.act == Act.DETAILS:
             return await self.details(workspace, did, form)
-        _, record = await self._rights.approver(workspace, did.actor, form.request_id)
+        record = await self._rights.approver(workspace, did.actor, form.request_id)
         if record.final:
             raise Conflict(f"This was decided already: {said(record)}")
         card = whole(record)
@@ -109,19 +111,20 @@ class Acts:
     async def _remember(self, did: Interaction, form: Form, record: Record, card: Card) -> Json:
         if why := await self._rights.unreadable(form, did.actor.team, record):
             raise InvalidRequest(why)
-        scopes = card.approve_scopes
-        reach = await asyncio.gather(*(self._desk.reach(record.id, one.id) for one in scopes))
+        scopes = scopes_of(record, Action.APPROVE)
+        reach = await asyncio.gather(
+            *(self._desk.requests.reach(record.id, one.id) for one in scopes)
+        )
         return modals.remember(
-            card, form, dict(zip((one.id for one in scopes), reach, strict=True))
+            card, form, scopes, dict(zip((one.id for one in scopes), reach, strict=True))
         )
 
     async def details(self, workspace: Workspace, did: Interaction, form: Form) -> Json:
         """Return one page of everything that would run, for somebody who may see it."""
-        identity, record = await self._rights.viewer(workspace, did.actor, form.request_id)
+        record, refusal = await self._rights.viewer(workspace, did.actor, form.request_id)
         full = full_view(record, fits=modals.page_fits)
         page = min(max(form.page, 0), len(full.pages) - 1)
         form = replace(form, revision=record.revision, page=page)
-        refusal = await self._desk.may_decide(identity, record)
         refusal = refusal or await self._rights.unreadable(form, did.actor.team, record)
         return modals.details(whole(record), full, form, refusal=refusal)
 

@@ -38,16 +38,21 @@ from adapters.slack.uploads import Uploads
 from adapters.slack.users import Directory
 from adapters.slack.web_api import CALL_SECONDS, Patience, Unavailable, client_of
 from adapters.slack.workspaces import TOKEN_SECONDS, Workspace, Workspaces
-from gateway.domain.clock import SystemClock
-from gateway.domain.records import MessageRef
 from gateway.errors import InvalidRequest
-from gateway.ports import Desk, Logins
-from gateway.ports.cards import Card
-from gateway.ports.checks import Finding
-from gateway.ports.grant_cards import GrantCard
-from gateway.ports.outgoing import Notes, Notice, TryLater
-from gateway.ports.rate_limit import Pace
-from gateway.ports.worklist import Worklist
+from gateway.ports import (
+    Card,
+    Desk,
+    Finding,
+    GrantCard,
+    Logins,
+    MessageRef,
+    Notes,
+    Notice,
+    Pace,
+    SystemClock,
+    TryLater,
+    Worklist,
+)
 
 _DRAIN_SECONDS = 10.0
 _HOOKS = "hooks.slack.com"
@@ -116,7 +121,7 @@ class SlackAdapter:
     ) -> App:
         worklist = Worklist(desk)
         rights = Rights(desk, worklist, directory, uploads)
-        operating = Operating(desk, rights)
+        operating = Operating(desk, rights, worklist)
         acts = Acts(desk, rights, operating)
         commands = Commands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})

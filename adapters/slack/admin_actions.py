@@ -8,15 +8,13 @@ from adapters.slack.card_blocks import Act
 from adapters.slack.interactions import Interaction
 from adapters.slack.payloads import NO_COPY, Malformed
 from adapters.slack.permissions import Rights
-from adapters.slack.private_replies import Reply
 from adapters.slack.text_objects import Json, button, ours, plain, row, section
 from adapters.slack.workspaces import Workspace
-from gateway.domain.records import Identity
 from gateway.errors import Conflict, InvalidRequest
-from gateway.policy.grants.grant import Grant
-from gateway.ports import Desk
+from gateway.ports import Desk, Grant, Identity, MessageRef, Worklist
 
 OPERATING = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
+_EVERY, _OF_SESSION = "all", "session"  # what is taken back besides one by its id
 _STOP = "Everything that waits or is asked is denied, for all agents, until somebody lifts it."
 _LIFT = "Agents are answered again as before. What was denied stays denied."
 _ALL = "Everything is taken back that you may take back; people are asked again."
@@ -26,47 +24,50 @@ _SESSION = "All that was remembered for this session is taken back; people are a
 class Operating:
     """Does it at the desk, which checks who asks."""
 
-    def __init__(self, desk: Desk, rights: Rights) -> None:
+    def __init__(self, desk: Desk, rights: Rights, worklist: Worklist) -> None:
         self._desk = desk
         self._rights = rights
+        self._worklist = worklist
 
-    async def clicked(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
+    async def clicked(self, workspace: Workspace, did: Interaction) -> None:
         """Do what a button asks for."""
         identity = await self._rights.caller(workspace, did.actor)
         if did.act in (Act.STOP_ALL, Act.ALLOW_AGAIN):
-            await self._desk.stop_all(identity, on=did.act == Act.STOP_ALL)
+            await self._desk.operator.stop_all(identity, on=did.act == Act.STOP_ALL)
         elif did.act == Act.REVOKE_ALL:
-            await self._desk.revoke_all(identity)
+            await self.revoke(identity, _EVERY)
         elif did.act == Act.REVOKE_SESSION:
-            agent, _, session = did.value.partition(" ")
-            await self._desk.revoke_all(identity, agent=agent, session=session)
+            await self.revoke(identity, f"{_OF_SESSION} {did.value}")
         else:
-            await self._revoke(identity, did)
+            grant_id, _, copy = did.value.partition(" ")
+            if copy and (did.ref is None or copy == NO_COPY):
+                raise Malformed("a button of a copy, but not on it")
+            await self.revoke(identity, grant_id, copy=copy, ref=did.ref if copy else None)
 
-    async def _revoke(self, identity: Identity, did: Interaction) -> None:
-        grant_id, _, copy = did.value.partition(" ")
-        ref = did.ref if copy else None
-        if copy and (ref is None or copy == NO_COPY):
-            raise Malformed("a button of a copy, but not on it")
-        await self._desk.revoke(grant_id, identity, copy=copy, ref=ref)
-
-    async def command(self, identity: Identity, rest: str) -> str:
-        """Run `revoke all` or `revoke session AGENT NAME`; return what to say."""
-        what, _, whose = rest.partition(" ")
+    async def revoke(
+        self, identity: Identity, what: str, *, copy: str = "", ref: MessageRef | None = None
+    ) -> str:
+        """Take back one grant by its id or the beginning of it, `all`, or `session AGENT NAME`;
+        return what to say. `copy` and `ref` say on which card of the grant it was pressed."""
+        first, _, whose = what.partition(" ")
+        if first not in (_EVERY, _OF_SESSION):
+            grant_id = await self._worklist.grant_id(identity, first)
+            await self._desk.grants.revoke(grant_id, identity, copy=copy, ref=ref)
+            return "Revoked: from now on it decides nothing."
         agent, _, session = whose.strip().partition(" ")
-        if what == "session" and not (agent and session):
+        if first == _OF_SESSION and not (agent and session):
             raise InvalidRequest("write revoke session AGENT NAME")
-        named = {"agent": agent, "session": session.strip()} if what == "session" else {}
-        gone = await self._desk.revoke_all(identity, **named)
+        named = {"agent": agent, "session": session.strip()} if first == _OF_SESSION else {}
+        gone = await self._desk.grants.revoke_all(identity, **named)
         if not gone:
             raise Conflict("there is nothing there that you may take back")
         return f"Revoked: {len(gone)}. From now on they decide nothing."
 
     async def frame(self, identity: Identity) -> list[Json]:
         """Return what stands above everything on a Home tab: the kill switch, for admins."""
-        person = await self._desk.person(identity)
+        person = await self._desk.requests.person(identity)
         admin = person is not None and person.admin
-        stopped = await self._desk.stopped()
+        stopped = await self._desk.operator.stopped()
         blocks: list[Json] = []
         if stopped:
             blocks.append(section(ours("*Everything is denied:* the kill switch is on.")))

@@ -28,9 +28,8 @@ from adapters.slack.redacted_logs import library_logger
 from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.text_objects import Json
 from adapters.slack.workspaces import Workspace, Workspaces
-from gateway.domain.redaction import bug, shown
 from gateway.errors import GatewayError, NotFound, Unreachable
-from gateway.ports.outgoing import DeliveryFailed
+from gateway.ports import DeliveryFailed, bug, shown
 
 log = logging.getLogger("adapters.slack.app")
 

@@ -32,7 +32,7 @@ from adapters.slack.text_objects import (
     words,
 )
 from gateway.models import Action, RiskLevel
-from gateway.ports.cards import Card, Control, Style
+from gateway.ports import Card, Control, Style
 
 # Slack refused messages with 11,341 counted characters; it documents no number. What would run is
 # never cut here, so the rest shares what that leaves.
@@ -219,7 +219,7 @@ def actions(
     value = Button(card.request_id, card.revision, copy).written()
     offered = [control for control in card.controls if offers(card, control)]
     elements = [_pressed(one, value) for one in offered if one.action not in _IN_MENU]
-    if card.approve_scopes:
+    if Action.APPROVE in card.remembers:
         elements.append(button("Remember…", Act.REMEMBER, value))
     elements.append(button("Details", Act.DETAILS, value))
     rare = [one for one in offered if one.action in _IN_MENU]

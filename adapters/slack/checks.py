@@ -16,10 +16,8 @@ from adapters.slack.payloads import Malformed, Place, place_of
 from adapters.slack.settings import SlackSettings
 from adapters.slack.web_api import CALL_SECONDS, SlackRefused, answered, asked, client_of
 from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, granted
-from gateway.domain.clock import Clock
 from gateway.errors import GatewayError
-from gateway.ports.checks import Finding, doubtful, failed, fine
-from gateway.ports.outgoing import DeliveryFailed, Notes
+from gateway.ports import Clock, DeliveryFailed, Finding, Notes, doubtful, failed, fine
 
 _LARGEST_GAP_SECONDS = 60
 _MANIFEST = "make the app from `gateway manifest slack`, and install it again"

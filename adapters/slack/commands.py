@@ -30,15 +30,9 @@ from adapters.slack.text_objects import (
     words,
 )
 from adapters.slack.workspaces import Workspace
-from gateway.domain.records import Record
-from gateway.domain.safe_text import visible
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
-from gateway.policy.grants.grant import Grant
-from gateway.ports import Desk
-from gateway.ports.cards import card_of
-from gateway.ports.worklist import Worklist
-from gateway.wire.identifiers import REQUEST_ID
+from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, card_of, visible
 
 COMMAND = "/approvals"
 _MOST_LISTED = 12
@@ -80,11 +74,9 @@ class Commands:
             await self._deny(workspace, did, name, words_after.strip(), reply)
         elif verb == "grants":
             await self._grants(workspace, did, reply)
-        elif verb == "revoke" and name in ("all", "session"):
-            identity = await self._rights.caller(workspace, did.actor)
-            await reply.tell(await self._operating.command(identity, rest.strip()))
         elif verb == "revoke":
-            await self._revoke(workspace, did, name, reply)
+            identity = await self._rights.caller(workspace, did.actor)
+            await reply.tell(await self._operating.revoke(identity, rest.strip()))
         else:
             await reply.tell(HELP)
 
@@ -96,13 +88,6 @@ class Commands:
             return
         blocks = [block for grant in found[:_MOST_LISTED] for block in remembered(grant)]
         await reply.tell(f"{len(found)} remembered", blocks=blocks)
-
-    async def _revoke(
-        self, workspace: Workspace, did: Interaction, name: str, reply: Reply
-    ) -> None:
-        identity = await self._rights.caller(workspace, did.actor)
-        await self._desk.revoke(await self._worklist.grant_id(identity, name), identity)
-        await reply.tell("Revoked: from now on it decides nothing.")
 
     async def _list(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         identity = await self._rights.caller(workspace, did.actor)
@@ -145,9 +130,10 @@ class Commands:
         self, workspace: Workspace, did: Interaction, name: str, reason: str, reply: Reply
     ) -> None:
         record = await self._named(workspace, did, name)
-        identity, _ = await self._rights.approver(workspace, did.actor, record.id)
-        done = await self._desk.decide(
-            click(did, _form(record), identity, Action.DENY, message=reason)
+        identity, _ = await self._rights.known(workspace, did.actor, record.id)
+        done = await self._desk.requests.decide(
+            click(did, _form(record), identity, Action.DENY, message=reason),
+            groups=self._rights.groups(workspace, identity),
         )
         await reply.tell(said(done))
 

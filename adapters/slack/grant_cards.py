@@ -24,9 +24,7 @@ from adapters.slack.text_objects import (
     section,
     words,
 )
-from gateway.domain.records import MessageRef
-from gateway.ports.grant_cards import GrantCard
-from gateway.ports.outgoing import Notice
+from gateway.ports import GrantCard, MessageRef, Notice
 
 _WORDS_UNITS = 900
 _FACT_UNITS = 120

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from adapters.slack.admin_actions import Operating, all_of
 from adapters.slack.commands import COMMAND, listed, remembered
@@ -10,9 +11,7 @@ from adapters.slack.text_objects import Json, context, header, plain, section
 from adapters.slack.users import Actor, Directory, Stranger
 from adapters.slack.web_api import SlackRefused, asked
 from adapters.slack.workspaces import Workspace
-from gateway.domain.records import Record
-from gateway.policy.grants.grant import Grant
-from gateway.ports.worklist import Worklist
+from gateway.ports import Grant, Record, Worklist
 
 _MOST_BLOCKS = 100
 _FRAME = 4  # header, count, the last line, and one to spare
@@ -47,7 +46,7 @@ class Home:
             identity = await self._directory.member(workspace, actor)
         except Stranger as stranger:
             return _home([section(plain(str(stranger)))])
-        identity = await self._directory.with_groups(workspace, identity)
+        identity = replace(identity, groups=await self._directory.groups(workspace, identity))
         waiting = [record async for record in self._worklist.waiting(identity)]
         frame = await self._operating.frame(identity)
         return home(waiting, await self._worklist.grants(identity), frame)

@@ -12,10 +12,8 @@ from aiohttp import web
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_sdk.signature import SignatureVerifier
 
-from gateway.domain.clock import Clock
-from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, whole
 from gateway.errors import InvalidRequest
-from gateway.wire.canonical_json import parse
+from gateway.ports import BodyTooLarge, BodyTooSlow, Clock, parse_json, read_whole
 
 log = logging.getLogger("adapters.slack.http")
 
@@ -100,7 +98,7 @@ class Receiver:
 
 async def _read(request: web.Request) -> bytes:
     try:
-        return await whole(request.content.iter_any(), most=MAX_BYTES)
+        return await read_whole(request.content.iter_any(), most=MAX_BYTES)
     except BodyTooLarge:
         raise Refused(413, "too large") from None
     except BodyTooSlow:
@@ -123,7 +121,7 @@ def _check_form(body: str) -> None:
 
 def _check_json(raw: bytes) -> None:
     try:
-        value = parse(raw, max_bytes=MAX_BYTES)
+        value = parse_json(raw, max_bytes=MAX_BYTES)
     except InvalidRequest:
         raise Refused(400, "not strict JSON") from None
     if not isinstance(value, dict):

@@ -10,7 +10,7 @@ from adapters.slack.card_blocks import Act
 from adapters.slack.payloads import NO_COPY, Button, Form, Malformed, button_of, form_of, reference
 from adapters.slack.text_objects import Json
 from adapters.slack.users import Actor
-from gateway.domain.records import MessageRef
+from gateway.ports import MessageRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

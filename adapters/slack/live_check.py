@@ -18,11 +18,18 @@ from adapters.slack.payloads import Form, Place
 from adapters.slack.text_objects import Json
 from adapters.slack.uploads import uploaded
 from adapters.slack.web_api import SlackRefused, asked, sent
-from gateway.domain.records import Record
 from gateway.models import Action, ApprovalRequest, Kind, Risk, RiskLevel, Status
-from gateway.ports.cards import Card, card_of, full_view
-from gateway.ports.checks import Finding, doubtful, failed, fine
-from gateway.ports.outgoing import DeliveryFailed
+from gateway.ports import (
+    Card,
+    DeliveryFailed,
+    Finding,
+    Record,
+    card_of,
+    doubtful,
+    failed,
+    fine,
+    full_view,
+)
 
 _COPY = "rehearsal"
 _ID = "0" * 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.slack.card_blocks import Act, actions, found
@@ -29,13 +29,9 @@ from adapters.slack.text_objects import (
     units,
     words,
 )
-from gateway.domain.records import Remember
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
-from gateway.ports.cards import Card, Field, FullView
-from gateway.ports.proven_masks import HIDDEN
-from gateway.ports.remember_options import LIFETIME_WORDS
-from gateway.wire.canonical_json import parse
+from gateway.ports import HIDDEN, LIFETIME_WORDS, Card, Field, FullView, Remember, Scope, parse_json
 
 DENY, EDIT, CHECK, RESPOND = "deny", "edit", "check_edit", "respond"
 ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"
@@ -89,7 +85,7 @@ def deny(card: Card, form: Form) -> Json:
         _entry(_REASON, "Reason, for the agent", _typed(), optional=True),
         _entry(_NEXT, "What then", _first("radio_buttons", ways)),
     ]
-    if card.deny_scopes:
+    if Action.DENY in card.remembers:
         again = [
             option("Ask again", _ASK),
             option("Deny exactly this for a day, in this session", _SESSION),
@@ -110,14 +106,14 @@ def abort(card: Card, form: Form) -> Json:
     return modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
 
 
-def remember(card: Card, form: Form, reach: Mapping[str, str]) -> Json:
+def remember(card: Card, form: Form, scopes: Sequence[Scope], reach: Mapping[str, str]) -> Json:
     """Ask what an approval shall cover from now on, where, and until when.
 
     `reach` says for each scope how much of late it would have covered.
     """
-    if not card.approve_scopes:
+    if not scopes:
         return told("Remember", "This is asked about each time: nothing of it can be remembered.")
-    made = card.approve_scopes[:_MOST_SCOPES]
+    made = scopes[:_MOST_SCOPES]
     said: list[Json] = []
     for number, scope in enumerate(made, 1):
         lead = "\n" if said else ""
@@ -355,7 +351,7 @@ class Typed:
 
 
 def _number(text: str) -> int | float:
-    value = parse(text.encode())
+    value = parse_json(text.encode())
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{text[:40]!r} is not a number")
     return value
@@ -363,7 +359,7 @@ def _number(text: str) -> int | float:
 
 def arguments_of(text: str) -> Json:
     """Return edited arguments; raises InvalidRequest for anything but one strict JSON object."""
-    value = parse(text.encode("utf-8", "surrogatepass"))
+    value = parse_json(text.encode("utf-8", "surrogatepass"))
     if not isinstance(value, dict):
         raise InvalidRequest("arguments are one JSON object, in braces")
     return value

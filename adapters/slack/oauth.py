@@ -16,9 +16,8 @@ from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.settings import SlackSettings
 from adapters.slack.web_api import asked, client_of
 from adapters.slack.workspaces import Workspaces
-from gateway.domain.clock import SystemClock
 from gateway.errors import GatewayError, Misconfigured
-from gateway.ports.outgoing import DeliveryFailed, Notes
+from gateway.ports import DeliveryFailed, Notes, SystemClock
 
 log = logging.getLogger("adapters.slack.oauth")
 

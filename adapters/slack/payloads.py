@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from gateway.domain.records import MessageRef
+from gateway.ports import MessageRef
 
 PLATFORM = "slack"
 _BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")

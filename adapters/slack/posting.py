@@ -13,19 +13,20 @@ from adapters.slack.text_objects import Json, escaped, fitted, one_line, ours, s
 from adapters.slack.uploads import Uploads
 from adapters.slack.web_api import SlackRefused, asked, sent
 from adapters.slack.workspaces import NotInstalled, TokenRefused, Workspace, Workspaces
-from gateway.domain.records import MessageRef
 from gateway.models import Status
-from gateway.ports.cards import Card
-from gateway.ports.outgoing import (
+from gateway.ports import (
+    Card,
     CopyGone,
     DeliveryFailed,
     DeliveryUncertain,
+    MessageRef,
     Notes,
     Notice,
     NoticeKind,
+    Pace,
+    Rate,
     TryLater,
 )
-from gateway.ports.rate_limit import Pace, Rate
 
 # Slack's tier 3 is 50 in any minute: 45, a burst of 2, and one for what is late. What no
 # person decided leaves room for edits that show a decision. A channel takes one post a second.

@@ -13,7 +13,7 @@ from adapters.slack.interactions import Interaction
 from adapters.slack.text_objects import Json, escaped
 from adapters.slack.web_api import asked, sent
 from adapters.slack.workspaces import Workspace
-from gateway.ports.outgoing import DeliveryFailed
+from gateway.ports import DeliveryFailed
 
 log = logging.getLogger("adapters.slack.replies")
 

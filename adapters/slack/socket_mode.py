@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.web_api import SlackRefused, asked
 from gateway.errors import GatewayError
-from gateway.ports.outgoing import DeliveryFailed
+from gateway.ports import DeliveryFailed
 
 log = logging.getLogger("adapters.slack.sockets")
 

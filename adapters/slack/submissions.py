@@ -13,12 +13,9 @@ from adapters.slack.payloads import Form, Malformed
 from adapters.slack.permissions import Rights
 from adapters.slack.text_objects import Json
 from adapters.slack.workspaces import Workspace
-from gateway.domain.records import Record
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import Action, RiskLevel
-from gateway.ports import Desk
-from gateway.ports.blocks import changes
-from gateway.wire.codec import JsonObject
+from gateway.ports import Desk, JsonObject, Record, changes
 
 DONE: Json = {"response_action": "clear"}
 _EDIT_SECONDS = 3600.0
@@ -42,7 +39,10 @@ class Submissions:
         except _Wrong as wrong:
             return {"response_action": "errors", "errors": {wrong.block: str(wrong)}}
         try:
-            await self._desk.decide(click(did, form, identity, action, **fields))
+            await self._desk.requests.decide(
+                click(did, form, identity, action, **fields),
+                groups=self._rights.groups(workspace, identity),
+            )
         except Unconfirmed:
             if did.act != modals.CHECK:
                 raise

@@ -12,10 +12,7 @@ from adapters.slack.card_blocks import FullText
 from adapters.slack.payloads import Place, place_of
 from adapters.slack.web_api import asked
 from adapters.slack.workspaces import Workspace
-from gateway.domain.records import MessageRef
-from gateway.ports import Desk
-from gateway.ports.cards import Card, full_view
-from gateway.ports.outgoing import DeliveryFailed
+from gateway.ports import Card, DeliveryFailed, Desk, MessageRef, full_view
 
 log = logging.getLogger("adapters.slack.uploads")
 
@@ -36,7 +33,7 @@ class Uploads:
         """Attach what would run to a thread, unless it is there; return whether it is."""
         if await self.attached(ref, card.digest):
             return FullText.ATTACHED
-        record = await self._desk.get(card.request_id)
+        record = await self._desk.requests.get(card.request_id)
         if record.digest != card.digest:
             return FullText.MISSING
         text = full_view(record).text.encode()

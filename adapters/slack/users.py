@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from adapters.slack.payloads import PLATFORM
 from adapters.slack.text_objects import Json
 from adapters.slack.web_api import asked
 from adapters.slack.workspaces import Workspace
-from gateway.domain.records import Identity
 from gateway.errors import GatewayError
-from gateway.ports.outgoing import DeliveryFailed, TryLater
+from gateway.ports import DeliveryFailed, Identity, TryLater
 
 _CHECK_SECONDS = 8.0
 
@@ -71,8 +70,8 @@ class Directory:
                 raise Stranger(f"{who} may not decide")
         return actor.identity
 
-    async def with_groups(self, workspace: Workspace, identity: Identity) -> Identity:
-        """Return the identity with the user groups it belongs to now. Raises Unknown."""
+    async def groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:
+        """Return the user groups that somebody belongs to now. Raises Unknown."""
         user = identity.id.partition("/")[2]
         answer = await self._ask(
             f"groups {workspace.team}",
@@ -81,8 +80,7 @@ class Directory:
             ),
         )
         groups = [one for one in answer.get("usergroups", []) if user in one.get("users", [])]
-        written = tuple(f"{PLATFORM}:{workspace.team}/{one['id']}" for one in groups)
-        return replace(identity, groups=written)
+        return tuple(f"{PLATFORM}:{workspace.team}/{one['id']}" for one in groups)
 
     def close(self) -> None:
         """Give up on what nobody waits for any more."""

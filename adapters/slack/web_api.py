@@ -12,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.text_objects import Json
-from gateway.ports.outgoing import DeliveryFailed, DeliveryUncertain, TryLater
+from gateway.ports import DeliveryFailed, DeliveryUncertain, TryLater
 
 CALL_SECONDS = 10.0
 _LONGEST_WAIT = 60.0

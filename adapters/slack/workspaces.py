@@ -19,7 +19,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from adapters.slack.settings import SlackSettings
 from adapters.slack.web_api import SlackRefused, Unavailable, answered, asked, client_of
 from gateway.errors import GatewayError
-from gateway.ports.outgoing import DeliveryFailed, Notes
+from gateway.ports import DeliveryFailed, Notes
 
 log = logging.getLogger("adapters.slack.workspaces")
 

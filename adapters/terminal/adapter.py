@@ -13,10 +13,8 @@ from contextlib import asynccontextmanager, contextmanager
 from logging.handlers import MemoryHandler
 
 from adapters.terminal.screen import Answering
-from gateway.domain.clock import SystemClock
-from gateway.domain.records import Identity
 from gateway.errors import InvalidRequest
-from gateway.ports import Desk
+from gateway.ports import Desk, Identity, SystemClock
 
 _KEPT_LINES = 1000
 

@@ -11,10 +11,8 @@ from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Text
 
-from gateway.domain.safe_text import Visible
 from gateway.models import RiskLevel, Status
-from gateway.ports.blocks import Block, Change
-from gateway.ports.cards import Card
+from gateway.ports import Block, Card, Change, Visible
 
 ESCAPE = "bold black on yellow"  # what was made visible stands out from what was written
 _RISK = {RiskLevel.LOW: "green", RiskLevel.MEDIUM: "yellow", RiskLevel.HIGH: "bold red"}
@@ -29,6 +27,17 @@ _SIGNS = {"+": "green", "-": "red", "@": "cyan"}
 _LEXERS = {"shell": "bash", "json": "json"}
 _WARNING = "bold yellow"
 _MINUTE, _HOUR = 60, 3600
+
+HELP = """\
+y  approve             n  deny, with a reason if you like
+f  read all of it      e  edit the arguments in $EDITOR
+c  copy what would run k  say that you are looking at it
+a  approve several     r  approve and remember it
+g  what is remembered, and take it back
+←  the one before      →  the next request
+↑ ↓  scroll            q  leave; requests stay where they are
+
+High risk is asked again. A request that was cut is approved from the full text only."""
 
 
 def drawn(card: Card, *, now_ms: int) -> RenderableType:

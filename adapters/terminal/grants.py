@@ -9,11 +9,8 @@ from rich.console import Group
 from rich.text import Text
 
 from adapters.terminal.card_text import text_of
-from gateway.domain.records import Event, Identity
 from gateway.errors import InvalidRequest
-from gateway.policy.grants.grant import Grant
-from gateway.ports import Desk
-from gateway.ports.grant_cards import grant_card_of
+from gateway.ports import Desk, Event, Grant, Identity, grant_card_of
 
 ALL = "all"
 _SAID = {
@@ -43,11 +40,11 @@ def listed(grants: Sequence[Grant]) -> Group:
 async def revoked(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
     """Take back what was chosen by number, or all; return what to say. Raises as the desk does."""
     if chosen == ALL:
-        gone = len(await desk.revoke_all(who))
+        gone = len(await desk.grants.revoke_all(who))
         return f"taken back: {gone}"
     if not chosen.isdecimal() or not 1 <= int(chosen) <= len(grants):
         raise InvalidRequest(f"a number of the list, or {ALL}")
-    await desk.revoke(grants[int(chosen) - 1].id, who)
+    await desk.grants.revoke(grants[int(chosen) - 1].id, who)
     return "taken back: it decides nothing any more"
 
 

@@ -14,11 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Footer, Input, Label, Select, SelectionList, Static
 
 from adapters.terminal.card_text import text_of
-from gateway.domain.records import Record, Remember
 from gateway.models import FieldKind
-from gateway.ports.cards import Card, Field
-from gateway.ports.remember_options import LIFETIME_WORDS, Scope
-from gateway.wire.codec import JsonObject
+from gateway.ports import LIFETIME_WORDS, Card, Field, JsonObject, Record, Remember, Scope
 
 YES = "yes"
 

@@ -18,35 +18,35 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 from textual.worker import Worker, WorkerState
 
-from adapters.terminal.card_text import diff_of, drawn, found, one_line, text_of
+from adapters.terminal.card_text import HELP, diff_of, drawn, found, one_line, text_of
 from adapters.terminal.editor import edited
 from adapters.terminal.grants import listed, revoked, told
 from adapters.terminal.prompts import YES, Form, Reading, Remembering, Words
-from gateway.domain.clock import Clock
-from gateway.domain.records import Click, Identity, Query, Record
 from gateway.errors import GatewayError, Unconfirmed
 from gateway.models import Action, RiskLevel
-from gateway.ports import Desk
-from gateway.ports.blocks import changes
-from gateway.ports.cards import Card, card_of, full_view
-from gateway.ports.proven_masks import HIDDEN, hides
-from gateway.wire.canonical_json import parse
+from gateway.ports import (
+    HIDDEN,
+    Card,
+    Click,
+    Clock,
+    Desk,
+    Identity,
+    Query,
+    Record,
+    card_of,
+    changes,
+    full_view,
+    hides,
+    parse_json,
+    scopes_of,
+)
 
 log = logging.getLogger("adapters.terminal")
 
 CARD_LINES, CARD_CHARS = 60, 6000
 _ALL = 10**9  # a card without a limit
 _MOST_LISTED = 200
-_HELP = """\
-y  approve             n  deny, with a reason if you like
-f  read all of it      e  edit the arguments in $EDITOR
-c  copy what would run k  say that you are looking at it
-a  approve several     r  approve and remember it
-g  what is remembered, and take it back
-←  the one before      →  the next request
-↑ ↓  scroll            q  leave; requests stay where they are
 
-High risk is asked again. A request that was cut is approved from the full text only."""
 
 # A key that fails ends neither the screen nor, with it, the gateway.
 _told_of_failures = work(exit_on_error=False)
@@ -117,7 +117,7 @@ class Answering(App[None]):
     async def _follow(self) -> None:
         while True:
             try:
-                async with self._desk.changes() as events:
+                async with self._desk.feed.changes() as events:
                     await self._reload()
                     async for event in events:
                         if event.request_id:
@@ -138,12 +138,12 @@ class Answering(App[None]):
             self._say(f"it failed: {error}", bad=True)
 
     async def _reload(self) -> None:
-        page = await self._desk.page(Query(limit=_MOST_LISTED, followers=False))
+        page = await self._desk.requests.page(Query(limit=_MOST_LISTED, followers=False))
         waiting = list(reversed(page.items))  # who asked first is first
         known, shown = {one.id for one in self._queue}, self.record
         if any(one.id not in known for one in waiting):
             self.bell()
-        refusals = {one.id: await self._desk.may_decide(self._who, one) for one in waiting}
+        refusals = {one.id: await self._desk.requests.may_decide(self._who, one) for one in waiting}
         self._queue, self._refusals, self._more = waiting, refusals, page.next is not None
         places = {one.id: number for number, one in enumerate(waiting)}
         if shown is not None and shown.id in places:
@@ -158,7 +158,7 @@ class Answering(App[None]):
         """Say what became of the request that was just being shown, and drop open questions."""
         if isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
-        ended = await self._desk.get(before.id)
+        ended = await self._desk.requests.get(before.id)
         self._say(_card(ended).title + (f": {_outcome(ended)}" if ended.final else ""))
 
     # ---------------------------------------------------------------- keys
@@ -217,7 +217,7 @@ class Answering(App[None]):
         with self.suspend():
             left = await asyncio.to_thread(edited, text)
         try:
-            arguments = parse(left.encode())
+            arguments = parse_json(left.encode())
         except GatewayError as error:
             self._say(f"not sent: {error}", bad=True)
             return
@@ -259,11 +259,11 @@ class Answering(App[None]):
         if record is None or not self._allows(record, Action.APPROVE):
             return
         card = _card(record)
-        if not card.complete or not card.approve_scopes:
+        if Action.APPROVE not in card.remembers:
             self._say("this one is asked about each time", bad=True)
             return
-        reaches = [await self._desk.reach(record.id, one.id) for one in card.approve_scopes]
-        scopes = list(zip(card.approve_scopes, reaches, strict=True))
+        offered, reach = scopes_of(record, Action.APPROVE), self._desk.requests.reach
+        scopes = [(one, await reach(record.id, one.id)) for one in offered]
         chosen = await self.push_screen_wait(Remembering(record, scopes))
         if chosen is not None:
             await self._click(record, Action.APPROVE, remember=chosen)
@@ -271,7 +271,7 @@ class Answering(App[None]):
     @_told_of_failures
     async def action_granted(self) -> None:
         """Show what is remembered, and take back what is chosen."""
-        grants = await self._desk.grants()
+        grants = await self._desk.grants.newest()
         if not grants:
             self._say("nothing is remembered")
             return
@@ -294,11 +294,12 @@ class Answering(App[None]):
     async def action_claim(self) -> None:
         """Say that you are looking, or no longer are."""
         if (record := self.record) is not None:
-            await self._try(self._desk.claim(record.id, self._who, on=record.claim is None))
+            claim = self._desk.requests.claim(record.id, self._who, on=record.claim is None)
+            await self._try(claim)
 
     def action_help(self) -> None:
         """Show the keys."""
-        self.push_screen(Reading("Keys", Text(_HELP), decides=False))
+        self.push_screen(Reading("Keys", Text(HELP), decides=False))
 
     # ---------------------------------------------------------------- clicks
 
@@ -331,7 +332,7 @@ class Answering(App[None]):
             nonce=secrets.token_hex(8),
             **more,
         )
-        return await self._try(self._desk.decide(click))
+        return await self._try(self._desk.requests.decide(click))
 
     async def _try(self, call: Awaitable[Record]) -> GatewayError | None:
         try:

@@ -11,11 +11,9 @@ from aiohttp import web
 from adapters.web.queries import Reading
 from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
 from adapters.web.writes import checked, writing
-from gateway.domain.records import Click, Query, Record
 from gateway.errors import BatchRefused
 from gateway.models import Action, RiskLevel
-from gateway.ports import Desk
-from gateway.wire.codec import JsonObject
+from gateway.ports import Click, Desk, JsonObject, Query, Record
 
 MOST = 50
 _MOST_LETTERS = 2_000_000  # of all that one page is asked to show
@@ -59,7 +57,9 @@ class Batches:
         apart: list[JsonObject] = []
         letters = 0
         for record in found:
-            why = _why_alone(record) or await self._desk.may_decide(visitor.identity, record)
+            why = _why_alone(record) or await self._desk.requests.may_decide(
+                visitor.identity, record
+            )
             if why is not None:
                 row = await self._reading.row(record, visitor)
                 apart.append({"id": record.id, "tool": row["tool"], "why": why})
@@ -81,8 +81,8 @@ class Batches:
 
         A test of the gateway's own is no agent's, and stands among all that waits.
         """
-        own = await self._desk.page(Query(agent=agent, limit=MOST))
-        every = await self._desk.page(Query(limit=MOST))
+        own = await self._desk.requests.page(Query(agent=agent, limit=MOST))
+        every = await self._desk.requests.page(Query(limit=MOST))
         found = {record.id: record for record in (*own.items, *every.items)}
         shown = [record for record in found.values() if record.request.agent == agent]
         shown.sort(key=lambda record: record.created)
@@ -92,7 +92,7 @@ class Batches:
         """Apply one answer to all that was ticked, or to none of it."""
         clicks = [_click(visitor, body, item) for item in body["items"]]
         try:
-            records = await self._desk.decide_all(clicks)
+            records = await self._desk.requests.decide_all(clicks)
         except BatchRefused as refused:
             return problem(409, refused.code, "Nothing was decided.", reasons=refused.reasons)
         rows = [await self._reading.row(record, visitor) for record in records]

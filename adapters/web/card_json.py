@@ -8,12 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.domain.records import Record
-from gateway.domain.safe_text import Segment, Visible
-from gateway.ports.blocks import Block, Change
-from gateway.ports.cards import Card, Field, card_of
-from gateway.ports.remember_options import Scope
-from gateway.wire.codec import JsonObject
+from gateway.models import Action
+from gateway.ports import (
+    Block,
+    Card,
+    Change,
+    Field,
+    JsonObject,
+    Record,
+    Segment,
+    Visible,
+    card_of,
+    scopes_of,
+)
 
 ROW_LINES, ROW_CHARS = 24, 2_000  # what a row of the list shows of all blocks together
 WHOLE = 10**9
@@ -39,7 +46,7 @@ def row_of(record: Record) -> JsonObject:
 def whole_of(record: Record, *, reveal: bool = False) -> JsonObject:
     """Return everything about a request; with `reveal` its secrets too."""
     card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal)
-    return {**_view(card, record), "opened": True, "revealed": reveal}
+    return {**_view(card, record, reveal=reveal), "opened": True, "revealed": reveal}
 
 
 def seen_by(view: JsonObject, look: Look) -> JsonObject:
@@ -61,7 +68,7 @@ def line_of(segments: tuple[Segment, ...]) -> Line:
     return [[text, escape] for text, escape in segments]
 
 
-def _view(card: Card, record: Record) -> JsonObject:
+def _view(card: Card, record: Record, *, reveal: bool = False) -> JsonObject:
     claim = record.claim
     return {
         **_state(card),
@@ -84,8 +91,8 @@ def _view(card: Card, record: Record) -> JsonObject:
         "note": _maybe(card.note),
         "result": _maybe(card.result),
         "remember": {
-            "approve": _scopes(card.approve_scopes),
-            "deny": _scopes(card.deny_scopes),
+            "approve": _scopes(card, record, Action.APPROVE, reveal=reveal),
+            "deny": _scopes(card, record, Action.DENY, reveal=reveal),
         },
         "controls": [
             {
@@ -123,7 +130,8 @@ def _state(card: Card) -> JsonObject:
     }
 
 
-def _scopes(scopes: tuple[Scope, ...]) -> list[JsonObject]:
+def _scopes(card: Card, record: Record, action: Action, *, reveal: bool) -> list[JsonObject]:
+    scopes = scopes_of(record, action, reveal=reveal) if action in card.remembers else ()
     return [{"id": scope.id, "words": line_of(scope.words.segments)} for scope in scopes]
 
 

@@ -8,13 +8,9 @@ from adapters.web.card_json import changes_of
 from adapters.web.queries import Reading
 from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
 from adapters.web.writes import checked, writing
-from gateway.domain.records import Click, Remember
 from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
-from gateway.ports import Desk
-from gateway.ports.blocks import changes
-from gateway.ports.offload import made
-from gateway.wire.codec import JsonObject
+from gateway.ports import Click, Desk, JsonObject, Remember, changes, draw
 
 _DECISION: dict[str, type] = {
     "revision": int,
@@ -71,9 +67,9 @@ class Decisions:
         request_id = request.match_info["id"]
         click = _click(request_id, visitor, body)
         try:
-            after = await self._desk.decide(click)
+            after = await self._desk.requests.decide(click)
         except Conflict as conflict:
-            now = await self._reading.row(await self._desk.get(request_id), visitor)
+            now = await self._reading.row(await self._desk.requests.get(request_id), visitor)
             return problem(409, conflict.code, str(conflict), request=now)
         except Unconfirmed as high:
             return problem(high.status, "unconfirmed", str(high))
@@ -81,31 +77,31 @@ class Decisions:
 
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Show an edit beside what was asked, before it is sent."""
-        record = await self._desk.get(request.match_info["id"])
+        record = await self._desk.requests.get(request.match_info["id"])
         before, after = record.arguments, body["arguments"]
-        rows = await made(lambda: changes_of(changes(before, after)), before, after)
+        rows = await draw(lambda: changes_of(changes(before, after)), before, after)
         return web.json_response({"changed": rows})
 
     async def _claim(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         request_id = request.match_info["id"]
-        record = await self._desk.claim(request_id, visitor.identity, on=body["on"])
+        record = await self._desk.requests.claim(request_id, visitor.identity, on=body["on"])
         return web.json_response(await self._reading.row(record, visitor))
 
     async def _reveal(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         """Show the secrets; the desk writes down who saw them."""
-        record = await self._desk.reveal(request.match_info["id"], visitor.identity)
+        record = await self._desk.requests.reveal(request.match_info["id"], visitor.identity)
         return web.json_response(await self._reading.whole(record, visitor, reveal=True))
 
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        ids = await self._desk.end_session(body["agent"], body["session"], visitor.identity)
+        ids = await self._desk.sessions.end_as(visitor.identity, body["agent"], body["session"])
         return web.json_response({"cancelled": len(ids)})
 
     async def _lift(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        await self._desk.lift(body["agent"], visitor.identity)
+        await self._desk.operator.lift(body["agent"], visitor.identity)
         return web.json_response({"ok": True})
 
 

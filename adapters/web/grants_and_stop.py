@@ -7,11 +7,7 @@ from aiohttp import web
 from adapters.web.card_json import line_of
 from adapters.web.security import Guard, Handler, Visitor
 from adapters.web.writes import writing
-from gateway.domain.redaction import shown
-from gateway.policy.grants.grant import Effect, Grant
-from gateway.ports import Desk
-from gateway.ports.grant_cards import GrantCard, grant_card_of
-from gateway.wire.codec import JsonObject
+from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card_of, shown
 
 
 class Operating:
@@ -36,25 +32,25 @@ class Operating:
     async def _grants(self, request: web.Request) -> web.StreamResponse:
         """List what is remembered, and what ended lately."""
         await self._guard.reader(request)
-        live, ended = await self._desk.grants(), await self._desk.grants(ended=True)
+        live, ended = await self._desk.grants.newest(), await self._desk.grants.list_ended()
         found = [_row(grant, grant_card_of(grant)) for grant in (*live, *ended)]
         return web.json_response({"items": found})
 
     async def _grant(self, request: web.Request) -> web.StreamResponse:
         """Return one with what it was made of and how far it reaches."""
         await self._guard.reader(request)
-        return web.json_response(_card(await self._desk.grant_card(request.match_info["id"])))
+        return web.json_response(_card(await self._desk.grants.card(request.match_info["id"])))
 
     async def _revoke(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        await self._desk.revoke(body["id"], visitor.identity)
+        await self._desk.grants.revoke(body["id"], visitor.identity)
         return web.json_response({"ok": True})
 
     async def _revoke_all(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        gone = await self._desk.revoke_all(visitor.identity, **body)
+        gone = await self._desk.grants.revoke_all(visitor.identity, **body)
         return web.json_response({"revoked": len(gone)})
 
     async def _stop(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        await self._desk.stop_all(visitor.identity, on=body["on"])
+        await self._desk.operator.stop_all(visitor.identity, on=body["on"])
         return web.json_response({"stopped": body["on"]})
 
 

@@ -10,10 +10,8 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from adapters.web.security import Guard, Refused, Visitor
-from gateway.domain.records import Event
 from gateway.errors import Unreachable
-from gateway.ports import Desk
-from gateway.wire.codec import JsonObject
+from gateway.ports import Desk, Event, JsonObject
 
 BEAT_SECONDS = 10.0
 # Browsers open six connections to a place; a few must be left for reading and deciding.
@@ -61,7 +59,7 @@ class Streams:
     ) -> web.StreamResponse:
         headers = {**self._guard.headers(), "Content-Type": "text/event-stream"}
         response = web.StreamResponse(headers=headers)
-        async with self._desk.changes() as events:
+        async with self._desk.feed.changes() as events:
             await response.prepare(request)
             try:
                 await _send(response, "ready", {"beat": BEAT_SECONDS})

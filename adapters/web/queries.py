@@ -16,12 +16,17 @@ from adapters.web.card_json import (
     whole_of,
 )
 from adapters.web.security import Guard, Handler, Refused, Visitor, csrf_token, seen_token
-from gateway.domain.records import Query, Record
-from gateway.domain.redaction import shown
-from gateway.ports import Desk
-from gateway.ports.offload import heavy, made, weight_of
-from gateway.ports.remember_options import LIFETIME_WORDS
-from gateway.wire.codec import JsonObject
+from gateway.ports import (
+    LIFETIME_WORDS,
+    Desk,
+    JsonObject,
+    Query,
+    Record,
+    draw,
+    heavy,
+    shown,
+    weight_of,
+)
 
 _CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
 _PAGE = 50
@@ -52,18 +57,18 @@ class Reading:
 
     async def whole(self, record: Record, visitor: Visitor, *, reveal: bool = False) -> JsonObject:
         """Return everything about a request."""
-        view = await made(lambda: whole_of(record, reveal=reveal), *weight_of(record))
+        view = await draw(lambda: whole_of(record, reveal=reveal), *weight_of(record))
         return await self._for(view, record, visitor)
 
     async def _me(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.reader(request)
-        person = await self._desk.person(visitor.identity)
+        person = await self._desk.requests.person(visitor.identity)
         told = {
             "name": await self._name(visitor),
             "csrf": csrf_token(visitor.session),
             "lifetimes": LIFETIME_WORDS,
             "admin": person is not None and person.admin,
-            "stopped": await self._desk.stopped(),
+            "stopped": await self._desk.operator.stopped(),
         }
         return web.json_response(told)
 
@@ -74,7 +79,7 @@ class Reading:
         if after is not None and not _CURSOR.fullmatch(after):
             raise Refused(422, "invalid_request", "after is no cursor of a page")
         query = Query(final=final, followers=final, after=after, limit=_PAGE)
-        page = await self._desk.page(query)
+        page = await self._desk.requests.page(query)
         items = []
         for record in page.items:
             items.append(await self.row(record, visitor))
@@ -83,7 +88,7 @@ class Reading:
 
     async def _one(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.reader(request)
-        record = await self._desk.get(request.match_info["id"])
+        record = await self._desk.requests.get(request.match_info["id"])
         if request.query.get("whole") == "1":
             return web.json_response(await self.whole(record, visitor))
         return web.json_response(await self.row(record, visitor))
@@ -94,7 +99,7 @@ class Reading:
         if key in self._heavy:
             self._heavy.move_to_end(key)
             return self._heavy[key]
-        view = await made(lambda: row_of(record), *weight_of(record))
+        view = await draw(lambda: row_of(record), *weight_of(record))
         if heavy(*weight_of(record)):
             self._heavy[key] = view
             if len(self._heavy) > _MOST_KEPT:
@@ -108,12 +113,12 @@ class Reading:
         """Say what an offer to remember would have covered of late."""
         await self._guard.reader(request)
         offer = request.query.get("offer", "")
-        words = await self._desk.reach(request.match_info["id"], offer)
+        words = await self._desk.requests.reach(request.match_info["id"], offer)
         return web.json_response({"words": words})
 
     async def _sessions(self, request: web.Request) -> web.StreamResponse:
         await self._guard.reader(request)
-        rows = await self._desk.sessions(None)
+        rows = await self._desk.sessions.open(None)
         items = [
             {
                 "agent": row.agent,
@@ -131,18 +136,18 @@ class Reading:
                 "last_seen": one.until,
                 "paused": True,
             }
-            for one in await self._desk.paused()
+            for one in await self._desk.operator.paused()
         ]
         return web.json_response({"items": [*stopped, *items]})
 
     async def _name(self, visitor: Visitor) -> str:
-        person = await self._desk.person(visitor.identity)
+        person = await self._desk.requests.person(visitor.identity)
         return person.name if person else visitor.identity.written
 
     async def _look(self, record: Record, visitor: Visitor) -> Look:
         refusal = None
         if not record.final:
-            refusal = await self._desk.may_decide(visitor.identity, record)
+            refusal = await self._desk.requests.may_decide(visitor.identity, record)
         return Look(name=await self._name(visitor), refusal=refusal)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapters.web.security import Guard, Handler
-from gateway.ports import Desk
-from gateway.wire.codec import plain
+from gateway.ports import Desk, plain
 
 
 class Reports:
@@ -23,4 +22,4 @@ class Reports:
     async def _read(self, request: web.Request) -> web.StreamResponse:
         """Return the figures of the last 30 days."""
         visitor = await self._guard.reader(request)
-        return web.json_response(plain(await self._desk.report(visitor.identity)))
+        return web.json_response(plain(await self._desk.operator.report(visitor.identity)))

@@ -12,8 +12,7 @@ from adapters.web.live_updates import Streams
 from adapters.web.queries import Reading
 from adapters.web.reports import Reports
 from adapters.web.security import Guard, Refused, finished, json_body
-from gateway.ports import Desk, Logins
-from gateway.wire.canonical_json import parse
+from gateway.ports import Desk, Logins, parse_json
 
 
 class Inbox:
@@ -74,7 +73,7 @@ class Inbox:
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         self._guard.check_origin(request)
-        body = parse(await json_body(request))
+        body = parse_json(await json_body(request))
         code = body.get("code") if isinstance(body, dict) else None
         if not isinstance(code, str):
             raise Refused(422, "invalid_request", "code is missing")

@@ -15,11 +15,8 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, whole
-from gateway.domain.records import Identity
 from gateway.errors import GatewayError
-from gateway.ports import Logins
-from gateway.wire.codec import JsonObject
+from gateway.ports import BodyTooLarge, BodyTooSlow, Identity, JsonObject, Logins, read_whole
 
 log = logging.getLogger("adapters.web")
 
@@ -172,7 +169,7 @@ async def json_body(request: web.Request) -> bytes:
     if request.content_type != "application/json":
         raise Refused(415, "content_type", "send application/json")
     try:
-        return await whole(request.content.iter_any(), most=MAX_BODY)
+        return await read_whole(request.content.iter_any(), most=MAX_BODY)
     except BodyTooLarge:
         raise Refused(413, "too_large", f"more than {MAX_BODY} bytes") from None
     except BodyTooSlow:

@@ -8,8 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from adapters.web.security import Guard, Handler, Refused, Visitor, finished, json_body
-from gateway.wire.canonical_json import parse
-from gateway.wire.codec import JsonObject
+from gateway.ports import JsonObject, parse_json
 
 Work = Callable[[web.Request, Visitor, JsonObject], Coroutine[Any, Any, web.Response]]
 
@@ -21,7 +20,7 @@ def writing(
 
     async def serve(request: web.Request) -> web.StreamResponse:
         visitor = await guard.writer(request)
-        body = checked(parse(await json_body(request)), members, needed)
+        body = checked(parse_json(await json_body(request)), members, needed)
         return await finished(work(request, visitor, body))
 
     return serve

@@ -18,14 +18,14 @@ async def submit(call: Call) -> web.Response:
     """Take a request in, or find it again."""
     body = call.body
     origin = call.origin("submit", body.process)
-    record, new = await call.services.approvals.submit(body.request, origin, detached=body.detached)
+    record, new = await call.core.approvals.submit(body.request, origin, detached=body.detached)
     return reply(await _state(call, record, origin), 201 if new else 200)
 
 
 async def cancel(call: Call) -> web.Response:
     """Withdraw a request, also one that has not arrived yet."""
     origin = call.origin("cancel")
-    record = await call.services.approvals.cancel(
+    record = await call.core.approvals.cancel(
         call.id, origin, reason=call.body.reason, message=call.body.message
     )
     return reply(await _state(call, record, origin))
@@ -34,27 +34,27 @@ async def cancel(call: Call) -> web.Response:
 async def consume(call: Call) -> web.Response:
     """Take the approval for the process."""
     return reply(
-        await call.services.approvals.consume(call.id, call.origin("consume", call.body.process))
+        await call.core.approvals.consume(call.id, call.origin("consume", call.body.process))
     )
 
 
 async def report(call: Call) -> web.Response:
     """Say what became of the action."""
     origin = call.origin("report")
-    record = await call.services.approvals.report(call.id, call.body.report, origin)
+    record = await call.core.approvals.report(call.id, call.body.report, origin)
     return reply(await _state(call, record, origin))
 
 
 async def sync(call: Call) -> web.Response:
     """Attach the process to requests, renew its lease, and say how they stand."""
     origin = call.origin("sync", call.body.process)
-    return reply(States(items=tuple(await call.services.approvals.sync(call.body.ids, origin))))
+    return reply(States(items=tuple(await call.core.approvals.sync(call.body.ids, origin))))
 
 
 async def sessions(call: Call) -> web.Response:
     """List the sessions that have not ended."""
     agent = call.caller.name if call.is_agent else call.query.agent
-    return reply(Sessions(items=tuple(await call.services.approvals.sessions(agent))))
+    return reply(Sessions(items=tuple(await call.core.sessions.open(agent))))
 
 
 async def end_session(call: Call) -> web.Response:
@@ -62,13 +62,13 @@ async def end_session(call: Call) -> web.Response:
     session = call.request.match_info["session"]
     if not SESSION_NAME.fullmatch(session):
         raise NotFound("no such session")
-    approvals, agent = call.services.approvals, call.query.agent
+    desk, agent = call.core.sessions, call.query.agent
     if call.is_agent:
-        ids = await approvals.end_session(session, call.origin("cancel"))
+        ids = await desk.end(session, call.origin("cancel"))
     elif agent is None:
         raise InvalidRequest("agent is missing: a session belongs to an agent")
     else:
-        ids = await approvals.end_session_as(call.identity, agent, session)
+        ids = await desk.end_as(call.identity, agent, session)
     return reply(SessionEnded(cancelled=tuple(ids)))
 
 
@@ -82,4 +82,4 @@ async def enroll(call: Call) -> web.Response:
 
 
 async def _state(call: Call, record: Record, origin: MessageContext) -> State:
-    return await call.services.approvals.state(record.id, origin)
+    return await call.core.approvals.state(record.id, origin)

@@ -12,13 +12,21 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from gateway.api.authentication import LOOPBACK_HOSTS, Access, FailureLimit
-from gateway.api.call import Call, Enrolment, Intercept, Limits, Services, read_body, read_query
+from gateway.api.call import (
+    Call,
+    Enrolment,
+    Intercept,
+    Limits,
+    Reads,
+    Services,
+    read_body,
+    read_query,
+)
 from gateway.api.metrics import Metrics
 from gateway.api.middleware import Handler, as_problems, at_our_address, secured, traced
 from gateway.api.openapi import served_document
 from gateway.api.routes import Endpoint, routes
-from gateway.approvals.grouping import Holding
-from gateway.approvals.service import Approvals
+from gateway.approvals.core import Core
 from gateway.ports import Credentials
 from gateway.wire.codec import JsonObject
 
@@ -52,8 +60,8 @@ class Site:
 
 def build_api(
     *,
-    approvals: Approvals,
-    holding: Holding,
+    core: Core,
+    reads: Reads,
     credentials: Credentials,
     ready: Callable[[], Awaitable[Sequence[str]]],
     store_errors: tuple[type[Exception], ...],
@@ -70,10 +78,10 @@ def build_api(
     bounds = limits or Limits()
     table = routes(enrolment=enrolment is not None)
     services = Services(
-        approvals=approvals,
-        holding=holding,
+        core=core,
+        reads=reads,
         access=Access(credentials=credentials, limit=FailureLimit(now=time.monotonic)),
-        metrics=Metrics(approvals.count_pending),
+        metrics=Metrics(reads.count_pending),
         ready=ready,
         enrolment=enrolment,
         intercept=site.intercept,
@@ -143,7 +151,7 @@ async def _finished(work: Awaitable[T]) -> T:
 
 async def _counting(app: web.Application) -> AsyncIterator[None]:
     services = app[SERVICES]
-    task = asyncio.create_task(services.metrics.follow(services.approvals), name="metrics")
+    task = asyncio.create_task(services.metrics.follow(services.core.feed), name="metrics")
     yield
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -64,5 +64,5 @@ async def decide(call: Call) -> web.Response:
         )
         for item in body.items
     ]
-    records = await call.services.approvals.decide_all(clicks)
+    records = await call.core.requests.decide_all(clicks)
     return reply({"items": await shown(records), "next": None})

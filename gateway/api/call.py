@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
@@ -16,16 +16,15 @@ from pydantic import TypeAdapter, ValidationError
 from gateway.api.authentication import Access
 from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, WrongMediaType
-from gateway.approvals.grouping import Holding
-from gateway.approvals.service import Approvals
-from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, whole
+from gateway.approvals.core import Core
+from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.parsing import parse_message, parsed, sentence
-from gateway.domain.records import Identity
+from gateway.domain.records import Event, Identity, Page, Query
 from gateway.domain.redaction import masked
 from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ports import Credential
-from gateway.ports.offload import made
+from gateway.ports.offload import draw
 from gateway.wire.codec import JsonObject, plain
 from gateway.wire.identifiers import REQUEST_ID
 
@@ -60,6 +59,19 @@ class Enrolment:
     enroll: Callable[[str], Awaitable[JsonObject]]
 
 
+class Reads(Protocol):
+    """What is read as it is stored."""
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+
+    async def history(self, after: str | None, limit: int) -> list[Event]:
+        """Return up to `limit` events after a stream id."""
+
+    async def count_pending(self) -> int:
+        """Return how many requests wait."""
+
+
 # Passes a method's parameters through the hooks; returns action, reason, and what they changed.
 Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | None]]]
 
@@ -72,8 +84,8 @@ class Services:
     that wait, which are ended when the server stops. `waits` counts long polls by credential.
     """
 
-    approvals: Approvals
-    holding: Holding
+    core: Core
+    reads: Reads
     access: Access
     metrics: Metrics
     ready: Callable[[], Awaitable[Sequence[str]]]
@@ -95,6 +107,11 @@ class Call:
     who: Credential | None
     body: Any
     query: Any
+
+    @property
+    def core(self) -> Core:
+        """What answers it."""
+        return self.services.core
 
     @property
     def caller(self) -> Credential:
@@ -168,7 +185,7 @@ def reply(value: Any, status: int = 200) -> web.Response:
 async def masked_reply(value: Any, status: int = 200) -> web.Response:
     """Return a message to approvers, with the secrets in it masked as on cards."""
     values = plain(value)
-    return reply(await made(lambda: masked(values), values), status)
+    return reply(await draw(lambda: masked(values), values), status)
 
 
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
@@ -183,7 +200,7 @@ async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
         raise WrongMediaType("send the body as Content-Type: application/json, not compressed")
     most, seconds = limits.body_bytes, limits.body_seconds
     try:
-        raw = await whole(request.content.iter_any(), most=most, seconds=seconds)
+        raw = await read_whole(request.content.iter_any(), most=most, seconds=seconds)
     except BodyTooLarge:
         raise TooLarge(f"the body is larger than {most} bytes") from None
     except BodyTooSlow:

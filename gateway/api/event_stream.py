@@ -25,7 +25,7 @@ async def stream(call: Call) -> web.StreamResponse:
     check_match(EVENT_ID, "Last-Event-ID", last)
     if call.services.streams.locked():
         raise TooMany("too many event streams are open")
-    async with call.services.streams, call.services.approvals.changes() as live:
+    async with call.services.streams, call.core.feed.changes() as live:
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(call.request)
         with hanging(call):
@@ -76,7 +76,7 @@ async def _send(
 async def _replay(call: Call, answer: web.StreamResponse, last: str) -> str | None:
     """Send what happened after `last`; return the id of the last event sent, None when none was."""
     sent: str | None = None
-    while events := await call.services.approvals.history(sent or last, _PAGE):
+    while events := await call.services.reads.history(sent or last, _PAGE):
         for event in events:
             await _write(call, answer, _frame(event))
         sent = events[-1].id

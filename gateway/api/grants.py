@@ -124,7 +124,7 @@ async def offered(call: Call) -> web.Response:
 
 async def reach(call: Call) -> web.Response:
     """Return how far remembering an approval would have reached."""
-    remembering = call.services.approvals.remembering
+    remembering = call.core.remembering
     found = await remembering.reach(await known(call), call.query.offer)
     return reply(Reach(reach=found, words=found.words()))
 
@@ -132,19 +132,19 @@ async def reach(call: Call) -> web.Response:
 async def listing(call: Call) -> web.Response:
     """Return a page of grants."""
     query: GrantPage = call.query
-    found, cursor = await call.services.approvals.granted.page(after=query.after, limit=query.limit)
+    found, cursor = await call.core.grants.page(after=query.after, limit=query.limit)
     return await masked_reply(Grants(items=tuple(found), next=cursor))
 
 
 async def look(call: Call) -> web.Response:
     """Return one grant with its uses."""
-    return await masked_reply(await call.services.approvals.granted.get(_grant_id(call)))
+    return await masked_reply(await call.core.grants.get(_grant_id(call)))
 
 
 async def create(call: Call) -> web.Response:
     """Write a grant as an admin."""
     body: NewGrant = call.body
-    made = await call.services.approvals.remembering.create(
+    made = await call.core.remembering.create(
         call.identity,
         agent=body.agent,
         effect=body.effect,
@@ -165,7 +165,7 @@ async def let_through(call: Call) -> web.Response:
     if agent is None:
         raise InvalidRequest("agent is missing: a session belongs to an agent")
     body: NewPass = call.body
-    made = await call.services.approvals.remembering.let_through(
+    made = await call.core.remembering.let_through(
         call.identity,
         agent=agent,
         session=session,
@@ -178,17 +178,13 @@ async def let_through(call: Call) -> web.Response:
 
 async def revoke(call: Call) -> web.Response:
     """End one grant."""
-    return await masked_reply(
-        await call.services.approvals.granted.revoke(_grant_id(call), call.identity)
-    )
+    return await masked_reply(await call.core.grants.revoke(_grant_id(call), call.identity))
 
 
 async def revoke_all(call: Call) -> web.Response:
     """End all grants, or an agent's, or those of a session."""
     body: Whose = call.body
-    ended = await call.services.approvals.granted.revoke_all(
-        call.identity, agent=body.agent, session=body.session
-    )
+    ended = await call.core.grants.revoke_all(call.identity, agent=body.agent, session=body.session)
     return reply(Revoked(ids=tuple(grant.id for grant in ended)))
 
 

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
-from gateway.approvals.service import Approvals
 from gateway.domain.records import Event
 from gateway.errors import Unreachable
 from gateway.models import Reason, Status
+from gateway.ports import Feed
 from gateway.ports.outgoing import UNTRUE
 
 log = logging.getLogger("gateway.api")
@@ -91,10 +91,10 @@ class Metrics:
             known = reason if reason in _REASONS else "unknown"
             self._ended.labels(event.type, known).inc()
 
-    async def follow(self, approvals: Approvals) -> None:
+    async def follow(self, feed: Feed) -> None:
         """Count events until cancelled."""
         while True:
-            async with approvals.changes() as events:
+            async with feed.changes() as events:
                 try:
                     async for event in events:
                         self.count(event)

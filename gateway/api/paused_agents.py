@@ -39,13 +39,12 @@ class Lifted(Wire):
 
 async def paused(call: Call) -> web.Response:
     """List the agents that ask nobody after many denials, with their budgets."""
-    holding = call.services.holding
-    policy = await holding.policy()
-    items = tuple(
-        PausedAgent(agent=one.agent, until=one.until, budget=policy.budget_for(one.agent))
-        for one in await holding.paused()
-    )
-    return reply(PausedAgents(items=items))
+    operator = call.core.operator
+    items = [
+        PausedAgent(agent=one.agent, until=one.until, budget=await operator.budget_of(one.agent))
+        for one in await operator.paused()
+    ]
+    return reply(PausedAgents(items=tuple(items)))
 
 
 async def lift(call: Call) -> web.Response:
@@ -53,7 +52,7 @@ async def lift(call: Call) -> web.Response:
     agent = call.request.match_info["agent"]
     if not AGENT_NAME.fullmatch(agent):
         raise NotFound("no such agent")
-    lifted = await call.services.holding.lift(agent, call.identity)
+    lifted = await call.core.operator.lift(agent, call.identity)
     if not lifted:
         await call.services.access.check_agent(agent)
     return reply(Lifted(lifted=lifted))

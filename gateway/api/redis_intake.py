@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.approvals.service import Approvals
+from gateway.approvals.core import Core
 from gateway.domain.parsing import check_agent_reason, parse_message, parse_request, parsed
 from gateway.domain.redaction import masked
 from gateway.domain.store import MessageContext, Store
@@ -22,8 +22,9 @@ _NONCE_LENGTH = 64
 class Intake:
     """Handles entries. What an agent did wrong is answered and audited; anything else is raised."""
 
-    def __init__(self, approvals: Approvals, store: Store, credentials: Credentials) -> None:
-        self._approvals = approvals
+    def __init__(self, core: Core, store: Store, credentials: Credentials) -> None:
+        self._approvals = core.approvals
+        self._sessions = core.sessions
         self._store = store
         self._credentials = credentials
         self._verbs: dict[str, Callable[[MessageContext, dict[str, str]], Awaitable[Any]]] = {
@@ -91,7 +92,7 @@ class Intake:
     async def _cancel(self, origin: MessageContext, fields: dict[str, str]) -> None:
         body = parse_message(CancelBody, _body(fields))
         if body.session is not None:
-            await self._approvals.end_session(body.session, origin)
+            await self._sessions.end(body.session, origin)
         elif body.id is not None:
             await self._approvals.cancel(body.id, origin, reason=body.reason, message=body.message)
 

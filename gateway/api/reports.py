@@ -25,5 +25,5 @@ class Period(Wire):
 async def report(call: Call) -> web.Response:
     """Return what a period's answers were like, by person and by agent."""
     query: Period = call.query
-    reporting = call.services.approvals.reporting
-    return reply(await reporting.asked(call.identity, since=query.since, until=query.until))
+    operator = call.core.operator
+    return reply(await operator.report(call.identity, since=query.since, until=query.until))

@@ -11,9 +11,8 @@ from gateway.api.call import Call, long_poll, reply
 from gateway.api.messages import MAX_WAIT_SECONDS, Look, Requests, masked_view, view
 from gateway.domain.records import Click, Query, Record
 from gateway.domain.tasks import check_wanted
-from gateway.errors import NotFound
 from gateway.models import Status, new_id
-from gateway.ports.offload import made, weight_of
+from gateway.ports.offload import draw, weight_of
 from gateway.wire.codec import JsonObject, plain
 
 
@@ -27,7 +26,7 @@ async def look(call: Call) -> web.Response:
     if not call.is_agent:
         return reply(await _for_approver(call, record))
     origin = call.origin("sync", query.process)
-    return reply(await call.services.approvals.state(record.id, origin))
+    return reply(await call.core.approvals.state(record.id, origin))
 
 
 async def listing(call: Call) -> web.Response:
@@ -37,7 +36,7 @@ async def listing(call: Call) -> web.Response:
     if query.agent not in (None, agent):
         return reply(Requests(items=(), next=None))
     ended = query.final or query.status not in (None, Status.PENDING)
-    page = await call.services.approvals.page(
+    page = await call.services.reads.page(
         Query(
             final=ended,
             status=query.status if ended else None,
@@ -76,7 +75,7 @@ async def decide(call: Call) -> web.Response:
         remember=body.remember,
     )
     with call.services.metrics.decide_seconds.time():
-        record = await call.services.approvals.decide(click)
+        record = await call.core.requests.decide(click)
     (seen,) = await shown([record])
     return reply(seen)
 
@@ -85,7 +84,7 @@ async def shown(records: Sequence[Record]) -> list[JsonObject]:
     """Return records as approvers get them; drawn beside the event loop when together they are
     large."""
     parts = [part for record in records for part in weight_of(record)]
-    return await made(lambda: [masked_view(record) for record in records], *parts)
+    return await draw(lambda: [masked_view(record) for record in records], *parts)
 
 
 async def _for_approver(call: Call, record: Record) -> JsonObject:
@@ -93,30 +92,26 @@ async def _for_approver(call: Call, record: Record) -> JsonObject:
     (seen,) = await shown([record])
     if not call.query.reveal or seen == plain(view(record, whole=True)):
         return seen
-    record = await call.services.approvals.revealing.reveal(record.id, call.identity)
+    record = await call.core.requests.reveal(record.id, call.identity)
     whole: JsonObject = plain(view(record, whole=True))
     return whole
 
 
 async def known(call: Call) -> Record:
     """Return the request that a call names, if whoever calls may know of it. Raises NotFound."""
-    record = await call.services.approvals.get(call.id)
-    caller = call.caller
-    if call.is_agent and (record.holder != caller.name or record.created < caller.since):
-        raise NotFound("no such request")
-    if record.unreviewed and not call.is_agent:
-        raise NotFound("no such request")
-    return record
+    if call.is_agent:
+        return await call.core.approvals.own(call.id, call.origin("sync"))
+    return await call.core.requests.get(call.id)
 
 
 async def _news(call: Call, query: Look) -> Record:
     """Wait until the request has news, for `query.wait` seconds at most; return it as it stands."""
-    approvals, seconds = call.services.approvals, min(query.wait, MAX_WAIT_SECONDS)
+    core, seconds = call.core, min(query.wait, MAX_WAIT_SECONDS)
     end = time.monotonic() + seconds
     if call.is_agent and query.process is not None:
-        await approvals.sync([call.id], call.origin("sync", query.process))
+        await core.approvals.sync([call.id], call.origin("sync", query.process))
     with long_poll(call), call.services.metrics.waiters.track_inprogress():
-        async with approvals.watch(call.id) as watch:
+        async with core.feed.watch(call.id) as watch:
             record = await known(call)
             while not _is_news(record, query.revision) and (left := end - time.monotonic()) > 0:
                 check_wanted()

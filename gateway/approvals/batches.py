@@ -33,7 +33,7 @@ class Batches:
         self._clicks = clicks
 
     async def decide(self, clicks: Sequence[Click]) -> list[Record]:
-        """Apply the clicks, all or none. See `gateway.ports.Desk` for what it raises."""
+        """Apply the clicks, all or none. See `gateway.ports.RequestCalls` for what it raises."""
         _check(clicks)
         clicks = _bind(clicks)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gateway.approvals.service import Approvals
+from gateway.approvals.core import Core
 from gateway.domain.store import Store
 
 log = logging.getLogger("gateway.sweeper")
@@ -19,14 +19,14 @@ class Sweeper:
 
     def __init__(
         self,
-        approvals: Approvals,
+        core: Core,
         store: Store,
         *,
         session_idle_hours: float,
         tick: float = 1.0,
     ) -> None:
         self._tick = tick
-        self._approvals = approvals
+        self._core = core
         self._store = store
         self._idle_ms = int(session_idle_hours * 3_600_000)
 
@@ -44,11 +44,11 @@ class Sweeper:
         """Settle what is due now. What fails is logged, looked at again, and stops nothing else."""
         due = await self._store.due(idle_ms=self._idle_ms, limit=_BATCH)
         work = [
-            self._approvals.granted.sweep(due.now, _BATCH),
-            *(self._approvals.expire(request_id) for request_id in due.expired),
-            *(self._approvals.stop(request_id) for request_id in due.stopped),
-            *(self._approvals.expire_process(agent, process) for agent, process in due.lapsed),
-            *(self._approvals.end_idle_session(agent, session) for agent, session in due.idle),
+            self._core.grants.sweep(due.now, _BATCH),
+            *(self._core.approvals.expire(request_id) for request_id in due.expired),
+            *(self._core.approvals.stop(request_id) for request_id in due.stopped),
+            *(self._store.expire_process(agent, process) for agent, process in due.lapsed),
+            *(self._core.sessions.end_idle(agent, session) for agent, session in due.idle),
         ]
         for result in await asyncio.gather(*work, return_exceptions=True):
             if isinstance(result, Exception):

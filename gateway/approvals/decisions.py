@@ -8,7 +8,7 @@ from gateway.approvals.grant_creation import Remembering
 from gateway.approvals.transitions import By, Effect, apply_click, nonce_of, outcome_words
 from gateway.approvals.writer import Writer
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Click, Identity, Record
+from gateway.domain.records import Click, Record
 from gateway.domain.store import Store, Transition
 from gateway.errors import (
     Conflict,
@@ -23,7 +23,8 @@ from gateway.policy.authorization import Approver, approver, with_valid_votes
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assessed
-from gateway.ports.offload import made, weight_of
+from gateway.ports.desk import Groups
+from gateway.ports.offload import draw, weight_of
 from gateway.ports.proven_masks import NEEDS_ALL_SEEN, hides, judged
 from gateway.wire.codec import JsonObject, plain
 
@@ -37,6 +38,11 @@ TOLD = {
         "Well seen: this was a test by the gateway, and nothing was going to run"
     ),
 }
+
+
+async def with_groups(click: Click, groups: Groups) -> Click:
+    """Return the click of the same person, who is in these groups."""
+    return replace(click, identity=replace(click.identity, groups=await groups()))
 
 
 class Clicks:
@@ -54,13 +60,19 @@ class Clicks:
         self._writer = writer
         self._remembering = remembering
 
-    async def decide(self, click: Click) -> Record:
-        """Apply a click. See `gateway.ports.Desk` for what it raises."""
+    async def decide(self, click: Click, groups: Groups | None = None) -> Record:
+        """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
         grant: Grant | None = None
 
         async def decide(record: Record) -> Transition | None:
-            nonlocal grant
-            transition, grant = await self.judge(record, click)
+            nonlocal click, grant, groups
+            try:
+                transition, grant = await self.judge(record, click, last=groups is None)
+            except Unauthorized:
+                if groups is None:
+                    raise
+                click, groups = await with_groups(click, groups), None
+                transition, grant = await self.judge(record, click)
             return transition
 
         known = self._store.recent(click.request_id)
@@ -70,14 +82,6 @@ class Clicks:
             await self.note(refusal, click)
             raise
         return await self._remember(record, grant)
-
-    async def refusal(self, identity: Identity, record: Record) -> str | None:
-        """Return None when this identity may decide the request, else the reason as a sentence."""
-        try:
-            approver(await self._writer.policy(), record, identity)
-        except Unauthorized as refusal:
-            return str(refusal)
-        return None
 
     async def _remember(self, record: Record, grant: Grant | None) -> Record:
         """Write down what is to be remembered, now that it is decided; return the record.
@@ -91,10 +95,15 @@ class Clicks:
             await self._remembering.keep(grant)
         return record
 
-    async def judge(self, record: Record, click: Click) -> tuple[Transition | None, Grant | None]:
+    async def judge(
+        self, record: Record, click: Click, *, last: bool = True
+    ) -> tuple[Transition | None, Grant | None]:
         """Return what a click does to a record, None when it did so before, and the grant to
-        remember it by. Raises as `decide` does."""
-        policy, who = await self._approver(record, click)
+        remember it by. Raises as `decide` does.
+
+        Unless it is the `last` look, who may not is asked about again, with their groups.
+        """
+        policy, who = await self._approver(record, click, last=last)
         nonce = nonce_of(click, who.name)
         if nonce in record.nonces:
             # Only what decided is remembered; a vote sent again waits for others as before.
@@ -118,13 +127,17 @@ class Clicks:
         grant = self._remembering.plan_grant(after, click, who, nonce) if after.final else None
         return _step(record, effect, policy), grant
 
-    async def _approver(self, record: Record, click: Click) -> tuple[PolicyDocument, Approver]:
-        """Return who clicked, if they may decide, and under which policy; a refusal is checked
-        afresh."""
+    async def _approver(
+        self, record: Record, click: Click, *, last: bool
+    ) -> tuple[PolicyDocument, Approver]:
+        """Return who clicked, if they may decide, and under which policy; the last refusal is
+        checked afresh."""
         policy = await self._writer.policy()
         try:
             return policy, approver(policy, record, click.identity)
         except Unauthorized:
+            if not last:
+                raise
             policy = await self._writer.fresh_policy()
         return policy, approver(policy, record, click.identity)
 
@@ -159,7 +172,7 @@ async def _refuse_hidden(record: Record, click: Click) -> None:
         return
     known = judged(record)
     if known is None:
-        known = await made(lambda: hides(record), *weight_of(record))
+        known = await draw(lambda: hides(record), *weight_of(record))
     if known:
         raise InvalidRequest(
             "a masked part of this could act, so it is approved in the inbox only, once it is "

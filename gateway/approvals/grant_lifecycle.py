@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gateway.approvals.earlier_grants import Rereading, route_of, tally
+from gateway.approvals.posted_copies import PostedCopies
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Identity, Query, Record
+from gateway.domain.records import Identity, MessageRef, Query, Record
 from gateway.domain.store import Store
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import DeciderKind
@@ -20,10 +21,12 @@ from gateway.policy.grant_deciders import GrantBook, every
 from gateway.policy.grants.grant import Effect, Grant, Match, Rule, RuleKind
 from gateway.policy.grants.past_coverage import Blast, blast
 from gateway.ports.grant_cards import GrantCard, grant_card_of
+from gateway.ports.outgoing import GRANT
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.identifiers import REQUEST_ID
 
 RECENT = 500  # how far back a grant's reach is counted
+_MOST_LISTED, _MOST_ENDED = 500, 50  # as many as people look at
 _GATEWAY = "gateway"
 _DAY_SECONDS = 24 * 3600
 _UNUSED_MS = 30 * _DAY_SECONDS * 1000
@@ -44,14 +47,22 @@ class Shown:
 
 
 class Granted:
-    """Remembered decisions as they stand. Agents have no way in here."""
+    """A `gateway.ports.GrantCalls`: remembered decisions as they stand. Agents have no way in."""
 
-    def __init__(self, store: Store, book: GrantBook, clock: Clock, writer: Writer) -> None:
+    def __init__(
+        self,
+        store: Store,
+        book: GrantBook,
+        clock: Clock,
+        writer: Writer,
+        copies: PostedCopies,
+    ) -> None:
         self._store = store
         self._book = book
         self._clock = clock
         self._writer = writer
         self._rereading = Rereading(store, book, clock, writer)
+        self._copies = copies
         self._policy_changed = asyncio.Event()
 
     # ---------------------------------------------------------------- seen
@@ -67,6 +78,10 @@ class Granted:
         """Return one page of grants, the newest first, and the cursor of the next."""
         return await self._book.store.page(after=after, limit=limit)
 
+    async def newest(self) -> list[Grant]:
+        """Return the newest grants with their uses, as many as people look at."""
+        return (await self.page(after=None, limit=_MOST_LISTED))[0]
+
     async def all(self, agent: str | None = None, session: str | None = None) -> list[Grant]:
         """Return all grants, or an agent's, or those of one session, the newest first."""
         found = await every(self._book.store)
@@ -74,7 +89,7 @@ class Granted:
             one for one in found if agent in (None, one.agent) and session in (None, one.session)
         ]
 
-    async def list_ended(self, limit: int) -> list[Grant]:
+    async def list_ended(self, limit: int = _MOST_ENDED) -> list[Grant]:
         """Return the grants that ended last, as far as they are not forgotten yet."""
         return await self._book.store.list_ended(limit)
 
@@ -97,6 +112,13 @@ class Granted:
         places = route.places(record.tier if record else 0)
         return Shown(grant=grant, card=card, news=news, places=places)
 
+    async def card(self, grant_id: str) -> GrantCard:
+        """Return the card of a grant, also of one that ended. Raises NotFound."""
+        shown = await self.view(grant_id)
+        if shown is None:
+            raise NotFound("no such grant")
+        return shown.card
+
     async def count_reach(self, match: Match, agent: str) -> Blast:
         """Return what an approval remembered so would have covered among the recent requests."""
         recent: list[Record] = []
@@ -111,14 +133,18 @@ class Granted:
 
     # ---------------------------------------------------------------- taken back by people
 
-    async def revoke(self, grant_id: str, identity: Identity) -> Grant:
-        """Take a grant back: from then on it decides nothing.
+    async def revoke(
+        self, grant_id: str, identity: Identity, *, copy: str = "", ref: MessageRef | None = None
+    ) -> Grant:
+        """Take a grant back: from then on it decides nothing. See `gateway.ports.GrantCalls`.
 
         Raises NotFound, Unauthorized, and Conflict, which says how it ended before.
         """
         grant = await self.get(grant_id)
         by = may_end(await self._writer.fresh_policy(), grant, identity)
         if grant.end is None and await self.end([grant], "revoked", by):
+            if ref is not None:
+                await self._copies.adopt(GRANT + grant_id, copy, ref)
             return grant
         end = (await self.get(grant_id)).end
         said = f": {end.why}, by {end.by}" if end is not None else ""
@@ -128,17 +154,12 @@ class Granted:
         self, identity: Identity, *, agent: str | None = None, session: str | None = None
     ) -> list[Grant]:
         """Take back all grants, or those of an agent or a session, that this person may end."""
-        mine = await self.revocable(identity, await self.all(agent, session))
+        mine = await self._of_person(identity, await self.all(agent, session))
         return await self.end(mine, "revoked", (await self._writer.policy()).name_of(identity))
 
-    async def revocable(self, identity: Identity, grants: Iterable[Grant]) -> list[Grant]:
-        """Return those of these grants that this person may end."""
-        policy, mine = await self._writer.fresh_policy(), []
-        for grant in grants:
-            with suppress(Unauthorized):
-                may_end(policy, grant, identity)
-                mine.append(grant)
-        return mine
+    async def revocable(self, identity: Identity) -> list[Grant]:
+        """Return those of the newest grants that this person may end."""
+        return await self._of_person(identity, await self.newest())
 
     async def erase(self, record: Record, *, by: str) -> None:
         """Take back what was remembered of a request, and forget what that covered.
@@ -233,6 +254,15 @@ class Granted:
             await self._book.store.end(grant, why="used up", by=_GATEWAY, only_spent=True)
 
     # ---------------------------------------------------------------- inside
+
+    async def _of_person(self, identity: Identity, grants: Iterable[Grant]) -> list[Grant]:
+        """Return those of these grants that this person may end."""
+        policy, mine = await self._writer.fresh_policy(), []
+        for grant in grants:
+            with suppress(Unauthorized):
+                may_end(policy, grant, identity)
+                mine.append(grant)
+        return mine
 
     async def _suspend(self, grant: Grant, *, on: bool) -> None:
         event, before, after = ("grant_suspended", "", "1") if on else ("grant_resumed", "1", "")

@@ -12,11 +12,11 @@ from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.duplicates import AgentLoad, crowd_of
 from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Budget, PolicyDocument, adapters_of
-from gateway.domain.records import Identity, Paused, Record
+from gateway.domain.records import Paused, Record
 from gateway.domain.store import Store, Transition
-from gateway.errors import NotFound, Unauthorized
+from gateway.errors import NotFound
 from gateway.models import DeciderKind, Decision, RiskLevel, Status
-from gateway.policy.authorization import answers_for, requesters
+from gateway.policy.authorization import requesters
 
 _GRANT_MS = 1000  # for a grant made with an approval to settle the others, before one is asked
 _AT_ONCE = 100
@@ -83,7 +83,7 @@ class Holding:
     def __init__(self, store: Store, held: HeldStore, writer: Writer) -> None:
         self._store = store
         self._writer = writer
-        self.held = held
+        self._held = held
 
     async def settle(self, leader: Record, now: int) -> float | None:
         """See to those behind a request that leads no more; return in how many seconds again.
@@ -96,7 +96,7 @@ class Holding:
             if 0 < rest <= _GRANT_MS:
                 return rest / 1000
         if decision is not None and _is_denied(leader):
-            ids = await self.held.behind(leader.id)
+            ids = await self._held.behind(leader.id)
             for follower in await self._store.load_many(ids[:_AT_ONCE]):
                 if follower is not None and shares(policy, leader, follower):
                     await self._deny(policy, leader, decision, follower)
@@ -106,39 +106,18 @@ class Holding:
                 return _RETRY
         request = leader.request
         posts = bool(adapters_of(policy.route_for(request.agent, request.tool).targets))
-        await self.held.promote_next(leader, policy.budget_for(request.agent), posts=posts)
+        await self._held.promote_next(leader, policy.budget_for(request.agent), posts=posts)
         return None
 
     async def release(self, agent: str) -> float | None:
         """Give cards to those behind an agent's digest card, as far as its budget goes."""
         policy = await self._writer.policy()
-        return await self.held.release(agent, policy.budget_for(agent))
-
-    async def paused(self) -> list[Paused]:
-        """Return the agents that ask nobody for now, as people denied too much of them in a row."""
-        return await self.held.paused()
-
-    async def lift(self, agent: str, identity: Identity) -> bool:
-        """Let an agent ask again; return whether it was paused.
-
-        Raises Unauthorized unless the person is an admin, or an approver of the agent. That others
-        tried is audited.
-        """
-        policy = await self._writer.fresh_policy()
-        if not answers_for(policy, agent, identity):
-            why = "only an admin or an approver of this agent may let it ask again"
-            await self._store.note("refused", agent=identity.written, data={"why": why})
-            raise Unauthorized(why)
-        return await self.held.resume_agent(agent, by=policy.name_of(identity))
-
-    async def policy(self) -> PolicyDocument:
-        """Return the policy in force, as last read."""
-        return await self._writer.policy()
+        return await self._held.release(agent, policy.budget_for(agent))
 
     async def crowd(self, agent: str) -> Crowd:
         """Return what an agent's digest card is about."""
-        load = await self.held.load(agent)
-        found = await self._store.load_many(await self.held.behind(crowd_of(agent)))
+        load = await self._held.load(agent)
+        found = await self._store.load_many(await self._held.behind(crowd_of(agent)))
         return Crowd(
             agent=agent,
             revision=load.revision,
@@ -149,7 +128,7 @@ class Holding:
 
     async def _has_undecided(self, leader: Record, policy: PolicyDocument) -> bool:
         """Whether one still waits that should have taken over the denial."""
-        left = await self._store.load_many(await self.held.behind(leader.id))
+        left = await self._store.load_many(await self._held.behind(leader.id))
         return any(one is not None and shares(policy, leader, one) for one in left)
 
     async def _deny(

@@ -6,36 +6,22 @@ Each method says what should become of the record that it is shown, mostly by th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.approvals.batches import Batches
-from gateway.approvals.decisions import Clicks
-from gateway.approvals.grant_creation import Remembering
 from gateway.approvals.grant_lifecycle import Granted
-from gateway.approvals.hook_reviews import Reviews
-from gateway.approvals.report_query import Reporting
-from gateway.approvals.reveal_secrets import Revealing
 from gateway.approvals.transitions import erase_content, is_news
 from gateway.approvals.writer import LATE, STOPPED, TOMBSTONE_DIGEST, TOO_LATE, Creation, Writer
-from gateway.domain.clock import Clock
 from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Click, Event, Identity, Page, Query, Record, Session
+from gateway.domain.records import Record
 from gateway.domain.redaction import masked, start_of
-from gateway.domain.store import MessageContext, Store, Transition, WritableStore, WriteResult
+from gateway.domain.store import MessageContext, Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
-from gateway.policy.authorization import answers_for
 from gateway.policy.chain import Chain, Opinion
-from gateway.policy.decider import Decider
 from gateway.policy.evaluation import judge
-from gateway.policy.grant_deciders import GrantBook, GrantStore
-from gateway.policy.rules import rule_links
-from gateway.ports import Feed, Watch
 from gateway.wire.codec import JsonObject, plain
-from gateway.wire.signatures import Signer
 
 _MOST_CONSUMERS = 16  # each but the first is warned that it may have run
 _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
@@ -44,28 +30,11 @@ _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for 
 class Approvals:
     """Requests and their answers. One instance per gateway process; replicas share the store."""
 
-    def __init__(
-        self,
-        store: WritableStore,
-        feed: Feed,
-        deciders: Sequence[Decider],
-        clock: Clock,
-        *,
-        signer: Signer | None,
-        grants: GrantStore,
-    ) -> None:
-        self._store: Store = store
-        self._feed = feed
-        book = GrantBook(grants, clock)
-        self.writer = Writer(store, clock, signer, book)
-        self._chain = Chain([*book.deciders, *rule_links(self.writer.policy), *deciders])
-        self.granted = Granted(store, book, clock, self.writer)
-        self.remembering = Remembering(store, self._chain, clock, self.writer, self.granted)
-        self._clicks = Clicks(store, self._chain, self.writer, self.remembering)
-        self.reviews = Reviews(self._chain, self.writer, self.granted)
-        self.reporting = Reporting(store, self.writer)
-        self.revealing = Revealing(store, self.writer)
-        self._batches = Batches(self.writer, self._clicks)
+    def __init__(self, store: Store, chain: Chain, writer: Writer, grants: Granted) -> None:
+        self._store = store
+        self._chain = chain
+        self._writer = writer
+        self._grants = grants
 
     # ---------------------------------------------------------------- what agents send
 
@@ -85,16 +54,16 @@ class Approvals:
         waiter = None if detached else origin.process
 
         async def make(policy: PolicyDocument, forced: Outcome | None) -> Creation:
-            record, timeout_ms = self.writer.new_record(request, policy, origin, waiter)
+            record, timeout_ms = self._writer.new_record(request, policy, origin, waiter)
             record, decided = await judge(self._chain, record, policy, stored=False)
             if (ending := forced or decided) is not None:
-                record = self.writer.close_record(record, ending, revision=1)
+                record = self._writer.close_record(record, ending, revision=1)
             return Creation(record, await self._submission_data(record), timeout_ms)
 
-        stored = await self.writer.create(make, origin)
+        stored = await self._writer.create(make, origin)
         if stored is None:
             return await self._find_same(request, origin, waiter), False
-        await self.granted.retire_used(stored)
+        await self._grants.retire_used(stored)
         return stored, True
 
     async def sync(self, request_ids: Sequence[str], origin: MessageContext) -> list[State]:
@@ -114,50 +83,19 @@ class Approvals:
         ending = Outcome(status=Status.CANCELLED, reason=reason, message=words)
 
         async def make(_policy: PolicyDocument, _forced: Outcome | None) -> Creation:
-            return self.writer.new_tombstone(request_id, ending, origin)
+            return self._writer.new_tombstone(request_id, ending, origin)
 
         async def decide(record: Record) -> Transition | None:
             _refuse_others(record, origin)
-            return None if record.final else self.writer.plan_end(record, ending)
+            return None if record.final else self._writer.plan_end(record, ending)
 
         known = await self._store.load(request_id)
-        if known is None and (stored := await self.writer.create(make, origin)) is not None:
+        if known is None and (stored := await self._writer.create(make, origin)) is not None:
             return stored
-        record, changed = await self.writer.update(request_id, decide, origin=origin, known=known)
+        record, changed = await self._writer.update(request_id, decide, origin=origin, known=known)
         if not changed:
             await self._answer(record, origin)
         return record
-
-    async def end_session(
-        self, session: str, origin: MessageContext, *, reason: Reason = Reason.CANCELLED_BY_AGENT
-    ) -> list[str]:
-        """End an agent's session and cancel what waits in it; return the ids."""
-        waiting = await self._waiting_in(session, origin)
-        inner = replace(origin, entry=None)
-        for request_id in waiting:
-            await self.cancel(request_id, inner, reason=reason, message="session ended")
-        await self._close_session(session, origin.agent, waiting)
-        await self._store.answer(origin, state={})
-        return waiting
-
-    async def end_idle_session(self, agent: str, session: str) -> None:
-        """End a session in which nothing was asked for long. One in which something still waits is
-        not idle, however long ago it was asked: it begins its idle time anew."""
-        if await self._waiting_in(session, MessageContext(agent=agent)):
-            await self._store.touch_session(agent, session)
-        else:
-            await self._close_session(session, agent, [])
-
-    async def end_session_as(self, identity: Identity, agent: str, session: str) -> list[str]:
-        """End an agent's session for a person; return the ids of what was cancelled.
-
-        Raises Unauthorized unless they are an admin, or an approver of the agent.
-        """
-        if not answers_for(await self.writer.fresh_policy(), agent, identity):
-            raise Unauthorized("only an admin or an approver of this agent may end its sessions")
-        return await self.end_session(
-            session, MessageContext(agent=agent), reason=Reason.CANCELLED_BY_OPERATOR
-        )
 
     async def consume(self, request_id: str, origin: MessageContext) -> State:
         """Hand the approval to this process, with a warning when another one had it.
@@ -185,7 +123,7 @@ class Approvals:
                 stoppable=True,
             )
 
-        record, changed = await self.writer.update(request_id, decide, origin=origin)
+        record, changed = await self._writer.update(request_id, decide, origin=origin)
         if not changed:
             if record.status is Status.APPROVED and await self._store.stopped():
                 raise Conflict(TOO_LATE[WriteResult.STOPPED])
@@ -206,7 +144,7 @@ class Approvals:
             told = masked(plain(report))
             return Transition(before=record, after=after, event="reported", data=told)
 
-        record, changed = await self.writer.update(request_id, decide, origin=origin)
+        record, changed = await self._writer.update(request_id, decide, origin=origin)
         if changed:
             await self._store.forget_secrets(request_id)
         else:
@@ -215,29 +153,23 @@ class Approvals:
 
     async def state(self, request_id: str, origin: MessageContext) -> State:
         """Return what this agent's process may see of its request. Raises NotFound."""
-        return await self._state(await self._get_own(request_id, origin), origin)
+        return await self._state(await self.own(request_id, origin), origin)
+
+    async def own(self, request_id: str, origin: MessageContext) -> Record:
+        """Return a request of this agent. Raises NotFound, for another agent's too."""
+        record = await self._load(request_id)
+        _refuse_others(record, origin)
+        return record
 
     async def explain(self, request: ApprovalRequest) -> list[Opinion]:
         """Return what each decider would answer to this request; nothing is stored."""
-        policy = await self.writer.policy()
-        record, _ = self.writer.new_record(
+        policy = await self._writer.policy()
+        record, _ = self._writer.new_record(
             request, policy, MessageContext(agent=request.agent), None
         )
         return await self._chain.explain(record, policy.route_for(request.agent, request.tool))
 
-    # ---------------------------------------------------------------- what people do
-
-    async def decide(self, click: Click) -> Record:
-        """Apply a click. See `gateway.ports.Desk` for what it raises."""
-        return await self._clicks.decide(click)
-
-    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
-        """Apply one person's clicks, all or none. See `gateway.ports.Desk` for what it raises."""
-        return await self._batches.decide(clicks)
-
-    async def may_decide(self, identity: Identity, record: Record) -> str | None:
-        """Return None when this identity may decide the request, else the reason as a sentence."""
-        return await self._clicks.refusal(identity, record)
+    # ---------------------------------------------------------------- what operators do
 
     async def erase(self, request_id: str, *, by: str) -> Record:
         """Remove what a final request asked and was answered. Raises Conflict while it waits."""
@@ -246,78 +178,34 @@ class Approvals:
             if not record.final:
                 raise Conflict("the request still waits; cancel it first")
             # First what was remembered of it: a call that is repeated after a crash does it again.
-            await self.granted.erase(record, by=by)
+            await self._grants.erase(record, by=by)
             if record.erased:
                 return None
             after = erase_content(record)
             return Transition(before=record, after=after, event="erased", data={"by": by})
 
-        record, changed = await self.writer.update(request_id, decide)
+        record, changed = await self._writer.update(request_id, decide)
         if changed:
             await self._store.forget_secrets(request_id)
         return record
-
-    async def get(self, request_id: str) -> Record:
-        """Return a request; raises NotFound."""
-        record = await self._store.load(request_id)
-        if record is None:
-            raise NotFound("no such request")
-        return record
-
-    async def page(self, query: Query) -> Page:
-        """Return one page of requests, newest first."""
-        return await self._store.page(query)
-
-    async def sessions(self, agent: str | None) -> list[Session]:
-        """Return the sessions that have not ended."""
-        return await self._store.sessions(agent)
-
-    async def count_pending(self) -> int:
-        """Return how many requests wait."""
-        return await self._store.count_pending()
-
-    async def history(self, after: str | None, limit: int) -> list[Event]:
-        """Return up to `limit` events after a stream id."""
-        return await self._store.history(after, limit)
-
-    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """Subscribe to the events of all replicas from now on."""
-        return self._feed.changes()
-
-    def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
-        """Watch one request, or with None all of them, from entering on."""
-        return self._feed.watch(request_id)
 
     # ---------------------------------------------------------------- what the clock does
 
     async def expire(self, request_id: str) -> None:
         """End a request whose deadline has passed by the server's clock."""
-        await self.writer.end(request_id, LATE)
+        await self._writer.end(request_id, LATE)
 
     async def stop(self, request_id: str) -> None:
         """Deny a request that waits while the kill switch is on."""
-        await self.writer.end(request_id, STOPPED)
-
-    async def expire_process(self, agent: str, process: str) -> None:
-        """Say on its requests that a process no longer waits. They may still be decided."""
-        await self._store.expire_process(agent, process)
-
-    def forget_policy(self) -> None:
-        """Have the policy read again: it was replaced."""
-        self.writer.forget_policy()
+        await self._writer.end(request_id, STOPPED)
 
     # ---------------------------------------------------------------- inside
 
-    async def _waiting_in(self, session: str, origin: MessageContext) -> list[str]:
-        records = await self._store.load_many(await self._store.pending_of(origin.agent))
-        mine = (record for record in records if record and _is_own(record, origin))
-        return [record.id for record in mine if record.request.session == session]
-
-    async def _close_session(self, session: str, agent: str, cancelled: list[str]) -> None:
-        await self.granted.end_session(agent, session)
-        if await self._store.end_session(agent, session):
-            told = {"session": session, "cancelled": cancelled}
-            await self._store.note("session_ended", agent=agent, data=told)
+    async def _load(self, request_id: str) -> Record:
+        record = await self._store.load(request_id)
+        if record is None:
+            raise NotFound("no such request")
+        return record
 
     async def _find_same(
         self, request: ApprovalRequest, origin: MessageContext, waiter: str | None
@@ -326,7 +214,7 @@ class Approvals:
         record = await self._store.load(request.id)
         if record is None:
             raise Unreachable("the request was removed while it was submitted")
-        if not _is_own(record, origin):
+        if not is_own(record, origin):
             await self._note_refused(request.id, origin.agent, "the id is another agent's")
             raise Unauthorized("the id is taken")
         if record.request.digest not in (request.digest, TOMBSTONE_DIGEST):
@@ -336,7 +224,7 @@ class Approvals:
             await self._answer(record, origin)
             return record
         await self._store.attach([request.id], origin)
-        return await self.get(request.id)
+        return await self._load(request.id)
 
     async def _submission_data(self, record: Record) -> JsonObject:
         """Return what the event of a submission says, with what rules in shadow would have done."""
@@ -345,11 +233,6 @@ class Approvals:
         data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
         shadows = await self._chain.shadows(record)
         return {**data, "shadow": masked(plain(shadows))} if shadows else data
-
-    async def _get_own(self, request_id: str, origin: MessageContext) -> Record:
-        record = await self.get(request_id)
-        _refuse_others(record, origin)
-        return record
 
     async def _state(self, record: Record, origin: MessageContext) -> State:
         state = record.state_for(origin.process)
@@ -368,11 +251,11 @@ class Approvals:
         await self._store.note("refused", agent=who, data={"request_id": request_id, "why": why})
 
 
-def _is_own(record: Record, origin: MessageContext) -> bool:
-    """Whether a request is the agent's, and not an earlier holder's of its name."""
+def is_own(record: Record, origin: MessageContext) -> bool:
+    """Tell whether a request is the agent's, and not an earlier holder's of its name."""
     return record.holder == origin.agent and record.created >= origin.since
 
 
 def _refuse_others(record: Record, origin: MessageContext) -> None:
-    if not _is_own(record, origin):
+    if not is_own(record, origin):
         raise NotFound("no such request")

@@ -127,6 +127,12 @@ class Writer:
         self.forget_policy()
         return await self.policy()
 
+    async def current_policy(self) -> PolicyDocument:
+        """Return the policy in force now, even if the word of it is still on its way here."""
+        if (await self.policy()).generation != await self._store.generation():
+            self.forget_policy()
+        return await self.policy()
+
     def forget_policy(self) -> None:
         """Have the policy read again: it was replaced."""
         self._policy = None

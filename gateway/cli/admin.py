@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gateway.approvals.agent_removal import dismiss
-from gateway.approvals.service import Approvals
+from gateway.approvals.core import Core
 from gateway.cli.answering import listed
 from gateway.doctor import FAIL, examine, gateway_url
 from gateway.errors import NotFound
@@ -55,7 +55,7 @@ async def agent_revoke(options: argparse.Namespace) -> int:
             await found.credentials.revoke_agent(options.name)
         finally:
             # Also where some server is silent, or an earlier call came only half way.
-            cancelled = await dismiss(approvals_of(found), found.store, options.name)
+            cancelled = await dismiss(core_of(found), found.store, options.name)
     sentence = f"{options.name} is revoked: its connections are cut, {len(cancelled)} waiting "
     _gone(options, sentence + "requests cancelled, its grants ended", cancelled=len(cancelled))
     return 0
@@ -136,8 +136,8 @@ async def resume(options: argparse.Namespace) -> int:
     return 0
 
 
-def approvals_of(found: Backend, hooks: HookHost | None = None) -> Approvals:
-    """Return approvals that change what is there; nobody is served by them. Hooks are asked only by
+def core_of(found: Backend, hooks: HookHost | None = None) -> Core:
+    """Return a core that changes what is there; nobody is served by them. Hooks are asked only by
     what judges a request anew, and must run."""
     feed = RedisFeed(found.store.redis, found.store.keys)
     return assembled(Settings(), found.store, feed, hooks or hosted(None), None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gateway.approvals.report_query import DAY_MS
-from gateway.cli.admin import approvals_of, backend
+from gateway.cli.admin import backend, core_of
 from gateway.domain.audit import Verification, verify
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import Event
@@ -48,7 +48,7 @@ async def report(options: argparse.Namespace) -> int:
         raise InvalidRequest("--days is at least 1")
     until = SystemClock().now_ms()
     async with backend() as found:
-        reporting = approvals_of(found).reporting
+        reporting = core_of(found).reporting
         made = await reporting.read(since=until - options.days * DAY_MS, until=until)
     if options.json:
         print(json.dumps(plain(made)))
@@ -112,7 +112,7 @@ def _verified(path: Path) -> Verification:
 async def erase(options: argparse.Namespace) -> int:
     """Remove what a final request asked and was answered."""
     async with backend() as found:
-        await approvals_of(found).erase(options.id, by=options.by)
+        await core_of(found).approvals.erase(options.id, by=options.by)
     print(f"{options.id} keeps its digest, its decision and its times; what was asked and answered")
     print("is gone. The events about it stay, and with them the reason that somebody gave.")
     return 0

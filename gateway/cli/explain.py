@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from gateway.cli.admin import approvals_of, backend
+from gateway.cli.admin import backend, core_of
 from gateway.domain.policy_document import PolicyDocument
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
@@ -31,7 +31,7 @@ async def explain(options: argparse.Namespace) -> int:
     hooks = hosted(Settings().hooks_file)
     async with backend() as found, hooks.running():
         store = found.store
-        opinions = await approvals_of(found, hooks).explain(request)
+        opinions = await core_of(found, hooks).approvals.explain(request)
         stopped = await store.stopped()
         policy = await store.policy()
         agents = {agent.name for agent in await found.credentials.listed(AGENT)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.approvals.front_desk import FrontDesk
+from gateway.approvals.core import Core
 from gateway.approvals.grouping import Crowd
 from gateway.delivery.copies import Copies, Subject
 from gateway.domain.clock import Clock
@@ -15,7 +15,7 @@ from gateway.domain.safe_text import Segment, Visible
 from gateway.models import Kind, RiskLevel, Status
 from gateway.ports.blocks import Block, headline, warnings
 from gateway.ports.cards import Card, Fact
-from gateway.ports.outgoing import Copy, CopyState, Lists, Outbox, Posts
+from gateway.ports.outgoing import Copy, CopyState, Lists, Posts
 
 _LISTED = 5
 _LINE_CHARS = 100
@@ -27,18 +27,21 @@ class Crowds:
     """Looks at one agent's digest card at a time, for one adapter that posts."""
 
     def __init__(
-        self, adapter: Posts, desk: FrontDesk, outbox: Outbox, clock: Clock, copies: Copies
+        self, adapter: Posts, core: Core, clock: Clock, copies: Copies, *, inbox: str
     ) -> None:
         self._adapter = adapter
-        self._desk = desk
-        self._outbox = outbox
+        self._holding = core.holding
+        self._writer = core.writer
+        self._posted = core.copies
+        self._outbox = core.outbox
         self._clock = clock
+        self._inbox = inbox
         self._copies = copies
         self._command = adapter.list_command if isinstance(adapter, Lists) else ""
 
     async def look(self, agent: str) -> float | None:
         """Make an agent's digest card true wherever it stands, or should stand."""
-        crowd, policy = await self._desk.holding.crowd(agent), await self._desk.policy()
+        crowd, policy = await self._holding.crowd(agent), await self._writer.policy()
         copies = await self._outbox.copies(crowd.id)
         about = (*crowd.records, *((crowd.denied,) if crowd.denied else ()))
         there = [(one, policy.route_for(agent, one.request.tool).places(one.tier)) for one in about]
@@ -79,10 +82,10 @@ class Crowds:
             await self._outbox.forget(subject.id, copy)
 
     def _subject(self, crowd: Crowd) -> Subject:
-        card, adapter = digest_card(crowd, self._desk.inbox, self._command), self._adapter
+        card, adapter = digest_card(crowd, self._inbox, self._command), self._adapter
 
         async def noted(event: str, copy: Copy, why: str) -> None:
-            await self._desk.note(event, crowd.agent, {"crowd": crowd.id}, copy, why)
+            await self._posted.note(event, crowd.agent, {"crowd": crowd.id}, copy, why)
 
         async def remind(copy: Copy) -> None:
             raise AssertionError("a digest card is not reminded of")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.approvals.front_desk import FrontDesk
+from gateway.approvals.core import Core
 from gateway.approvals.grant_lifecycle import Shown
 from gateway.delivery.copies import Copies, Subject
-from gateway.delivery.outbox_worker import TIMINGS, Look, Timings
+from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.clock import Clock
 from gateway.ports.outgoing import (
     GRANT,
     Copy,
     Notice,
     NoticeKind,
-    Outbox,
     PostsGrants,
-    is_grant,
 )
 
 
@@ -24,23 +22,19 @@ class GrantCourier:
     """Looks at one remembered decision at a time, as it is now."""
 
     def __init__(
-        self,
-        adapter: PostsGrants,
-        desk: FrontDesk,
-        outbox: Outbox,
-        clock: Clock,
-        timings: Timings = TIMINGS,
+        self, adapter: PostsGrants, core: Core, clock: Clock, timings: Timings = TIMINGS
     ) -> None:
         self._adapter = adapter
-        self._desk = desk
-        self._outbox = outbox
+        self._grants = core.grants
+        self._posted = core.copies
+        self._outbox = core.outbox
         self._copies = Copies(
-            adapter.name, outbox, clock, repeatable=adapter.repeatable, timings=timings
+            adapter.name, core.outbox, clock, repeatable=adapter.repeatable, timings=timings
         )
 
     async def look(self, subject_id: str) -> float | None:
         """Make the copies of a grant true; return in how many seconds to look again, or None."""
-        shown = await self._desk.granted(subject_id.removeprefix(GRANT))
+        shown = await self._grants.view(subject_id.removeprefix(GRANT))
         if shown is None:
             return None
         copies = await self._outbox.copies(subject_id)
@@ -58,22 +52,11 @@ class GrantCourier:
             update=lambda ref, nonce: adapter.update_grant(ref, card, nonce),
             remind=lambda copy: adapter.tell_grant(_announced(copy), shown.news),
             noted=partial(self._noted, shown),
-            stands=partial(self._desk.stands, subject_id),
+            stands=partial(self._posted.remember_place, subject_id),
         )
 
     async def _noted(self, shown: Shown, event: str, copy: Copy, why: str) -> None:
-        await self._desk.note(event, shown.grant.agent, {"grant": shown.grant.id}, copy, why)
-
-
-def either(requests: Look, grants: Look | None) -> Look:
-    """Return what looks at whatever is on an adapter's queue; without `grants` those are left."""
-
-    async def look(subject_id: str) -> float | None:
-        if not is_grant(subject_id):
-            return await requests(subject_id)
-        return await grants(subject_id) if grants is not None else None
-
-    return look
+        await self._posted.note(event, shown.grant.agent, {"grant": shown.grant.id}, copy, why)
 
 
 def _announced(copy: Copy) -> Notice:

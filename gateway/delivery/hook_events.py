@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gateway.approvals.service import Approvals
 from gateway.domain.records import Event, Record
+from gateway.domain.store import Store
 from gateway.domain.tasks import cancel_and_wait
-from gateway.errors import NotFound, Unreachable
+from gateway.errors import Unreachable
 from gateway.models import Execution
 from gateway.policy.hooks.decider import about_request, meta_of
 from gateway.policy.hooks.host import HookHost
+from gateway.ports import Feed
 
 log = logging.getLogger("gateway.hooks")
 
@@ -28,9 +29,10 @@ _KINDS = {
 class HookEvents:
     """Tells hooks what happens, and what tools returned."""
 
-    def __init__(self, host: HookHost, approvals: Approvals) -> None:
+    def __init__(self, host: HookHost, store: Store, feed: Feed) -> None:
         self._host = host
-        self._approvals = approvals
+        self._store = store
+        self._feed = feed
         # Ids only: what they name may be large.
         self._returned: asyncio.Queue[str] = asyncio.Queue(_MOST_RETURNED)
 
@@ -46,7 +48,7 @@ class HookEvents:
 
     async def _follow(self) -> None:
         try:
-            async with self._approvals.changes() as events:
+            async with self._feed.changes() as events:
                 async for event in events:
                     await self._handle(event)
         except Unreachable as behind:
@@ -104,8 +106,5 @@ class HookEvents:
         """Return a request that hooks hear of; None when it is gone, or nobody's."""
         if not request_id:
             return None
-        try:
-            record = await self._approvals.get(request_id)
-        except NotFound:
-            return None
-        return None if record.canary else record
+        record = await self._store.load(request_id)
+        return None if record is None or record.canary else record

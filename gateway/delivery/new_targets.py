@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.approvals.front_desk import FrontDesk
+from gateway.approvals.core import Core
 from gateway.approvals.writer import queues_of
 from gateway.domain.policy_document import adapters_of
 from gateway.errors import NotFound
-from gateway.ports.outgoing import Outbox
 
 _SOON = 0.05
 _AGAIN_SECONDS = 30.0  # an adapter may not know of the new policy yet, or not run yet
@@ -21,25 +20,26 @@ _AGAIN_SECONDS = 30.0  # an adapter may not know of the new policy yet, or not r
 class Rerouting:
     """Looks at one waiting request at a time."""
 
-    def __init__(self, desk: FrontDesk, outbox: Outbox) -> None:
-        self._desk = desk
-        self._outbox = outbox
+    def __init__(self, core: Core) -> None:
+        self._requests = core.requests
+        self._writer = core.writer
+        self._outbox = core.outbox
 
     async def look(self, request_id: str) -> float | None:
         """Have what lacks posted; return in how many seconds to look again, or None."""
         try:
-            record = await self._desk.get(request_id)
+            record = await self._requests.get(request_id)
         except NotFound:
             return None
         if record.final:
             return None
-        policy = await self._desk.current_policy()
+        policy = await self._writer.current_policy()
         route = policy.route_for(record.request.agent, record.request.tool)
         wanted = queues_of(route, record.owner, policy)
         if new := [queue for queue in wanted if queue not in record.queues]:
             # From now on they hear of the request, and first of all of this change.
             after = replace(record, queues=(*record.queues, *new))
-            await self._desk.progress(record, after, "rerouted", {"queues": new})
+            await self._requests.progress(record, after, "rerouted", {"queues": new})
             return _SOON
         if record.behind:  # it has no card yet, and gets it where it then belongs
             return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gateway.domain.records import Event
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
-from gateway.ports.outgoing import Outbox, Task
+from gateway.ports.outgoing import Outbox, Task, is_grant
 
 log = logging.getLogger("gateway.outbox")
 
@@ -209,3 +209,14 @@ class Worker:
 
 def _ms(seconds: float) -> int:
     return int(seconds * 1000)
+
+
+def either(requests: Look, grants: Look | None) -> Look:
+    """Return what looks at whatever is on an adapter's queue; without `grants` those are left."""
+
+    async def look(subject_id: str) -> float | None:
+        if not is_grant(subject_id):
+            return await requests(subject_id)
+        return await grants(subject_id) if grants is not None else None
+
+    return look

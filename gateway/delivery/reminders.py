@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gateway.approvals.front_desk import FrontDesk
+from gateway.approvals.core import Core
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import Route, adapters_of
 from gateway.domain.records import CROWD, Record
@@ -23,20 +23,23 @@ class Followups:
     """Looks at one waiting request at a time. Every step is a transition, so that it happens
     once."""
 
-    def __init__(self, desk: FrontDesk, clock: Clock) -> None:
-        self._desk = desk
+    def __init__(self, core: Core, clock: Clock) -> None:
+        self._requests = core.requests
+        self._holding = core.holding
+        self._writer = core.writer
+        self._outbox = core.outbox
         self._clock = clock
 
     async def look(self, request_id: str) -> float | None:
         """Take the next step that is due; return in how many seconds to look again, or None."""
         if request_id.startswith(CROWD):
-            return await self._desk.holding.release(request_id.removeprefix(CROWD))
+            return await self._holding.release(request_id.removeprefix(CROWD))
         try:
-            record = await self._desk.get(request_id)
+            record = await self._requests.get(request_id)
         except NotFound:
             return None
         if record.alike and (record.final or record.digest != record.request.digest):
-            again = await self._desk.holding.settle(record, self._clock.now_ms())
+            again = await self._holding.settle(record, self._clock.now_ms())
             if again is not None:
                 return again
         # Nobody is called in for a test.
@@ -45,15 +48,15 @@ class Followups:
 
     async def _step(self, record: Record) -> float | None:
         """Take the next step of a request that people have before them."""
-        route = (await self._desk.policy()).route_for(record.request.agent, record.request.tool)
-        copies = await self._desk.copies(record.id)
+        route = (await self._writer.policy()).route_for(record.request.agent, record.request.tool)
+        copies = await self._outbox.copies(record.id)
         now = self._clock.now_ms()
         waited = (now - record.created) / 1000
         silent = (now - max(record.created, record.tier_at)) / 1000
         failed = _unreached(record, route, copies)
         later = route.escalations[record.tier :]
         if failed and not later:
-            await self._desk.undeliverable(record)
+            await self._requests.end_undelivered(record)
             return _SOON
         quiet = silent >= GRACE_SECONDS and _unreached(record, route, copies, missing=True)
         if later and (failed or quiet or later[0].after <= waited):
@@ -61,11 +64,11 @@ class Followups:
             queues = tuple(dict.fromkeys((*record.queues, *adapters_of(later[0].targets))))
             after = replace(record, tier=record.tier + 1, tier_at=now, queues=queues)
             data = {"targets": list(later[0].targets), "unreached": failed or quiet}
-            await self._desk.progress(record, after, "escalated", data)
+            await self._requests.progress(record, after, "escalated", data)
             return _SOON
         due = sum(after <= waited for after in route.remind_after)
         if due > record.reminders:
-            await self._desk.progress(record, replace(record, reminders=due), "reminded", {})
+            await self._requests.progress(record, replace(record, reminders=due), "reminded", {})
             return _SOON
         coming = [step.after - waited for step in later[:1]]
         coming += [after - waited for after in route.remind_after if after > waited]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from gateway.approvals.front_desk import FrontDesk
+from gateway.approvals.core import Core
 from gateway.delivery.copies import (
     LONGEST_DOUBT_SECONDS,
     Copies,
@@ -22,7 +22,7 @@ from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
 from gateway.domain.records import CROWD, MessageRef, Record
 from gateway.errors import NotFound
 from gateway.ports.cards import Card, card_of
-from gateway.ports.offload import made, weight_of
+from gateway.ports.offload import draw, weight_of
 from gateway.ports.outgoing import (
     Copy,
     CopyState,
@@ -30,7 +30,6 @@ from gateway.ports.outgoing import (
     DeliveryUncertain,
     Notice,
     NoticeKind,
-    Outbox,
     Posts,
     TryLater,
 )
@@ -40,26 +39,31 @@ _MOST_TELLINGS = 2
 
 
 class Courier:
-    """Looks at one request at a time for one adapter that posts."""
+    """Looks at one request at a time for one adapter that posts. `inbox` is the address of the
+    inbox as people open it, empty without one."""
 
     def __init__(
         self,
         adapter: Posts,
-        desk: FrontDesk,
-        outbox: Outbox,
+        core: Core,
         clock: Clock,
         timings: Timings = TIMINGS,
+        *,
+        inbox: str = "",
     ) -> None:
         self._timings = timings
         self._adapter = adapter
-        self._desk = desk
-        self._outbox = outbox
+        self._requests = core.requests
+        self._writer = core.writer
+        self._posted = core.copies
+        self._outbox = core.outbox
+        self._sizes = core.sizes
         self._clock = clock
         self._copies = Copies(
-            adapter.name, outbox, clock, repeatable=adapter.repeatable, timings=timings
+            adapter.name, core.outbox, clock, repeatable=adapter.repeatable, timings=timings
         )
         self._order = InOrder(timings.line)
-        self._crowds = Crowds(adapter, desk, outbox, clock, self._copies)
+        self._crowds = Crowds(adapter, core, clock, self._copies, inbox=inbox)
 
     async def look(self, request_id: str) -> float | None:
         """Make the copies of a request true; return in how many seconds to look again, or None."""
@@ -71,10 +75,10 @@ class Courier:
 
     async def _show(self, request_id: str, passed: Callable[[], Awaitable[None]]) -> float | None:
         try:
-            record = await self._desk.get(request_id)
+            record = await self._requests.get(request_id)
         except NotFound:
             return None
-        policy = await self._desk.policy()
+        policy = await self._writer.policy()
         route = policy.route_for(record.request.agent, record.request.tool)
         copies = await self._outbox.copies(request_id)
         subject = self._subject(record, policy, route)
@@ -115,7 +119,7 @@ class Courier:
             update=update,
             remind=remind,
             noted=partial(self._noted, record),
-            stands=partial(self._desk.stands, record.id),
+            stands=partial(self._posted.remember_place, record.id),
         )
 
     def _reminder(self, copy: Copy, policy: PolicyDocument, route: Route) -> Notice:
@@ -181,11 +185,13 @@ class Courier:
 
     async def _noted(self, record: Record, event: str, copy: Copy, why: str) -> None:
         about = {"request_id": record.id}
-        await self._desk.note(event, record.holder, about, copy, why)
+        await self._posted.note(event, record.holder, about, copy, why)
 
     async def _card(self, record: Record) -> Card:
         lines, chars = self._adapter.card_lines, self._adapter.card_chars
-        return await made(lambda: card_of(record, lines=lines, chars=chars), *weight_of(record))
+        card = await draw(lambda: card_of(record, lines=lines, chars=chars), *weight_of(record))
+        self._sizes.remember_fit(record, lines, chars, card.complete)
+        return card
 
 
 def mentions(policy: PolicyDocument, route: Route, platform: str) -> tuple[str, ...]:

@@ -14,8 +14,7 @@ import hmac
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,6 +36,7 @@ from gateway.domain.records import Event
 from gateway.domain.tasks import check_wanted
 from gateway.errors import Unreachable
 from gateway.models import ENDINGS
+from gateway.ports import Feed
 from gateway.wire.codec import JsonObject
 
 log = logging.getLogger("gateway.webhooks")
@@ -63,14 +63,11 @@ class Cursor(Protocol):
         """Remember that this event was dealt with. A lost write repeats events, no more."""
 
 
-class Events(Protocol):
-    """The event stream, as `gateway.approvals.service.Approvals` gives it."""
+class History(Protocol):
+    """What happened."""
 
     async def history(self, after: str | None, limit: int) -> list[Event]:
         """Return up to `limit` events after an id."""
-
-    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
-        """Subscribe to events from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +97,8 @@ class Webhooks:
     def __init__(
         self,
         hook: Webhook,
-        events: Events,
+        feed: Feed,
+        past: History,
         cursor: Cursor,
         clock: Clock,
         *,
@@ -111,7 +109,8 @@ class Webhooks:
         self._hook = hook
         self._key = _key(hook.secret)
         self._target = target_of(hook.url, allowed=hook.hosts, production=hook.production)
-        self._events = events
+        self._feed = feed
+        self._past = past
         self._cursor = cursor
         self._clock = clock
         self._down: tuple[type[Exception], ...] = (Unreachable, *store_errors)
@@ -122,7 +121,7 @@ class Webhooks:
         """Send what was not sent yet, then every event as it comes, until cancelled."""
         while True:
             try:
-                async with self._events.changes() as changes:
+                async with self._feed.changes() as changes:
                     await self._catch_up(None)
                     async for event in changes:
                         await self._catch_up(event)
@@ -147,7 +146,7 @@ class Webhooks:
         last = await self._cursor.load_cursor()
         if last is None:
             return first
-        return next(iter(await self._events.history(last, 1)), None)
+        return next(iter(await self._past.history(last, 1)), None)
 
     async def _sent(self, event: Event) -> bool:
         """Send an event, or give it up; False when another replica is at it."""

@@ -16,7 +16,9 @@ class BodyTooSlow(Exception):
     """It did not arrive in time."""
 
 
-async def whole(chunks: AsyncIterator[bytes], *, most: int, seconds: float | None = None) -> bytes:
+async def read_whole(
+    chunks: AsyncIterator[bytes], *, most: int, seconds: float | None = None
+) -> bytes:
     """Return a body of at most `most` bytes, as it arrives within `seconds` (None: SECONDS).
 
     Raises BodyTooLarge, BodyTooSlow.

@@ -9,26 +9,29 @@ from gateway.ports.blocks import Block, blocks_of, cut
 
 _MOST = 10_000
 
-_known: dict[tuple[str, int, str, int, int], bool] = {}
 
+class CardSizes:
+    """What fits on the cards of waiting requests, as those who drew the cards have told."""
 
-def fits(record: Record, *, lines: int, chars: int) -> bool:
-    """Whether a card of this size shows all that would run."""
-    known = None if record.final else _known.get(_key(record, lines, chars))
-    if known is None:
-        whole = blocks_of(record)
-        known = same(cut(whole, lines=lines, chars=chars), whole)
-        remember_fit(record, lines, chars, known)
-    return known
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, str, int, int], bool] = {}
 
+    def fits(self, record: Record, *, lines: int, chars: int) -> bool:
+        """Tell whether a card of this size shows all that would run."""
+        known = None if record.final else self._known.get(_key(record, lines, chars))
+        if known is None:
+            whole = blocks_of(record)
+            known = same(cut(whole, lines=lines, chars=chars), whole)
+            self.remember_fit(record, lines, chars, known)
+        return known
 
-def remember_fit(record: Record, lines: int, chars: int, fit: bool) -> None:
-    """Spare the next look the drawing, while the record waits: what ended may be erased."""
-    if record.final:
-        return
-    if len(_known) >= _MOST:
-        _known.clear()
-    _known[_key(record, lines, chars)] = fit
+    def remember_fit(self, record: Record, lines: int, chars: int, fit: bool) -> None:
+        """Spare the next look the drawing, while the record waits: what ended may be erased."""
+        if record.final:
+            return
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[_key(record, lines, chars)] = fit
 
 
 def _key(record: Record, lines: int, chars: int) -> tuple[str, int, str, int, int]:
@@ -38,5 +41,5 @@ def _key(record: Record, lines: int, chars: int) -> tuple[str, int, str, int, in
 
 
 def same(blocks: Sequence[Block], whole: Sequence[Block]) -> bool:
-    """Whether nothing was cut off these blocks."""
+    """Tell whether nothing was cut off these blocks."""
     return all(part.text == full.text for part, full in zip(blocks, whole, strict=True))

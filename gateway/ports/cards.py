@@ -16,10 +16,10 @@ from gateway.domain.redaction import holds_secrets, shown, start_of
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
 from gateway.ports.blocks import Block, Change, blocks_of, changes, cut, headline, pretty, warnings
-from gateway.ports.card_size import remember_fit, same
+from gateway.ports.card_size import same
 from gateway.ports.paging import Fits, paged
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
-from gateway.ports.remember_options import Scope, scopes_of, wishes
+from gateway.ports.remember_options import may_remember, wishes
 
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
@@ -127,8 +127,7 @@ class Card:
     asks: bool = True
     paused: int | None = None
     inbox: str = ""
-    approve_scopes: tuple[Scope, ...] = ()
-    deny_scopes: tuple[Scope, ...] = ()
+    remembers: frozenset[Action] = frozenset()
     calls: tuple[str, ...] = ()
 
     @property
@@ -187,8 +186,6 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
     whole = blocks_of(record, reveal=reveal)
     blocks = cut(whole, lines=lines, chars=chars)
     complete = same(blocks, whole)
-    if not reveal:
-        remember_fit(record, lines, chars, complete)
     hidden = not reveal and not record.final and hides(record)
     icon, word = _state(record)
     tool = shown(_short(request.tool), reveal=reveal)
@@ -228,11 +225,13 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
         editable=_editable(record, reveal=reveal),
         controls=_controls(record, seen=complete and not hidden),
         findings=warnings(record),
-        approve_scopes=(
-            scopes_of(record, Action.APPROVE, reveal=reveal) if complete and not hidden else ()
-        ),
-        deny_scopes=() if hidden else scopes_of(record, Action.DENY, reveal=reveal),
+        remembers=frozenset() if hidden else _remembers(record, complete=complete),
     )
+
+
+def _remembers(record: Record, *, complete: bool) -> frozenset[Action]:
+    actions = (Action.APPROVE, Action.DENY) if complete else (Action.DENY,)
+    return frozenset(action for action in actions if may_remember(record, action))
 
 
 def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False) -> FullView:

@@ -15,7 +15,7 @@ HEAVY_CHARS = 50_000
 T = TypeVar("T")
 
 
-async def made(make: Callable[[], T], *values: Any) -> T:
+async def draw(make: Callable[[], T], *values: Any) -> T:
     """Return what `make` returns, in a thread when the values it renders are large."""
     return await asyncio.to_thread(make) if heavy(*values) else make()
 

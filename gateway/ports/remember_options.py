@@ -10,7 +10,7 @@ from gateway.domain.safe_text import Visible
 from gateway.models import Action
 from gateway.policy.authorization import needed
 from gateway.policy.grants.grant import Effect, Match
-from gateway.policy.grants.offers import LIFETIMES, offered, offers
+from gateway.policy.grants.offers import LIFETIMES, narrowest, offered, offers
 from gateway.ports.proven_masks import clouded
 
 # What is shown for each lifetime that `Remember` knows.
@@ -38,6 +38,14 @@ def scopes_of(record: Record, action: Action, *, reveal: bool = False) -> tuple[
         for offer in offers(record, effect)
         if reveal or not clouded(record, offer.words)
     )
+
+
+def may_remember(record: Record, action: Action) -> bool:
+    """Tell whether anything may be remembered with this action: whether `scopes_of` has any."""
+    if record.final or action not in (Action.APPROVE, Action.DENY):
+        return False
+    effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
+    return narrowest(record, effect) is not None
 
 
 def wishes(record: Record) -> list[str]:

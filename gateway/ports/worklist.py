@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from gateway.domain.records import Identity, Query, Record
 from gateway.errors import InvalidRequest, NotFound
 from gateway.policy.grants.grant import Grant
-from gateway.ports import Desk
+from gateway.ports.desk import Desk
 from gateway.wire.identifiers import REQUEST_ID
 
 _LEAST_ID = 4
@@ -22,16 +22,19 @@ class Worklist:
 
     async def may_see(self, identity: Identity, record: Record) -> bool:
         """Tell whether they may decide it, or asked for it themselves, or are an admin."""
-        person = await self._desk.person(identity)
-        if person is not None and (person.admin or person.name == record.owner):
-            return True
-        return await self._desk.may_decide(identity, record) is None
+        involved = await self.is_involved(identity, record)
+        return involved or await self._desk.requests.may_decide(identity, record) is None
+
+    async def is_involved(self, identity: Identity, record: Record) -> bool:
+        """Tell whether they asked for it themselves, or are an admin."""
+        person = await self._desk.requests.person(identity)
+        return person is not None and (person.admin or person.name == record.owner)
 
     async def waiting(self, identity: Identity) -> AsyncIterator[Record]:
         """Yield the waiting requests that this person may see, newest first."""
         after = None
         for _ in range(_PAGES):
-            page = await self._desk.page(Query(after=after, followers=False))
+            page = await self._desk.requests.page(Query(after=after, followers=False))
             for record in page.items:
                 if not record.final and await self.may_see(identity, record):
                     yield record
@@ -47,7 +50,7 @@ class Worklist:
         """
         start = _checked(start)
         if REQUEST_ID.fullmatch(start):
-            return await self._desk.get(start)
+            return await self._desk.requests.get(start)
         found = [one async for one in self.waiting(identity) if one.id.startswith(start)]
         if len(found) > 1:
             raise InvalidRequest("more than one request begins so; give more of the id")
@@ -57,7 +60,7 @@ class Worklist:
 
     async def grants(self, identity: Identity) -> list[Grant]:
         """Return the newest remembered decisions that this person may take back."""
-        return await self._desk.revocable(identity)
+        return await self._desk.grants.revocable(identity)
 
     async def grant_id(self, identity: Identity, start: str) -> str:
         """Return the whole id of the one of them whose id begins so; a whole id as it is.

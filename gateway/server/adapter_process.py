@@ -37,14 +37,14 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, backend.store.keys)
-        approvals = assembled(settings, backend.store, feed, hooks, signer_of(settings))
+        core = assembled(settings, backend.store, feed, hooks, signer_of(settings))
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(
-            background("policy", partial(policy_followed, approvals, backend.store))
+            background("policy", partial(policy_followed, core, backend.store))
         )
-        desk = desk_of(name, approvals, backend.store, inbox=settings.inbox_url)
+        desk = desk_of(name, core, backend.store)
         adapter = adapter_class(name)()
-        await stack.enter_async_context(served(adapter, desk, backend.store))
+        await stack.enter_async_context(served(adapter, desk, core, inbox=settings.inbox_url))
         if not isinstance(adapter, Posts | HasRoutes):  # a screen: who sits there sees how it is
             yield ""
             return

@@ -14,10 +14,8 @@ from aiohttp import web
 
 from gateway.api.app import Site, build_api, runner
 from gateway.api.redis_intake import Intake
+from gateway.approvals.core import Core
 from gateway.approvals.deadlines import Sweeper
-from gateway.approvals.front_desk import FrontDesk
-from gateway.approvals.grouping import Holding
-from gateway.approvals.service import Approvals
 from gateway.delivery.hook_events import HookEvents
 from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.clock import SystemClock
@@ -25,7 +23,7 @@ from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.errors import Conflict, GatewayError, InvalidRequest
 from gateway.policy.hooks.host import HookHost, hosted
 from gateway.policy.policy_file import differences, read_policy_file
-from gateway.ports import Adapter, HasRoutes, HasStreams
+from gateway.ports import Adapter, Desk, Feed, HasRoutes, HasStreams
 from gateway.server.background import (
     background,
     desk_of,
@@ -45,7 +43,6 @@ from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import running_engine
 from gateway.stores.event_feed import RedisFeed
-from gateway.stores.groups import RedisHeld
 from gateway.stores.ingress import Ingress
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
@@ -62,7 +59,7 @@ class Gateway:
     """A running gateway and where it is reached."""
 
     backend: Backend
-    approvals: Approvals
+    core: Core
     url: str
     public_key: str
 
@@ -88,27 +85,27 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
-        approvals = assembled(settings, store, feed, hooks, signer)
-        await _remembered(settings, approvals)
-        intake = Intake(approvals, store, backend.credentials)
+        core = assembled(settings, store, feed, hooks, signer)
+        await _remembered(settings, core)
+        intake = Intake(core, store, backend.credentials)
         ingress = Ingress(
             store.redis, blocking, store.keys, intake.handle, intake.dead_letter, at=at
         )
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
-        await stack.enter_async_context(_upkeep(settings, approvals, store, feed, hooks))
+        await stack.enter_async_context(_upkeep(settings, core, store, feed, hooks))
 
-        inbox = settings.inbox_url
-        desks = {name: desk_of(name, approvals, store, inbox=inbox) for name in settings.adapters}
+        desks = {name: desk_of(name, core, store) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
-            await stack.enter_async_context(served(adapter, desks[name], store))
-        await stack.enter_async_context(reviewed(approvals, store))
-        await stack.enter_async_context(followed_up(approvals, store))
+            serving = served(adapter, desks[name], core, inbox=settings.inbox_url)
+            await stack.enter_async_context(serving)
+        await stack.enter_async_context(reviewed(core))
+        await stack.enter_async_context(followed_up(core, store))
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         app = build_api(
-            approvals=approvals,
-            holding=Holding(store, RedisHeld(store), approvals.writer),
+            core=core,
+            reads=store,
             credentials=backend.credentials,
             ready=partial(_problems, ingress, store, feed, tuple(adapters.values())),
             store_errors=REDIS_ERRORS,
@@ -129,32 +126,30 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
                 )
             )
         log.info("gateway ready at %s", url, extra={"event": "ready"})
-        yield Gateway(backend=backend, approvals=approvals, url=url, public_key=signer.public_key)
+        yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
 
 
 @asynccontextmanager
 async def _upkeep(
-    settings: Settings, approvals: Approvals, store: RedisStore, feed: RedisFeed, hooks: HookHost
+    settings: Settings, core: Core, store: RedisStore, feed: RedisFeed, hooks: HookHost
 ) -> AsyncIterator[None]:
     """Do until left what only time and events bring about: deadlines, seals, what is forgotten."""
     async with AsyncExitStack() as stack:
-        sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
+        sweeper = Sweeper(core, store, session_idle_hours=settings.session_idle_hours)
         await stack.enter_async_context(background("sweeper", sweeper.run))
-        await stack.enter_async_context(
-            background("policy", partial(policy_followed, approvals, store))
-        )
+        await stack.enter_async_context(background("policy", partial(policy_followed, core, store)))
         await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
         retention = Retention(store, SystemClock(), days=settings.retention_days)
         await stack.enter_async_context(background("retention", retention.run))
 
-        unused = approvals.granted.run
+        unused = core.grants.run
         await stack.enter_async_context(background("unused grants", unused))
 
         if settings.webhook_url is not None:
-            posting = _webhooks(settings, approvals, store)
+            posting = _webhooks(settings, core.feed, store)
             await stack.enter_async_context(background("webhooks", posting.run))
         if settings.hooks_file is not None:
-            told = HookEvents(hooks, approvals)
+            told = HookEvents(hooks, store, feed)
             await stack.enter_async_context(background("hook events", told.run))
         yield
 
@@ -168,12 +163,12 @@ async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
     return engine.url
 
 
-async def _remembered(settings: Settings, approvals: Approvals) -> None:
+async def _remembered(settings: Settings, core: Core) -> None:
     """Put what is remembered in order, before any agent is heard that it could decide for."""
     if settings.grants == "memory":
-        await approvals.granted.forget_all("the gateway started")
+        await core.grants.forget_all("the gateway started")
     try:
-        await approvals.granted.reread()
+        await core.grants.reread()
     except InvalidRequest:
         # One that cannot be read decides nothing; the others are looked at again by the upkeep.
         log.exception("what is remembered was not reread", extra={"event": "reread_failed"})
@@ -200,7 +195,7 @@ async def _first_policy(store: RedisStore, settings: Settings) -> None:
             log.info("another replica wrote the first policy", extra={"event": "policy_exists"})
 
 
-def _webhooks(settings: Settings, approvals: Approvals, store: RedisStore) -> Webhooks:
+def _webhooks(settings: Settings, feed: Feed, store: RedisStore) -> Webhooks:
     if settings.webhook_url is None or settings.webhook_secret is None:
         raise GatewayError("GATEWAY_WEBHOOK_URL needs GATEWAY_WEBHOOK_SECRET")
     hook = Webhook(
@@ -210,7 +205,7 @@ def _webhooks(settings: Settings, approvals: Approvals, store: RedisStore) -> We
         production=settings.production,
     )
     clock = SystemClock()
-    return Webhooks(hook, approvals, RedisCursor(store), clock, store_errors=REDIS_ERRORS)
+    return Webhooks(hook, feed, store, RedisCursor(store), clock, store_errors=REDIS_ERRORS)
 
 
 async def _problems(
@@ -223,7 +218,7 @@ async def _problems(
 def site_of(
     settings: Settings,
     adapters: Mapping[str, Adapter],
-    desks: Mapping[str, FrontDesk],
+    desks: Mapping[str, Desk],
     logins: RedisLogins,
 ) -> Site:
     """Return how we are reached, and the pages of these adapters."""

@@ -10,13 +10,12 @@ from functools import partial
 from random import SystemRandom
 
 from gateway.approvals.canaries import Canaries
-from gateway.approvals.front_desk import FrontDesk
-from gateway.approvals.service import Approvals
+from gateway.approvals.core import Core
 from gateway.approvals.vote_recount import recount
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.delivery.grant_copies import GrantCourier, either
+from gateway.delivery.grant_copies import GrantCourier
 from gateway.delivery.new_targets import Rerouting
-from gateway.delivery.outbox_worker import TIMINGS, Look, Timings, Worker
+from gateway.delivery.outbox_worker import TIMINGS, Look, Timings, Worker, either
 from gateway.delivery.reminders import Followups
 from gateway.delivery.request_copies import Courier
 from gateway.domain.clock import SystemClock
@@ -24,12 +23,11 @@ from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
-from gateway.ports import Adapter, HasProblems
+from gateway.ports import Adapter, Desk, HasProblems
 from gateway.ports.outgoing import Posts, PostsGrants
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.event_feed import RedisFeed
-from gateway.stores.groups import RedisHeld
-from gateway.stores.outbox import RedisNotes, RedisOutbox
+from gateway.stores.outbox import RedisNotes
 from gateway.stores.requests import RedisStore
 
 log = logging.getLogger("gateway.serving")
@@ -38,40 +36,37 @@ _RESTART_SECONDS = 1.0
 _CHANGES_POLICY = ("policy_applied", "grant_made", "grant_ended", "grant_kept", "grant_rests")
 
 
-def desk_of(name: str, approvals: Approvals, store: RedisStore, *, inbox: str = "") -> FrontDesk:
-    """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to."""
-    outbox = RedisOutbox(store)
-    notes = RedisNotes(store, name)
-    return FrontDesk(approvals, store, outbox, SystemClock(), notes, RedisHeld(store), inbox=inbox)
+def desk_of(name: str, core: Core, store: RedisStore) -> Desk:
+    """Return what an adapter of this name works at, with its own notes."""
+    return core.desk(RedisNotes(store, name))
 
 
 @asynccontextmanager
 async def served(
-    adapter: Adapter, desk: FrontDesk, store: RedisStore, *, timings: Timings = TIMINGS
+    adapter: Adapter, desk: Desk, core: Core, *, inbox: str = "", timings: Timings = TIMINGS
 ) -> AsyncIterator[None]:
-    """Run an adapter; when it posts cards, keep them true."""
+    """Run an adapter; when it posts cards, keep them true. `inbox` is where cards may lead to."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(adapter.run(desk))
         if isinstance(adapter, Posts):
-            look = _look(adapter, desk, RedisOutbox(store), timings)
-            working = _working(adapter.name, look, desk, store, timings)
-            await stack.enter_async_context(working)
+            look = _look(adapter, core, inbox, timings)
+            await stack.enter_async_context(_working(adapter.name, look, core, timings))
         yield
 
 
-def _look(adapter: Posts, desk: FrontDesk, outbox: RedisOutbox, timings: Timings) -> Look:
+def _look(adapter: Posts, core: Core, inbox: str, timings: Timings) -> Look:
     clock = SystemClock()
-    requests, grants = Courier(adapter, desk, outbox, clock, timings).look, None
+    requests, grants = Courier(adapter, core, clock, timings, inbox=inbox).look, None
     if isinstance(adapter, PostsGrants):
-        grants = GrantCourier(adapter, desk, outbox, clock, timings).look
+        grants = GrantCourier(adapter, core, clock, timings).look
     return either(requests, grants)
 
 
 @asynccontextmanager
-async def reviewed(approvals: Approvals, store: RedisStore) -> AsyncIterator[None]:
+async def reviewed(core: Core) -> AsyncIterator[None]:
     """Ask slow deciders about what is stored, until left."""
-    look = partial(approvals.reviews.look, held=RedisHeld(store))
-    worker = Worker(REVIEWS, RedisOutbox(store), look, approvals.changes, seconds=None)
+    look = partial(core.reviews.look, held=core.held)
+    worker = Worker(REVIEWS, core.outbox, look, core.feed.changes, seconds=None)
     try:
         async with background("reviews", worker.run):
             yield
@@ -80,33 +75,31 @@ async def reviewed(approvals: Approvals, store: RedisStore) -> AsyncIterator[Non
 
 
 @asynccontextmanager
-async def followed_up(approvals: Approvals, store: RedisStore) -> AsyncIterator[None]:
+async def followed_up(core: Core, store: RedisStore) -> AsyncIterator[None]:
     """Remind, escalate, fail over, follow the policy, and test people where a route wants that."""
-    desk = desk_of(FOLLOWUPS, approvals, store)
-    followups, rerouting = Followups(desk, SystemClock()), Rerouting(desk, RedisOutbox(store))
     notes = RedisNotes(store, "canaries")
-    canaries = Canaries(store, approvals.writer, notes, SystemClock(), SystemRandom())
+    canaries = Canaries(store, core.writer, notes, SystemClock(), SystemRandom())
     async with (
-        _working(FOLLOWUPS, followups.look, desk, store),
-        _working(REROUTING, rerouting.look, desk, store),
+        _working(FOLLOWUPS, Followups(core, SystemClock()).look, core),
+        _working(REROUTING, Rerouting(core).look, core),
         background("canaries", canaries.run),
     ):
         yield
 
 
-async def policy_followed(approvals: Approvals, store: RedisStore) -> None:
+async def policy_followed(core: Core, store: RedisStore) -> None:
     """Read the policy again, and count votes, when any replica replaced it, until cancelled."""
     while True:
         try:
-            async with approvals.changes() as events:
-                approvals.forget_policy()
-                await recount(approvals.writer, store)
+            async with core.feed.changes() as events:
+                core.writer.forget_policy()
+                await recount(core.writer, store)
                 async for event in events:
                     if event.type in _CHANGES_POLICY:
-                        approvals.forget_policy()
+                        core.writer.forget_policy()
                     if event.type == "policy_applied":
-                        approvals.granted.policy_changed()
-                        await recount(approvals.writer, store)
+                        core.grants.policy_changed()
+                        await recount(core.writer, store)
         except Unreachable as behind:
             log.info("policy follower: %s", behind, extra={"event": "follower_behind"})
 
@@ -126,10 +119,10 @@ async def problems(store: RedisStore, feed: RedisFeed, adapters: Sequence[Adapte
 
 @asynccontextmanager
 async def _working(
-    queue: str, look: Look, desk: FrontDesk, store: RedisStore, timings: Timings = TIMINGS
+    queue: str, look: Look, core: Core, timings: Timings = TIMINGS
 ) -> AsyncIterator[None]:
     """Work through an outbox until left."""
-    worker = Worker(queue, RedisOutbox(store), look, desk.changes, timings=timings)
+    worker = Worker(queue, core.outbox, look, core.feed.changes, timings=timings)
     try:
         async with background(f"{queue} outbox", worker.run):
             yield

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from gateway.approvals.service import Approvals
-from gateway.domain.clock import SystemClock
+from gateway.approvals.core import Core
+from gateway.domain.clock import Clock, SystemClock
 from gateway.errors import Unreachable
 from gateway.policy.chain import ModeDecider
+from gateway.policy.decider import Decider
 from gateway.policy.hooks.decider import links
 from gateway.policy.hooks.host import HookHost
-from gateway.server.plugins import deciders
+from gateway.server.plugins import deciders as plugged_in
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.connect import connect, disconnect, line_to
@@ -22,7 +23,9 @@ from gateway.stores.credentials import RedisCredentials
 from gateway.stores.embedded_server import engine_url
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
+from gateway.stores.groups import RedisHeld
 from gateway.stores.keys import Keys
+from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import At, unwatched
 from gateway.wire.local_discovery import write_private
@@ -63,17 +66,31 @@ async def opened(
 
 def assembled(
     settings: Settings, store: RedisStore, feed: RedisFeed, hooks: HookHost, signer: Signer | None
-) -> Approvals:
+) -> Core:
     """Return the requests of a namespace under the whole policy: the operator's hooks and deciders,
     and the mode last. Whatever judges requests is put together here alone, so that no way in
     forgets a link."""
-    return Approvals(
+    judges = [*links(hooks), *plugged_in(settings.deciders), ModeDecider()]
+    return core_over(store, feed, judges, SystemClock(), signer)
+
+
+def core_over(
+    store: RedisStore,
+    feed: RedisFeed,
+    deciders: Sequence[Decider],
+    clock: Clock,
+    signer: Signer | None,
+) -> Core:
+    """Return the requests of a namespace, with these deciders below its rules and grants."""
+    return Core(
         store,
         feed,
-        [*links(hooks), *deciders(settings.deciders), ModeDecider()],
-        SystemClock(),
+        deciders,
+        clock,
         signer=signer,
         grants=RedisGrants(store),
+        outbox=RedisOutbox(store),
+        held=RedisHeld(store),
     )
 
 

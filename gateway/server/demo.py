@@ -74,7 +74,7 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
 
 async def _answer_all(gateway: app.Gateway, http: Http) -> None:
     """Approve what looks harmless and deny the rest, as a person would tap."""
-    async with gateway.approvals.changes() as events:
+    async with gateway.core.feed.changes() as events:
         async for event in events:
             if event.type == "submitted":
                 await asyncio.to_thread(_answer, http, event.request_id)
@@ -98,10 +98,10 @@ async def _watching(gateway: app.Gateway, answers: Answers) -> AsyncIterator[Non
     """Note what was decided and when, from the event stream."""
 
     async def watch() -> None:
-        async with gateway.approvals.changes() as events:
+        async with gateway.core.feed.changes() as events:
             async for event in events:
                 if event.request_id and event.type in ENDINGS:
-                    record = await gateway.approvals.get(event.request_id)
+                    record = await gateway.core.requests.get(event.request_id)
                     command = str(record.request.arguments["command"])
                     answers.status[command] = event.type
                     answers.at[command] = event.at / 1000

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from gateway.api.app import SERVICES, Site, build_api, runner
 from gateway.api.call import Enrolment, Limits
-from gateway.approvals.grouping import Holding
+from gateway.approvals.core import Core
 from gateway.approvals.service import Approvals
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route
@@ -23,10 +23,9 @@ from gateway.errors import Unauthorized
 from gateway.models import ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
 from gateway.ports import Credential
+from gateway.server.connections import core_over
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
-from gateway.stores.grants import RedisGrants
-from gateway.stores.groups import RedisHeld
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
 from gateway.wire.codec import JsonObject, build, plain
@@ -106,12 +105,17 @@ class Replica:
 
     url: str
     store: RedisStore
-    approvals: Approvals
+    core: Core
     credentials: TokenList
     http: ClientSession
     app: web.Application
     served: web.AppRunner
     problems: list[str]
+
+    @property
+    def approvals(self) -> Approvals:
+        """What agents do."""
+        return self.core.approvals
 
     @property
     def hanging(self) -> int:
@@ -121,7 +125,7 @@ class Replica:
     async def lapse(self, process: str) -> None:
         """Let the waiter lease of a process of agent1 run out."""
         await self.store.redis.zadd(self.store.keys.processes, {f"agent1 {process}": 0})
-        await self.approvals.expire_process("agent1", process)
+        await self.store.expire_process("agent1", process)
 
     async def call(
         self,
@@ -229,17 +233,10 @@ async def replica(
         store = RedisStore(client, keys)
         feed = RedisFeed(blocking, keys)
         await stack.enter_async_context(feed.running())
-        approvals = Approvals(
-            store,
-            feed,
-            [ModeDecider()],
-            SystemClock(),
-            signer=Signer(SEED),
-            grants=RedisGrants(store),
-        )
+        core = core_over(store, feed, [ModeDecider()], SystemClock(), Signer(SEED))
         app = build_api(
-            approvals=approvals,
-            holding=Holding(store, RedisHeld(store), approvals.writer),
+            core=core,
+            reads=store,
             credentials=RedisCredentials(store, SystemClock()) if registered else credentials,
             ready=ready,
             store_errors=(RedisError, OSError),
@@ -254,5 +251,5 @@ async def replica(
         port = served.addresses[0][1]
         http = await stack.enter_async_context(ClientSession(connector=TCPConnector(limit=0)))
         yield Replica(
-            f"http://127.0.0.1:{port}", store, approvals, credentials, http, app, served, problems
+            f"http://127.0.0.1:{port}", store, core, credentials, http, app, served, problems
         )

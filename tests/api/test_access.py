@@ -53,7 +53,7 @@ async def test_agents_never_decide(gate: Replica, method: str, path: str) -> Non
     path = path.replace("0" * 32, request.id)
     body = {"revision": 1, "action": "approve"} if method == "POST" else None
     assert (await gate.call(method, path, body)).problem == (403, "unauthorized")
-    assert (await gate.approvals.get(request.id)).status == "pending"
+    assert (await gate.core.requests.get(request.id)).status == "pending"
 
 
 @pytest.mark.parametrize(("method", "path"), AGENT_CALLS)
@@ -69,7 +69,7 @@ async def test_a_listed_token_who_is_no_approver_of_the_route_is_refused(gate: R
     body = {"revision": 1, "action": "approve"}
     answer = await gate.call("POST", f"/v1/requests/{request.id}/decide", body, token=EVE_TOKEN)
     assert answer.problem == (403, "unauthorized")
-    assert (await gate.approvals.get(request.id)).status == "pending"
+    assert (await gate.core.requests.get(request.id)).status == "pending"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ async def test_cancel_of_a_foreign_id_is_not_found_and_changes_nothing(gate: Rep
     await gate.submitted(request)
     path = f"/v1/requests/{request.id}/cancel"
     assert (await gate.call("POST", path, {}, token=OTHER_TOKEN)).problem == (404, "not_found")
-    assert (await gate.approvals.get(request.id)).status == "pending"
+    assert (await gate.core.requests.get(request.id)).status == "pending"
 
 
 @pytest.mark.parametrize(

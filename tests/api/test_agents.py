@@ -17,7 +17,7 @@ async def paused(gate: Replica) -> Replica:
     """A replica whose agent was paused by one denial of ann's."""
     generation = await gate.store.generation()
     await gate.store.apply(replace(POLICY, generation=generation, budgets=(BUDGET,)), by="test")
-    gate.approvals.forget_policy()
+    gate.core.writer.forget_policy()
     request = made()
     await gate.submitted(request)
     assert (await gate.decided(request.id, action="deny")).status == 200
@@ -40,7 +40,7 @@ async def test_a_pause_is_listed_with_its_budget_and_lifted_by_an_approver(pause
         assert unknown.problem == (404, "not_found")
     assert (await paused.call("GET", "/v1/agents/paused", token=ANN_TOKEN)).json["items"] == []
     assert (await paused.submitted(made())).json["status"] == "pending"
-    events = await paused.approvals.history(None, 100)
+    events = await paused.store.history(None, 100)
     assert [one.data["by"] for one in events if one.type == "breaker_lifted"] == ["ann"]
 
 
@@ -53,7 +53,7 @@ async def test_who_approves_nothing_of_it_does_not_lift_it(paused: Replica) -> N
     generation = await paused.store.generation()
     await paused.store.apply(replace(POLICY, generation=generation, routes=()), by="test")
     assert (await paused.call("POST", path, {}, token=ANN_TOKEN)).status == 403
-    events = await paused.approvals.history(None, 100)
+    events = await paused.store.history(None, 100)
     tried = [one.agent for one in events if one.type == "refused"]
     assert [tried.count(f"token:{name}") for name in ("eve", "ann")] == [1, 1]
     assert len((await paused.call("GET", "/v1/agents/paused", token=ANN_TOKEN)).json["items"]) == 1

@@ -55,7 +55,7 @@ async def test_who_may_not_decide_gets_nothing_done(gate: Replica) -> None:
     answer = await batch(gate, items, token=EVE_TOKEN)
     assert answer.status == 409
     assert set(answer.json["reasons"].values()) == {"you are not an approver for this request"}
-    refused = [one for one in await gate.approvals.history(None, 99) if one.type == "refused"]
+    refused = [one for one in await gate.store.history(None, 99) if one.type == "refused"]
     assert [one.data["request_id"] for one in refused] == [one["id"] for one in items]
     for wrong in ([], items * 26, [{"id": "x", "revision": 1}], [{"id": items[0]["id"]}]):
         assert (await batch(gate, wrong)).status == 422

@@ -57,9 +57,10 @@ async def test_a_gateway_runs_the_hooks_of_its_file(tmp_path: Path) -> None:
         await gateway.backend.credentials.add_agent("bot")
         refuse = {"gate": {"approve_tool": {"approved": False, "reason": "no"}}}
         asked = request(arguments=refuse)
-        await gateway.approvals.submit(asked, MessageContext(agent="bot"))
-        async with gateway.approvals.watch(asked.id) as watch:
-            while not (record := await gateway.approvals.get(asked.id)).final:
+        origin = MessageContext(agent="bot")
+        await gateway.core.approvals.submit(asked, origin)
+        async with gateway.core.feed.watch(asked.id) as watch:
+            while not (record := await gateway.core.approvals.own(asked.id, origin)).final:
                 await watch.wait(10)
         assert record.decision is not None
         assert record.decision.decided_by.name == "gate"

@@ -64,7 +64,7 @@ async def test_metrics_follow_the_event_stream(server_url: str, gate: Replica) -
     """Requests by status and reason are counted on every replica, whoever decided them."""
     async with replica(server_url, gate.store.keys.namespace) as other:
         request, waiting = made(), made()
-        async with other.approvals.changes() as events:
+        async with other.core.feed.changes() as events:
             await gate.submitted(waiting)
             await gate.submitted(request)
             await gate.decided(request.id)
@@ -97,7 +97,7 @@ async def test_metrics_count_what_happens_here(gate: Replica) -> None:
 
 async def test_a_reason_nobody_knows_makes_no_label_of_its_own(gate: Replica) -> None:
     """What stands in the stream cannot blow up the number of time series."""
-    async with gate.approvals.changes() as events:
+    async with gate.core.feed.changes() as events:
         await gate.store.note("denied", data={"reason": new_id()})
         await anext(events)
     found = await figures(gate)

@@ -59,11 +59,11 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 async def test_a_broken_submit_is_refused_whole(gate: Replica, name: str) -> None:
     """Every ambiguous or ill-formed message gets 422 and leaves no request and no event."""
-    before = await gate.approvals.history(None, 100)
+    before = await gate.store.history(None, 100)
     answer = await gate.call("POST", "/v1/requests", raw=BROKEN[name])
     assert answer.problem == (422, "invalid_request")
     assert (await gate.call("GET", "/v1/requests")).json["items"] == []
-    assert await gate.approvals.history(None, 100) == before
+    assert await gate.store.history(None, 100) == before
 
 
 async def test_the_refusal_names_the_member_but_not_its_value(gate: Replica) -> None:
@@ -206,7 +206,7 @@ async def test_a_broken_decision_decides_nothing(gate: Replica, body: dict[str, 
     await gate.submitted(request)
     answer = await gate.call("POST", f"/v1/requests/{request.id}/decide", body, token=ANN_TOKEN)
     assert answer.problem == (422, "invalid_request")
-    assert (await gate.approvals.get(request.id)).status == "pending"
+    assert (await gate.core.requests.get(request.id)).status == "pending"
 
 
 async def test_unknown_paths_and_methods_are_problems_too(gate: Replica) -> None:
@@ -286,7 +286,7 @@ async def test_too_much_of_one_agent_is_a_problem_of_its_own(gate: Replica) -> N
     """429 with a code that no other refusal has; room is made as soon as one ended."""
     policy = replace(await gate.store.policy(), budgets=(Budget(waiting=1),))
     await gate.store.apply(policy, by="test")
-    gate.approvals.forget_policy()
+    gate.core.writer.forget_policy()
     first, more = made(), made(arguments={"command": "pwd"})
     assert (await gate.submitted(first)).status == 201
     assert (await gate.submitted(more)).problem == (429, "over_budget")

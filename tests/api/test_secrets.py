@@ -60,7 +60,7 @@ async def test_who_may_decide_gets_one_in_the_clear_and_that_is_written_down(gat
     generation = await gate.store.generation()
     await gate.store.apply(replace(POLICY, generation=generation, routes=()), by="test")
     assert (await gate.call("GET", path, token=ANN_TOKEN)).status == 403
-    events = await gate.approvals.history(None, 100)
+    events = await gate.store.history(None, 100)
     noted = [(one.type, one.data["request_id"]) for one in events if "why" in one.data]
     assert noted == [("refused", request.id)] * 2
     (event,) = [one for one in events if one.type == "revealed"]
@@ -80,8 +80,10 @@ async def test_what_may_be_and_what_is_remembered_carries_masks(gate: Replica) -
     (offer,) = [one for one in said[0].json["approve"] if "with any body" in one["words"]]
     refused = await gate.decided(request.id, remember={"offer": offer["id"]})
     assert refused.status == 422, "what a mask hides is remembered where it was revealed"
-    record = await gate.approvals.get(request.id)
-    await gate.approvals.decide(click(record, remember=Remember(offer=offer["id"]), revealed=True))
+    record = await gate.core.requests.get(request.id)
+    await gate.core.requests.decide(
+        click(record, remember=Remember(offer=offer["id"]), revealed=True)
+    )
     said.append(await gate.call("GET", "/v1/grants", token=EVE_TOKEN))
     (grant,) = said[1].json["items"]
     said.append(await gate.call("GET", f"/v1/grants/{grant['id']}", token=EVE_TOKEN))
@@ -97,7 +99,7 @@ async def test_what_may_be_and_what_is_remembered_carries_masks(gate: Replica) -
     for one in said:
         assert (SECRET in one.text, "ghp_" in one.text) == (False, False), one.text
         assert re.search("secret of (15|40) characters", one.text)
-    kept = await gate.approvals.granted.get(grant["id"])
+    kept = await gate.core.grants.get(grant["id"])
     values = {rule.name: rule.value for rule in kept.match.rules}
     assert values == {**asked, "body": None}  # and so it decides
 

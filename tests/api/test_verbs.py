@@ -223,7 +223,7 @@ async def test_decide_on_an_unknown_revision_is_a_conflict(gate: Replica) -> Non
     request = made()
     await gate.submitted(request)
     assert (await gate.decided(request.id, revision=7)).problem == (409, "conflict")
-    assert (await gate.approvals.get(request.id)).status == "pending"
+    assert (await gate.core.requests.get(request.id)).status == "pending"
 
 
 async def test_decide_with_an_action_that_is_not_allowed_is_refused(gate: Replica) -> None:
@@ -294,7 +294,7 @@ async def test_only_an_approver_of_the_agent_ends_its_sessions(gate: Replica) ->
     assert refused.problem == (403, "unauthorized")
     ended = await gate.call("POST", path, {}, token=ANN_TOKEN)
     assert ended.json == {"cancelled": [request.id]}
-    record = await gate.approvals.get(request.id)
+    record = await gate.core.requests.get(request.id)
     assert record.decision is not None
     assert record.decision.reason is Reason.CANCELLED_BY_OPERATOR
 
@@ -305,7 +305,7 @@ async def test_a_nonce_is_its_senders_own(gate: Replica) -> None:
         POLICY, generation=(await gate.store.policy()).generation, routes=(BOTH_APPROVE,)
     )
     await gate.store.apply(policy, by="test")
-    gate.approvals.forget_policy()
+    gate.core.writer.forget_policy()
     request = made()
     await gate.submitted(request)
     path, body = f"/v1/requests/{request.id}/decide", {"revision": 1, "nonce": "click-0001"}

@@ -120,7 +120,7 @@ async def test_a_wait_past_a_revision_is_woken_by_a_newer_one(gate: Replica) -> 
     request = made()
     await gate.submitted(request)
     await gate.lapse(PROCESS)
-    record = await gate.approvals.get(request.id)
+    record = await gate.core.requests.get(request.id)
     path = f"/v1/requests/{request.id}?wait=30&revision={record.revision}"
     wait = asyncio.create_task(gate.call("GET", path, token=ANN_TOKEN))
     await until(lambda: gate.hanging)
@@ -136,9 +136,9 @@ async def test_a_wait_renews_the_lease_of_its_process(gate: Replica) -> None:
     request = made()
     await gate.submitted(request)
     await gate.lapse(PROCESS)
-    assert (await gate.approvals.get(request.id)).waiting is False
+    assert (await gate.core.requests.get(request.id)).waiting is False
     await gate.call("GET", f"/v1/requests/{request.id}?wait=0.01&process={PROCESS}")
-    assert (await gate.approvals.get(request.id)).waiting is True
+    assert (await gate.core.requests.get(request.id)).waiting is True
 
 
 async def test_a_caller_that_hangs_up_leaves_nothing_behind(gate: Replica) -> None:
@@ -190,11 +190,11 @@ async def test_a_decision_goes_through_when_its_caller_hangs_up(gate: Replica) -
     """A write that has begun is finished, whatever becomes of the connection."""
     request = made()
     await gate.submitted(request)
-    async with gate.approvals.watch(request.id) as watch:
+    async with gate.core.feed.watch(request.id) as watch:
         await gate.store.redis.client_pause(200, all=True)  # the server's answers stand still
         asked = gate.credentials.asked
         click = asyncio.create_task(gate.decided(request.id))
         await until(lambda: gate.credentials.asked > asked)
         click.cancel()
         assert await watch.wait(5)
-    assert (await gate.approvals.get(request.id)).status == "approved"
+    assert (await gate.core.requests.get(request.id)).status == "approved"

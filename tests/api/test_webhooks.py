@@ -136,7 +136,8 @@ async def sending(
     cursor = RedisCursor(gate, sender)
     hooks = Webhooks(
         hook,
-        gate.approvals,
+        gate.core.feed,
+        gate.store,
         cursor,
         SystemClock(),
         store_errors=REDIS_ERRORS,
@@ -228,14 +229,15 @@ async def test_a_first_start_begins_with_what_happens_then(
     await gate.submitted()
     hooks = Webhooks(
         hook_to(receiver),
-        gate.approvals,
+        gate.core.feed,
+        gate.store,
         RedisCursor(gate),
         SystemClock(),
         store_errors=REDIS_ERRORS,
         resolve=at_home,
     )
     task = asyncio.create_task(hooks.run())
-    async with gate.approvals.changes():  # the task has had its turn to subscribe as well
+    async with gate.core.feed.changes():  # the task has had its turn to subscribe as well
         later = made()
         await gate.submitted(later)
         await until(lambda: receiver.got)
@@ -337,7 +339,8 @@ async def test_a_weak_secret_is_refused_at_the_start(
     with pytest.raises(ValueError, match="secret is whsec_"):
         Webhooks(
             replace(hook_to(receiver), secret=secret),
-            gate.approvals,
+            gate.core.feed,
+            gate.store,
             RedisCursor(gate),
             SystemClock(),
             store_errors=REDIS_ERRORS,
@@ -351,7 +354,8 @@ async def test_a_forbidden_address_is_refused_at_the_start(
     with pytest.raises(Forbidden):
         Webhooks(
             replace(hook_to(receiver), production=True),
-            gate.approvals,
+            gate.core.feed,
+            gate.store,
             RedisCursor(gate),
             SystemClock(),
             store_errors=REDIS_ERRORS,

@@ -33,7 +33,7 @@ async def lived(world: World) -> list[str]:
         record = await world.submit(arguments={"n": number})
         if number % 3:
             action = Action.APPROVE if number % 2 else Action.DENY
-            await world.approvals.decide(click(record, action))
+            await world.core.requests.decide(click(record, action))
         if number == 2:
             await Sealer(world.store, world.feed).seal_all()
     return await exported(world)
@@ -177,13 +177,13 @@ async def test_retention_drops_the_old_together_with_their_bodies(world: World) 
     """What remains still verifies; a request that waits keeps its events and everything after."""
     ended = await world.submit()
     await world.store.redis.xadd(world.store.keys.dead, {"agent": "bot"})
-    await world.approvals.decide(click(ended))
+    await world.core.requests.decide(click(ended))
     await another_millisecond(world)
-    await world.approvals.decide(click(await world.submit()))
+    await world.core.requests.decide(click(await world.submit()))
     await exported(world)
     await another_millisecond(world)
     waits = await world.submit()
-    await world.approvals.decide(click(await world.submit()))
+    await world.core.requests.decide(click(await world.submit()))
     await exported(world)
     assert await Retention(world.store, Later(0), days=1).trim() == 1
     assert await world.store.load(ended.id) is None
@@ -198,7 +198,7 @@ async def test_retention_drops_the_old_together_with_their_bodies(world: World) 
 async def test_retention_never_drops_what_is_not_sealed(world: World) -> None:
     """However old it is."""
     record = await world.submit()
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     before = len(await world.events())
     assert await Retention(world.store, Later(1000), days=1).trim() == 0
     assert len(await world.events()) == before
@@ -209,7 +209,7 @@ async def test_erasure_removes_the_payload_and_is_itself_an_event(world: World) 
     record = await world.submit(arguments={"iban": "DE02 1203"}, hint="for Jo", payload={"k": 1})
     with pytest.raises(Conflict):
         await world.approvals.erase(record.id, by="ann")
-    await world.approvals.decide(
+    await world.core.requests.decide(
         click(record, Action.EDIT, arguments={"iban": "DE99"}, note="odd", message="ok")
     )
     await world.approvals.erase(record.id, by="ann")
@@ -217,7 +217,7 @@ async def test_erasure_removes_the_payload_and_is_itself_an_event(world: World) 
     for gone in ("DE02", "DE99", "for Jo", '"k"', "odd"):
         assert gone not in json.dumps(raw)
     assert "size" not in raw, "not even how long it was"
-    found = await world.approvals.get(record.id)
+    found = await world.core.requests.get(record.id)
     assert (found.erased, found.request.digest) == (True, record.request.digest)
     assert found.decision is not None
     assert found.decision.decided_by.name == "ann"

@@ -124,16 +124,16 @@ async def test_a_gateways_life_is_counted_for_admins_alone(world: World) -> None
         ),
         by="test",
     )
-    world.approvals.forget_policy()
-    voted = await world.approvals.decide(click(await world.submit(tool="deploy")))
-    await world.approvals.decide(click(voted, identity=identity("bob")))
-    await world.approvals.decide(click(await world.submit(), remember=Remember()))
+    world.core.writer.forget_policy()
+    voted = await world.core.requests.decide(click(await world.submit(tool="deploy")))
+    await world.core.requests.decide(click(voted, identity=identity("bob")))
+    await world.core.requests.decide(click(await world.submit(), remember=Remember()))
     await world.approvals.submit(request(), over_http())  # the grant approves it
-    await world.approvals.decide(click(await world.submit(tool="x"), Action.DENY))
+    await world.core.requests.decide(click(await world.submit(tool="x"), Action.DENY))
     for _ in range(600):
         await store.note("filler", data={})
-    reporting = world.approvals.reporting
-    found = await reporting.asked(identity("ann"))
+    operator, reporting = world.core.operator, world.core.reporting
+    found = await operator.report(identity("ann"))
     people = [(one.name, one.decisions, one.denials, one.grants_made) for one in found.approvers]
     assert people == [("Ann Bell", 3, 1, 1), ("bob", 1, 0, 0)]
     assert [(one.requests, one.ended, one.auto) for one in found.agents] == [(4, 4, 0.25)]
@@ -146,5 +146,5 @@ async def test_a_gateways_life_is_counted_for_admins_alone(world: World) -> None
         await reporting.read(since=5, until=4)
     for stranger in ("bob", "eve"):
         with pytest.raises(Unauthorized):
-            await reporting.asked(identity(stranger))
+            await operator.report(identity(stranger))
     assert json.dumps([*lines(found)]).count("Ann Bell") == 1

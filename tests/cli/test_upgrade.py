@@ -43,7 +43,7 @@ async def remembered(settings: Settings, gateway: Gateway) -> Check:
 
 async def answered(gateway: Gateway, tool: str) -> tuple[Status, Reason | None]:
     """Return what an agent is told of a call, and why."""
-    record, _ = await gateway.approvals.submit(request(tool=tool), over_http(None))
+    record, _ = await gateway.core.approvals.submit(request(tool=tool), over_http(None))
     return record.status, record.decision.reason if record.decision else None
 
 
@@ -71,7 +71,7 @@ async def test_what_was_wider_rests_from_the_first_start_on(
             row = json.loads(await listed(gateway, shell, "--suspended", "--json"))
             assert (await listed(gateway, shell)).count("\n") == 2
             check = await remembered(settings, gateway)
-            events = await gateway.approvals.history(None, 1000)
+            events = await gateway.backend.store.history(None, 1000)
         assert said.startswith(grant.id)
         assert said.count("\n") == 1
         assert f"suspended: {row['rests']['why']}; let the agent ask again" in said
@@ -87,7 +87,7 @@ async def test_doctor_is_content_once_it_was_ended(settings: Settings) -> None:
     grant = await before(settings)
     async with running(settings) as gateway:
         assert (await remembered(settings, gateway)).result == WARN
-        await gateway.approvals.granted.end([grant], "revoked", "ann")
+        await gateway.core.grants.end([grant], "revoked", "ann")
         assert (await remembered(settings, gateway)).result == OK
 
 

@@ -46,7 +46,7 @@ async def decide_all(gate: Replica, count: int) -> None:
     """Approve that many requests, once they are there."""
     ids: list[str] = []
     while len(ids) < count:
-        page = await gate.approvals.page(Query(limit=200))
+        page = await gate.core.requests.page(Query(limit=200))
         ids = [record.id for record in page.items]
     for request_id in ids:
         assert (await gate.decided(request_id)).status == 200
@@ -118,7 +118,7 @@ async def test_who_stops_waiting_frees_the_place_at_once(
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    ended = await gate.approvals.page(Query(final=True))
+    ended = await gate.core.requests.page(Query(final=True))
     assert [record.decision.reason for record in ended.items if record.decision] == ["abandoned"]
     pending = await client.submit(client.request("shell", {}))
     with pytest.raises(Pending):
@@ -137,7 +137,7 @@ async def test_a_stream_tells_before_it_waits_and_when_it_may_run(
             async for event in client.stream(request):
                 seen.append((action, event.name))
                 if event.approval is None:
-                    assert (await gate.approvals.get(request.id)).status is Status.PENDING
+                    assert (await gate.core.requests.get(request.id)).status is Status.PENDING
                     assert (await gate.decided(request.id, action)).status == 200
                 else:
                     assert event.approval.arguments == {"command": "ls"}
@@ -157,7 +157,7 @@ async def test_leaving_a_stream_withdraws_its_request(gate: Replica, client: Asy
         async for event in events:
             assert event.name == "confirmation_required"
             break
-    ended = await gate.approvals.page(Query(final=True))
+    ended = await gate.core.requests.page(Query(final=True))
     assert [record.decision.reason for record in ended.items if record.decision] == ["abandoned"]
 
 
@@ -228,4 +228,4 @@ async def test_a_session_of_any_name_ends(gate: Replica, client: AsyncClient) ->
     await client.submit(client.request("shell", {}, session="repo/main"))
     await client.end_session("repo/main")
     await client.end_session("never/begun")
-    assert (await gate.approvals.page(Query())).items == ()
+    assert (await gate.core.requests.page(Query())).items == ()

@@ -75,7 +75,7 @@ async def test_rows_26_to_28_folders(world: World, client: AsyncClient) -> None:
         for path in ("/ws/../etc/passwd", "/ws-evil/k", "/ws/a b.txt")
     ]
     await world.until(lambda found: sum(one.type == "submitted" for one in found) >= len(ids))
-    found = [(await world.approvals.get(one)).status for one in ids]
+    found = [(await world.core.requests.get(one)).status for one in ids]
     assert found == [Status.PENDING, Status.PENDING, Status.APPROVED]
 
 
@@ -116,5 +116,5 @@ async def test_row_36_a_claim_of_low_risk_opens_nothing(world: World, client: As
     made = client.request("shell", {"command": "rm x"}, kind=Kind.COMMAND, risk=low, id=new_id())
     await client.submit(made)
     await world.until(lambda found: any(one.type == "submitted" for one in found))
-    record = await world.approvals.get(made.id)
+    record = await world.core.requests.get(made.id)
     assert (record.status, record.risk.level) == (Status.PENDING, RiskLevel.MEDIUM)

@@ -58,11 +58,11 @@ def door_to(gate: Replica | World, transport: Callable[[], Transport], key: str)
     """Return the door to a real gateway, where ann answers."""
 
     async def waits(request_id: str) -> bool:
-        found = await gate.approvals.page(Query())
+        found = await gate.core.requests.page(Query())
         return any(record.id == request_id for record in found.items)
 
     async def answer(request_id: str, action: Action) -> None:
-        await gate.approvals.decide(click(await gate.approvals.get(request_id), action))
+        await gate.core.requests.decide(click(await gate.core.requests.get(request_id), action))
 
     return Door(transport, answer, waits, key)
 
@@ -324,7 +324,7 @@ async def test_who_gives_up_while_asking_again_leaves_nobody_behind(
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second
-        await world.approvals.decide(click(await world.approvals.get(request_id)))
+        await world.core.requests.decide(click(await world.core.requests.get(request_id)))
         async with asyncio.timeout(20):
             assert (await first).decision.status is Status.APPROVED
 

@@ -73,7 +73,7 @@ async def run(gate: Replica, code: str, *words: str) -> str:
 
 async def approve_all(gate: Replica) -> None:
     """Approve what waits."""
-    for record in (await gate.approvals.page(Query())).items:
+    for record in (await gate.core.requests.page(Query())).items:
         assert (await gate.decided(record.id)).status == 200
 
 

@@ -127,7 +127,7 @@ async def ended(gate: Replica) -> list[Record]:
     """End each row's request as the row says, once all wait; return them in the rows' order."""
     waiting: dict[str, Record] = {}
     while len(waiting) < len(OUTCOMES):
-        page = await gate.approvals.page(Query(limit=200))
+        page = await gate.core.requests.page(Query(limit=200))
         waiting = {record.request.tool: record for record in page.items}
     records = [waiting[f"row{n}"] for n in range(len(OUTCOMES))]
     redis, keys = gate.store.redis, gate.store.keys
@@ -140,5 +140,5 @@ async def ended(gate: Replica) -> list[Record]:
         ending = Outcome(status=row.status, reason=row.reason, by=row.by, **extra)
         if row.status is Status.EXPIRED:
             await redis.hset(keys.record(record.id), "deadline", 1)
-        assert await gate.approvals.writer.end(record.id, ending), row
+        assert await gate.core.writer.end(record.id, ending), row
     return records

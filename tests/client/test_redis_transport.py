@@ -35,14 +35,16 @@ async def client(transport: RedisTransport, world: World) -> AsyncIterator[Async
 
 async def approve_next(world: World) -> None:
     """Approve the next request that is submitted."""
-    async with world.approvals.changes() as changes:
-        page = await world.approvals.page(_all())
+    async with world.core.feed.changes() as changes:
+        page = await world.core.requests.page(_all())
         if page.items:
-            await world.approvals.decide(click(page.items[0]))
+            await world.core.requests.decide(click(page.items[0]))
             return
         async for event in changes:
             if event.type == "submitted":
-                await world.approvals.decide(click(await world.approvals.get(event.request_id)))
+                await world.core.requests.decide(
+                    click(await world.core.requests.get(event.request_id))
+                )
                 return
 
 
@@ -93,8 +95,8 @@ async def test_cut_connections_lose_no_decision(world: World, client: AsyncClien
             await world.store.redis.execute_command(
                 "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"
             )
-        record = await world.approvals.get(events[-1].request_id)
-        await world.approvals.decide(click(record))
+        record = await world.core.requests.get(events[-1].request_id)
+        await world.core.requests.decide(click(record))
         async with asyncio.timeout(40):
             assert (await asking).decision.status is Status.APPROVED
 
@@ -104,13 +106,13 @@ async def test_a_lost_reply_stream_loses_no_decision(world: World, client: Async
     async with world.ingress().running():
         asking = asyncio.create_task(client.ask("shell", {}))
         events = await world.until(lambda found: any(e.type == "submitted" for e in found))
-        record = await world.approvals.get(events[-1].request_id)
+        record = await world.core.requests.get(events[-1].request_id)
         transport = client._transport
         assert isinstance(transport, RedisTransport)
         while transport._cursor == 0:
             await moment()
         transport._cursor = 99
-        await world.approvals.decide(click(record))
+        await world.core.requests.decide(click(record))
         transport._rewind()
         async with asyncio.timeout(40):
             assert (await asking).decision.status is Status.APPROVED
@@ -127,8 +129,8 @@ async def test_a_gap_in_the_replies_makes_it_ask_again(world: World, client: Asy
     await world.handled()
     while transport._cursor == 0:
         await moment()
-    record = (await world.approvals.page(_all())).items[0]
-    await world.approvals.decide(click(record))
+    record = (await world.core.requests.page(_all())).items[0]
+    await world.core.requests.decide(click(record))
     pushed = (await world.store.redis.xrevrange(key, count=1))[0][0]
     await world.store.redis.xdel(key, pushed)
     await world.store.redis.xadd(
@@ -218,8 +220,8 @@ async def test_one_who_gives_up_takes_nothing_from_the_others(
         waits[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await waits[0]
-        await world.approvals.decide(
-            click(await world.approvals.get(events[-1].request_id), identity=identity("ann"))
+        await world.core.requests.decide(
+            click(await world.core.requests.get(events[-1].request_id), identity=identity("ann"))
         )
         async with asyncio.timeout(40):
             assert (await waits[1]).decision.status is Status.APPROVED
@@ -258,7 +260,7 @@ async def test_a_reply_that_cannot_be_read_ends_its_own_wait_alone(
         request, asking = await _asked(world, client)
         other, going_on = await _asked(world, client)
         await _push(world, client, id=request.id, state=wrong)
-        await world.approvals.decide(click(await world.approvals.get(other.id)))
+        await world.core.requests.decide(click(await world.core.requests.get(other.id)))
         async with asyncio.timeout(20):
             assert (await going_on).decision.status is Status.APPROVED
             with pytest.raises(Unverified, match="cannot be read"):
@@ -274,7 +276,7 @@ async def test_thousands_of_waiters_share_one_connection(world: World, client: A
         ids = await world.store.pending_of(AGENT)
         for record in await world.store.load_many(ids):
             assert record is not None
-            await world.approvals.decide(click(record))
+            await world.core.requests.decide(click(record))
         approvals = await asyncio.gather(*asking)
     assert [approval.arguments["n"] for approval in approvals] == list(range(count))
 

@@ -85,7 +85,7 @@ class Memory:
             ref=MessageRef(adapter="rec", channel=message.target, message=key),
         )
         try:
-            await self._desk.decide(press)
+            await self._desk.requests.decide(press)
         except GatewayError as refusal:
             self._told.append(str(refusal))
 
@@ -95,7 +95,7 @@ class Memory:
         ref = MessageRef(adapter="rec", channel=plate.target, message=key)
         who = Identity(platform="rec", id="ann")
         try:
-            await self._desk.revoke(plate.card.grant_id, who, copy=plate.nonce, ref=ref)
+            await self._desk.grants.revoke(plate.card.grant_id, who, copy=plate.nonce, ref=ref)
         except GatewayError as refusal:
             self._told.append(str(refusal))
 

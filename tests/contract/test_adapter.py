@@ -32,7 +32,7 @@ class Running:
 @pytest.fixture
 async def run(stage: Stage, world: World) -> AsyncIterator[Running]:
     """Yield each adapter, running at its desk without the core behind it."""
-    desk = desk_of(stage.target.partition(":")[0], world.approvals, world.store)
+    desk = desk_of(stage.target.partition(":")[0], world.core, world.store)
     adapter = stage.adapter(desk)
     async with adapter.run(desk):
         yield Running(adapter, stage)
@@ -72,7 +72,7 @@ async def test_an_update_replaces_what_was_there(run: Running, world: World) -> 
     """The same message shows the outcome, and no second one appears."""
     record = await world.submit()
     ref = await run.adapter.deliver(run.stage.target, card(record, run.adapter), NONCE)
-    decided = await world.approvals.decide(click(record))
+    decided = await world.core.requests.decide(click(record))
     for _ in range(2):
         await run.adapter.update(ref, card(decided, run.adapter), NONCE)
     (text,) = run.stage.texts()

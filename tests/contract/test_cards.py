@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.approvals.front_desk import FrontDesk
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Action, Status
+from gateway.ports import Desk
 from gateway.ports.outgoing import CopyState, Lists
 from gateway.server.background import desk_of, served
 from tests.contract.stages import Faulty, Stage, until
@@ -31,7 +31,7 @@ class Play:
 
     stage: Any
     world: World
-    desk: FrontDesk
+    desk: Desk
 
     async def asked(self, **changes: Any) -> Record:
         """Submit a request; return it once its card says so, with Approve on it."""
@@ -49,7 +49,7 @@ class Play:
 
     async def copy(self, record: Record) -> CopyState | None:
         """Return how far the one copy of a request has come."""
-        known = (await self.desk.copies(record.id)).get(self.stage.target)
+        known = (await self.world.core.outbox.copies(record.id)).get(self.stage.target)
         return known.state if known else None
 
     async def until_copy(self, record: Record, state: CopyState) -> None:
@@ -64,9 +64,9 @@ class Play:
 
     async def decided(self, record: Record, action: Action = Action.APPROVE, **more: Any) -> Record:
         """Decide elsewhere, as bob at his terminal."""
-        now = await self.desk.get(record.id)
+        now = await self.desk.requests.get(record.id)
         made = click(now, action, identity=identity("bob"), **more)
-        return await self.world.approvals.decide(made)
+        return await self.world.core.requests.decide(made)
 
 
 @asynccontextmanager
@@ -75,8 +75,9 @@ async def playing(
 ) -> AsyncIterator[Play]:
     """Run an adapter with its courier; ann at the platform and bob elsewhere may approve."""
     await in_force(stage, world, **route)
-    desk = desk_of(stage.target.partition(":")[0], world.approvals, world.store, inbox=inbox)
-    async with served(stage.adapter(desk), desk, world.store, timings=timings):
+    desk = desk_of(stage.target.partition(":")[0], world.core, world.store)
+    adapter = stage.adapter(desk)
+    async with served(adapter, desk, world.core, inbox=inbox, timings=timings):
         yield Play(stage, world, desk)
 
 
@@ -94,13 +95,13 @@ async def in_force(
         generation=generation, people=people, routes=(Route(**values),), budgets=budgets
     )
     await world.store.apply(document, by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 async def ended(play: Play, record: Record) -> Record:
     """Return a request once it has ended."""
     async with asyncio.timeout(40):
-        while not (now := await play.desk.get(record.id)).final:
+        while not (now := await play.desk.requests.get(record.id)).final:
             await moment()
     return now
 
@@ -146,7 +147,7 @@ async def test_a_press_on_an_older_card_decides_nothing(faulty: Faulty, world: W
         before = len(faulty.told())
         await faulty.press()
         await until(lambda: len(faulty.told()) > before)
-        now = await play.desk.get(record.id)
+        now = await play.desk.requests.get(record.id)
         assert (now.status, [vote.person for vote in now.votes]) == (Status.PENDING, ["bob"])
 
 
@@ -157,7 +158,7 @@ async def test_refused_edits_are_made_later(faulty: Faulty, world: World) -> Non
         faulty.refuse_edits(2)
         await play.decided(record, Action.DENY)
         await play.shows("Denied")
-        assert (await play.desk.get(record.id)).status is Status.DENIED
+        assert (await play.desk.requests.get(record.id)).status is Status.DENIED
 
 
 async def test_a_refusal_has_an_end(faulty: Faulty, world: World) -> None:
@@ -209,7 +210,7 @@ async def test_a_place_that_is_not_there_is_noted(stage: Stage, world: World) ->
     async with playing(stage, world, targets=(stage.nowhere,)) as play:
         record = await world.submit()
         await world.until(lambda events: any(one.type == "undelivered" for one in events))
-        copy = (await play.desk.copies(record.id))[stage.nowhere]
+        copy = (await play.world.core.outbox.copies(record.id))[stage.nowhere]
         assert (copy.state, bool(copy.why)) == (CopyState.FAILED, True)
 
 
@@ -223,9 +224,9 @@ async def test_a_crowd_leads_on_and_a_pause_says_its_end(stage: Stage, world: Wo
         await play.decided(first, Action.DENY)
         how = f"gateway agent lift {AGENT}"
         (said,) = await until(lambda: [text for text in stage.texts() if how in text])
-        (paused,) = await play.desk.paused()
+        (paused,) = await play.desk.operator.paused()
         assert stage.moment(paused.until) in said
-        await play.desk.holding.held.resume_agent(AGENT, by="ann")
+        await play.world.core.held.resume_agent(AGENT, by="ann")
         await until(lambda: not any(how in text for text in stage.texts()))
         assert len(stage.texts()) == 2
         assert stage.links() == [ADDRESS]

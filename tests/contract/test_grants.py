@@ -55,7 +55,7 @@ class Running:
 @pytest.fixture
 async def run(granting: Granting, world: World) -> AsyncIterator[Running]:
     """Yield each adapter, running at its desk without the core behind it."""
-    desk = desk_of(granting.target.partition(":")[0], world.approvals, world.store)
+    desk = desk_of(granting.target.partition(":")[0], world.core, world.store)
     adapter = granting.adapter(desk)
     async with adapter.run(desk):
         yield Running(adapter, granting)
@@ -70,7 +70,7 @@ async def test_every_adapter_that_posts_them_is_asked(
     stage: Stage, world: World, request: pytest.FixtureRequest
 ) -> None:
     """The core recognises it by its shape; none of ours is left out here."""
-    adapter = stage.adapter(desk_of("x", world.approvals, world.store))
+    adapter = stage.adapter(desk_of("x", world.core, world.store))
     assert isinstance(adapter, PostsGrants) is (request.node.callspec.params["stage"] in GRANTING)
 
 
@@ -145,7 +145,7 @@ async def remembered(play: Play) -> str:
     record = await play.asked()
     await play.decided(record, Action.APPROVE, remember=Remember(lifetime="1d"))
     await until(lambda: any("Approval remembered" in text for text in play.stage.texts()))
-    (grant,) = await play.desk.grants()
+    (grant,) = await play.desk.grants.newest()
     await settled(play, grant.id)
     return grant.id
 
@@ -159,14 +159,16 @@ async def settled(play: Play, grant_id: str, state: CopyState = CopyState.POSTED
 
 async def known(play: Play, grant_id: str) -> CopyState | None:
     """Return how far the one copy of a grant's card has come."""
-    copy = (await play.desk.copies(GRANT + grant_id)).get(play.stage.target)
+    copy = (await play.world.core.outbox.copies(GRANT + grant_id)).get(play.stage.target)
     return copy.state if copy else None
 
 
 async def gone(play: Play, grant_id: str) -> Any:
     """Return how a grant ended, once it has."""
     async with asyncio.timeout(40):
-        while (found := await play.desk.granted(grant_id)) is None or found.grant.end is None:
+        while (
+            found := await play.world.core.grants.view(grant_id)
+        ) is None or found.grant.end is None:
             await moment()
     return found.grant.end
 
@@ -192,7 +194,7 @@ async def test_what_ended_while_the_adapter_was_away_comes_to_show(
     async with playing(granting, world) as play:
         grant = await remembered(play)
         before = len(granting.texts())
-    await play.desk.revoke(grant, identity("bob"))
+    await play.desk.grants.revoke(grant, identity("bob"))
     async with playing(granting, world):
         await until(lambda: any("revoked, by bob" in text.lower() for text in granting.texts()))
         assert not any("Approval remembered" in text for text in granting.texts())
@@ -204,6 +206,6 @@ async def test_a_deleted_card_of_a_grant_is_let_go(granting: Granting, world: Wo
     async with playing(granting, world) as play:
         grant = await remembered(play)
         granting.delete()
-        await play.desk.revoke(grant, identity("bob"))
+        await play.desk.grants.revoke(grant, identity("bob"))
         await settled(play, grant, CopyState.GONE)
         assert not any("revoked" in text.lower() for text in granting.texts())

@@ -51,12 +51,12 @@ async def test_each_decision_of_a_batch_is_an_ordinary_one(world: World) -> None
         await world.reply()
     first, second, third = await world.store.load_many([one.id for one in asked])
     assert first and second and third
-    after = await world.approvals.decide_all(
+    after = await world.core.requests.decide_all(
         ticked([first, second], Action.DENY, message="not on a Friday", note="ticket 1")
     )
     assert [record.status for record in after] == [Status.DENIED] * 2
     for record, now in zip((first, second), after, strict=True):
-        found = await world.approvals.get(record.id)
+        found = await world.core.requests.get(record.id)
         assert found == now
         decision = found.decision
         assert decision is not None and decision.signature is not None
@@ -65,7 +65,7 @@ async def test_each_decision_of_a_batch_is_an_ordinary_one(world: World) -> None
         assert told["state"]["decision"]["message"] == "not on a Friday"
         denied = [one for one in await world.events(record.id) if one.type == "denied"]
         assert [one.data["note"] for one in denied] == ["ticket 1"]
-    assert not (await world.approvals.get(third.id)).final
+    assert not (await world.core.requests.get(third.id)).final
 
 
 Spoil = Callable[[World, Record], Awaitable[Record]]
@@ -73,7 +73,7 @@ Spoil = Callable[[World, Record], Awaitable[Record]]
 
 async def _edited(world: World, record: Record) -> Record:
     edit = click(record, Action.EDIT, identity=identity("bob"), arguments={"command": "pwd"})
-    await world.approvals.decide(edit)
+    await world.core.requests.decide(edit)
     return record
 
 
@@ -87,12 +87,12 @@ async def _unknown(world: World, record: Record) -> Record:
 
 
 async def _voted(world: World, record: Record) -> Record:
-    return await world.approvals.decide(click(record))
+    return await world.core.requests.decide(click(record))
 
 
 async def _late(world: World, record: Record) -> Record:
     await world.store.redis.hset(world.store.keys.record(record.id), "deadline", record.created)
-    return await world.approvals.get(record.id)
+    return await world.core.requests.get(record.id)
 
 
 async def _high(world: World, record: Record) -> Record:
@@ -132,13 +132,13 @@ async def test_one_that_cannot_be_decided_stops_all(
         Route(name="own", tools=("own",), approvers=("ann", "bob"), self_approval=False),
         Route(name="all", approvers=("ann", "bob"), quorum=2),
     )
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     good = [await world.submit() for _ in range(2)]
     bad = await spoil(world, await world.submit())
     before = await world.store.load_many([one.id for one in good])
     clicks = ticked([*good[:place], bad, *good[place:]])
     with pytest.raises(BatchRefused, match=why) as refused:
-        await world.approvals.decide_all(clicks)
+        await world.core.requests.decide_all(clicks)
     assert list(refused.value.reasons) == [bad.id]
     assert await world.store.load_many([one.id for one in good]) == before
 
@@ -148,9 +148,9 @@ async def test_the_kill_switch_stops_a_batch_of_approvals(world: World) -> None:
     records = [await world.submit() for _ in range(2)]
     await world.store.set_stopped(True, by="test")
     with pytest.raises(BatchRefused, match="kill switch"):
-        await world.approvals.decide_all(ticked(records))
+        await world.core.requests.decide_all(ticked(records))
     assert await ended(world) == {}
-    await world.approvals.decide_all(ticked(records, Action.DENY))
+    await world.core.requests.decide_all(ticked(records, Action.DENY))
     assert await ended(world) == {record.id: 1 for record in records}
 
 
@@ -172,7 +172,7 @@ async def test_a_batch_is_one_answer_of_one_person_to_one_agent(world: World) ->
         ticked([replace(one, request=replace(one.request, id=new_id())) for _ in range(51)]),
     ):
         with pytest.raises(InvalidRequest):
-            await world.approvals.decide_all(clicks)
+            await world.core.requests.decide_all(clicks)
     assert await ended(world) == {}
 
 
@@ -180,22 +180,22 @@ async def test_a_retried_batch_is_told_what_it_did(world: World, replica: World)
     """The same batch again, also elsewhere, is told that it won; a part of it is told the end."""
     records = [await world.submit() for _ in range(3)]
     clicks = ticked(records)
-    first = await world.approvals.decide_all(clicks)
-    again = await replica.approvals.decide_all(list(reversed(clicks)))
+    first = await world.core.requests.decide_all(clicks)
+    again = await replica.core.requests.decide_all(list(reversed(clicks)))
     assert again == list(reversed(first))
     with pytest.raises(BatchRefused, match="decided already"):
-        await world.approvals.decide_all(clicks[:2])
+        await world.core.requests.decide_all(clicks[:2])
     assert await ended(world) == {record.id: 1 for record in records}
 
 
 async def test_a_quorum_counts_the_people_of_two_batches(world: World) -> None:
     """The first batch votes on each, the second decides each."""
     await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     records = [await world.submit() for _ in range(2)]
-    voted = await world.approvals.decide_all(ticked(records))
+    voted = await world.core.requests.decide_all(ticked(records))
     assert [len(one.votes) for one in voted] == [1, 1]
-    done = await world.approvals.decide_all(ticked(voted, identity=identity("bob")))
+    done = await world.core.requests.decide_all(ticked(voted, identity=identity("bob")))
     assert [one.status for one in done] == [Status.APPROVED] * 2
 
 
@@ -210,16 +210,16 @@ async def test_racing_batches_and_clicks_decide_each_request_once(
             (replica, ticked(records[2:], Action.DENY, identity=identity("bob"))),
             (replica, ticked(records[1:3], identity=identity("bob"))),
         ]
-        single = world.approvals.decide(click(records[5], Action.DENY))
+        single = world.core.requests.decide(click(records[5], Action.DENY))
         answers = await asyncio.gather(
-            *(one.approvals.decide_all(clicks) for one, clicks in batches),
+            *(one.core.requests.decide_all(clicks) for one, clicks in batches),
             single,
             return_exceptions=True,
         )
         for (_, clicks), answer in zip(batches, answers, strict=False):
             assert not isinstance(answer, Exception) or isinstance(answer, BatchRefused), answer
             for each in clicks:
-                decision = (await world.approvals.get(each.request_id)).decision
+                decision = (await world.core.requests.get(each.request_id)).decision
                 mine = decision is not None and (
                     decision.decided_by.name == each.identity.id and decision.action == each.action
                 )
@@ -246,7 +246,7 @@ async def test_whatever_is_in_a_batch_all_or_none_of_it_is_decided(
             Route(tools=("deploy",), approvers=("bob",)),
             Route(approvers=("ann", "bob")),
         )
-        world.approvals.forget_policy()
+        world.core.writer.forget_policy()
         records = []
         for kind in kinds:
             risk = HIGH if kind == "high" else None
@@ -254,11 +254,11 @@ async def test_whatever_is_in_a_batch_all_or_none_of_it_is_decided(
             if kind == "stale":
                 record = replace(record, revision=record.revision + 1)
             if kind == "ended":
-                await world.approvals.decide(click(record, identity=identity("bob")))
+                await world.core.requests.decide(click(record, identity=identity("bob")))
             records.append(record)
         before = await world.events()
         try:
-            await world.approvals.decide_all(ticked(records))
+            await world.core.requests.decide_all(ticked(records))
         except BatchRefused as refused:
             bad = {one.id for one, kind in zip(records, kinds, strict=True) if kind != "good"}
             assert set(refused.reasons) == bad

@@ -50,7 +50,7 @@ async def replica(world: World, server_url: str) -> AsyncIterator[World]:
 def maker(world: World) -> Canaries:
     """Return what makes canaries in this process."""
     notes = RedisNotes(world.store, "canaries")
-    return Canaries(world.store, world.approvals.writer, notes, world.clock, Random(7))
+    return Canaries(world.store, world.core.writer, notes, world.clock, Random(7))
 
 
 async def due(world: World) -> None:
@@ -61,14 +61,14 @@ async def due(world: World) -> None:
 async def route(world: World, **changes: Any) -> None:
     """Put the route that wants canaries in force."""
     await policy(world.store, replace(SHELLS, **changes), Route(approvers=("ann", "bob")))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 async def canary(world: World, **changes: Any) -> Record:
     """Return a canary that was just made, after a real request that is out of the way."""
     await route(world, **changes)
     real = await world.submit(kind=Kind.COMMAND, timeout=60.0)
-    await world.approvals.decide(click(real, Action.DENY))
+    await world.core.requests.decide(click(real, Action.DENY))
     await due(world)
     (made,) = await maker(world).tick()
     return made
@@ -79,7 +79,7 @@ async def test_one_is_made_when_due_by_one_replica_and_looks_like_the_real_ones(
 ) -> None:
     """Never at once, never twice; its card tells nothing, and no agent or session has it."""
     await route(world)
-    replica.approvals.forget_policy()
+    replica.core.writer.forget_policy()
     real = await world.submit(kind=Kind.COMMAND, session="s1", turn="t1")
     assert await maker(world).tick() == []
     planned = await RedisNotes(world.store, "canaries").get(NAME)
@@ -88,7 +88,7 @@ async def test_one_is_made_when_due_by_one_replica_and_looks_like_the_real_ones(
     made = await asyncio.gather(maker(world).tick(), maker(replica).tick())
     (found,) = [one for some in made for one in some]
     assert found.request.arguments["command"] in BAITS
-    assert await world.approvals.get(found.id) == found
+    assert await world.core.requests.get(found.id) == found
     card, other = (card_of(one, lines=50, chars=5000) for one in (found, real))
     assert (card.title, card.summary, card.facts, card.notices, card.controls) == (
         other.title,
@@ -99,9 +99,12 @@ async def test_one_is_made_when_due_by_one_replica_and_looks_like_the_real_ones(
     )
     assert await world.store.pending_of(AGENT) == [real.id]
     assert [one.name for one in await world.store.sessions(None)] == ["s1"]
-    mine = await world.approvals.page(Query(agent=AGENT))
+    mine = await world.core.requests.page(Query(agent=AGENT))
     assert [one.id for one in mine.items] == [real.id]
-    assert {one.id for one in (await world.approvals.page(Query())).items} == {real.id, found.id}
+    assert {one.id for one in (await world.core.requests.page(Query())).items} == {
+        real.id,
+        found.id,
+    }
     (event,) = await world.events(found.id)
     assert (event.agent, event.data["canary"]) == ("", True)
 
@@ -126,10 +129,10 @@ async def test_no_agent_can_reach_one_before_or_after_its_end(world: World, acti
         await world.handled()
         told = await world.reply()
         assert (told["nonce"], told["error"]["code"]) == (nonce, "not_found")
-        if not (await world.approvals.get(found.id)).final:
+        if not (await world.core.requests.get(found.id)).final:
             with pytest.raises(WasCanary):
-                await world.approvals.decide(click(found, action))
-    ended_ = await world.approvals.page(Query(final=True, agent=AGENT))
+                await world.core.requests.decide(click(found, action))
+    ended_ = await world.core.requests.page(Query(final=True, agent=AGENT))
     assert found.id not in {one.id for one in ended_.items}
 
 
@@ -150,11 +153,11 @@ async def test_whatever_is_answered_it_ends_as_a_test_and_who_answered_is_told(
     answer = click(found, action, arguments={"command": "ls"}, remember=Remember())
     for _ in range(2):
         with pytest.raises(WasCanary, match=words):
-            await world.approvals.decide(answer)
+            await world.core.requests.decide(answer)
     with pytest.raises(Conflict, match="a test by the gateway") as late:
-        await world.approvals.decide(click(found, identity=identity("bob")))
+        await world.core.requests.decide(click(found, identity=identity("bob")))
     assert "ann" not in str(late.value)
-    decision = (await world.approvals.get(found.id)).decision
+    decision = (await world.core.requests.get(found.id)).decision
     assert decision is not None
     assert (decision.status, decision.action) == (Status.CANCELLED, None)
     assert (decision.reason, decision.decided_by.name) == (reason, "ann")
@@ -169,8 +172,8 @@ async def test_nothing_can_approve_one(world: World) -> None:
     found = await canary(world)
     real = await world.submit(arguments=found.request.arguments, kind=Kind.COMMAND)
     remembered = click(real, remember=Remember(everywhere=True))
-    await world.approvals.decide(remembered)
-    assert not (await world.approvals.get(found.id)).final
+    await world.core.requests.decide(remembered)
+    assert not (await world.core.requests.get(found.id)).final
     approval = Outcome(status=Status.APPROVED, reason=Reason.RULE)
     with pytest.raises(InvalidRequest):
         close_record(found, approval, revision=2, now=1, sign=lambda one: one)
@@ -179,7 +182,7 @@ async def test_nothing_can_approve_one(world: World) -> None:
     )
     change = Transition(before=found, after=replace(forged, canary=True), event="approved")
     assert await world.store.change(change) == WriteResult.GONE
-    assert not (await world.approvals.get(found.id)).final
+    assert not (await world.core.requests.get(found.id)).final
 
 
 async def test_one_among_others_stops_a_batch_of_approvals(world: World) -> None:
@@ -190,7 +193,7 @@ async def test_one_among_others_stops_a_batch_of_approvals(world: World) -> None
     batch = [click(one, nonce=nonce) for one in (*real, found)]
     for _ in range(2):
         with pytest.raises(BatchRefused, match="nothing ran") as refused:
-            await world.approvals.decide_all(batch)
+            await world.core.requests.decide_all(batch)
         assert list(refused.value.reasons) == [found.id]
     assert [one and one.final for one in await world.store.load_many([r.id for r in real])] == [
         False,
@@ -198,7 +201,7 @@ async def test_one_among_others_stops_a_batch_of_approvals(world: World) -> None
     ]
     other = await canary(world)
     denials = [click(one, Action.DENY, nonce=nonce) for one in (*real, other)]
-    after = await world.approvals.decide_all(denials)
+    after = await world.core.requests.decide_all(denials)
     assert [one.status for one in after] == [Status.DENIED, Status.DENIED, Status.CANCELLED]
 
 
@@ -223,11 +226,11 @@ async def test_the_report_counts_them_apart(world: World) -> None:
     for action in (Action.APPROVE, Action.DENY):
         found = await canary(world)
         with pytest.raises(WasCanary):
-            await world.approvals.decide(click(found, action))
+            await world.core.requests.decide(click(found, action))
     left = await canary(world, timeout=0.001)
-    while not (await world.approvals.get(left.id)).final:
+    while not (await world.core.requests.get(left.id)).final:
         await world.approvals.expire(left.id)
-    report = await world.approvals.reporting.read()
+    report = await world.core.reporting.read()
     (ann,) = report.approvers
     assert (ann.decisions, ann.denials) == (3, 3)
     assert (ann.canaries_caught, ann.canaries_missed) == (1, 1)

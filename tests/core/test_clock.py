@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.approvals.service import Approvals
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Mode, Route
 from gateway.models import Reason, Status
 from gateway.policy.chain import ModeDecider
-from gateway.stores.grants import RedisGrants
+from gateway.server.connections import core_over
 from tests.world import World, over_http, policy, request
 
 
@@ -27,20 +26,15 @@ class Skewed:
 async def test_a_rules_approval_expires_by_the_servers_clock(world: World, ahead_ms: int) -> None:
     """However wrong the gateway's clock is, what it signed is what the server goes by."""
     await policy(world.store, Route(mode=Mode.AUTO_APPROVE, timeout=60))
-    approvals = Approvals(
-        world.store,
-        world.feed,
-        [ModeDecider()],
-        Skewed(ahead_ms),
-        signer=world.signer,
-        grants=RedisGrants(world.store),
-    )
+    core = core_over(world.store, world.feed, [ModeDecider()], Skewed(ahead_ms), world.signer)
     for _ in range(2):
-        record, _ = await approvals.submit(request(), over_http())
+        record, _ = await core.approvals.submit(request(), over_http())
         assert record.decision is not None
-        stored = await world.approvals.get(record.id)
+        stored = await world.core.requests.get(record.id)
         assert stored.decision == record.decision
         assert record.decision.expires_at == stored.deadline
         assert 59_000 <= stored.deadline - stored.created <= 60_000
-    cancelled = await approvals.cancel("ab" * 16, over_http(), reason=Reason.CANCELLED_BY_AGENT)
+    cancelled = await core.approvals.cancel(
+        "ab" * 16, over_http(), reason=Reason.CANCELLED_BY_AGENT
+    )
     assert cancelled.status is Status.CANCELLED

@@ -33,7 +33,7 @@ async def in_force(
     current = await world.store.policy()
     routes = (Route(approvers=("ann", "bob"), mode=mode, quorum=quorum),)
     await world.store.apply(replace(current, routes=routes, **members), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 class Saying:
@@ -73,7 +73,7 @@ async def test_auto_approve_asks_people_about_high_risk(world: World, more: Any)
     assert settled(opinions) is None
     (mode,) = [one for one in opinions if one.decider == "mode"]
     assert (mode.effect, "high risk" in mode.message) == ("ask", True)
-    done = await world.approvals.decide(click(record, confirmed=True))
+    done = await world.core.requests.decide(click(record, confirmed=True))
     assert done.status is Status.APPROVED
 
 
@@ -100,7 +100,7 @@ async def test_what_is_remembered_approves_no_high_risk(world: World) -> None:
     """The very same call, high risk by a rule that was put in force since."""
     await in_force(world, Mode.ASK)
     first = await world.submit(arguments={"to": "prod"})
-    await world.approvals.decide(click(first, remember=Remember(everywhere=True)))
+    await world.core.requests.decide(click(first, remember=Remember(everywhere=True)))
     assert (await world.submit(arguments={"to": "prod"})).status is Status.APPROVED
     await in_force(world, Mode.AUTO_APPROVE, risks=(PROD,))
     assert (await world.submit(arguments={"to": "prod"})).status is Status.PENDING
@@ -122,7 +122,7 @@ async def test_findings_are_stored_and_told_to_approvers_alone(
 ) -> None:
     """None where guardrails are off; no agent reads them, and the risk is as it was."""
     await in_force(world, Mode.ASK, guardrails=mode)
-    record = await world.approvals.get((await world.submit(**REMOVES)).id)
+    record = await world.core.requests.get((await world.submit(**REMOVES)).id)
     assert (record.findings, record.risk.level) == (found, RiskLevel.MEDIUM)
     assert [one.text for one in card_of(record, lines=9, chars=99).findings] == [
         f"Guardrail: {one}" for one in found
@@ -130,7 +130,7 @@ async def test_findings_are_stored_and_told_to_approvers_alone(
     assert masked_view(record).get("findings", []) == list(found)
     assert "findings" not in plain(view(record, whole=False))
     assert "findings" not in plain(record.state_for(record.process))
-    assert (await world.approvals.get((await world.submit()).id)).findings == ()
+    assert (await world.core.requests.get((await world.submit()).id)).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ async def test_findings_are_made_anew_by_an_edit(
     await in_force(world, Mode.ASK, quorum=2)
     record = await world.submit(kind=Kind.COMMAND, arguments={"command": before})
     assert bool(record.findings) is not bool(found)
-    await world.approvals.decide(click(record, Action.EDIT, arguments={"command": after}))
-    now = await world.approvals.get(record.id)
+    await world.core.requests.decide(click(record, Action.EDIT, arguments={"command": after}))
+    now = await world.core.requests.get(record.id)
     assert (now.status, now.findings) == (Status.PENDING, found)
 
 
@@ -154,7 +154,7 @@ async def test_findings_are_made_anew_by_a_change(server_url: str, namespace: st
     removes = Saying(MODIFY, REMOVES["arguments"])
     async with assembled(server_url, namespace, (removes,)) as world:
         record = await world.submit(kind=Kind.COMMAND)
-        assert (await world.approvals.get(record.id)).findings == REMOVES_FOLDERS
+        assert (await world.core.requests.get(record.id)).findings == REMOVES_FOLDERS
 
 
 async def test_erasing_takes_the_findings_too(world: World) -> None:
@@ -162,9 +162,9 @@ async def test_erasing_takes_the_findings_too(world: World) -> None:
     await in_force(world, Mode.ASK)
     record = await world.submit(**HOSTILE)
     assert ".ssh" in (await stored(world, record))["found"]
-    await world.approvals.decide(click(record, Action.DENY))
+    await world.core.requests.decide(click(record, Action.DENY))
     await world.approvals.erase(record.id, by="ann")
-    assert (await world.approvals.get(record.id)).findings == ()
+    assert (await world.core.requests.get(record.id)).findings == ()
     assert ".ssh" not in str(await stored(world, record))
 
 

@@ -34,7 +34,7 @@ async def govern(world: World, *budgets: Budget, **route: Any) -> None:
         generation=current.generation, people=PEOPLE, routes=(Route(**values),), budgets=budgets
     )
     await world.store.apply(document, by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 async def distinct(office: Office, count: int, **more: Any) -> list[Record]:
@@ -47,7 +47,7 @@ async def distinct(office: Office, count: int, **more: Any) -> list[Record]:
 
 async def now(office: Office, record: Record) -> Record:
     """Return a request as it stands."""
-    return await office.desk.get(record.id)
+    return await office.desk.requests.get(record.id)
 
 
 async def load(office: Office) -> tuple[str, list[str]]:
@@ -117,7 +117,7 @@ async def test_a_denial_is_for_all_that_ask_the_same(office: Office) -> None:
     await govern(office.world, notify=("rec:log",))
     first, *others = [await office.world.submit() for _ in range(3)]
     await office.settle()
-    await office.desk.decide(click(first, Action.DENY, message="no", feedback=True))
+    await office.desk.requests.decide(click(first, Action.DENY, message="no", feedback=True))
     await office.settle()
     for one in others:
         end = (await now(office, one)).decision
@@ -135,7 +135,7 @@ async def test_an_approval_is_for_one_and_the_next_is_asked(office: Office) -> N
     """After an approval the next has a card, and the last still waits behind it."""
     first, second, third = [await office.world.submit() for _ in range(3)]
     await office.settle()
-    await office.desk.decide(click(first))
+    await office.desk.requests.decide(click(first))
     await settled(office)
     assert [(await now(office, one)).status for one in (second, third)] == [Status.PENDING] * 2
     assert cards(office) == [first.id, second.id]
@@ -145,7 +145,7 @@ async def test_an_approval_is_for_one_and_the_next_is_asked(office: Office) -> N
     assert newest.behind == second.id
     for one in (second, third, newest):
         assert len((await load(office))[1]) == 1, "whoever is next takes the place"
-        await office.desk.decide(click(one))
+        await office.desk.requests.decide(click(one))
         await settled(office)
     assert await load(office) == ("0", [])
 
@@ -169,7 +169,7 @@ async def test_followers_that_go_are_not_counted_any_more(office: Office) -> Non
     """The card says how many really wait behind it."""
     first, second, third = [await office.world.submit() for _ in range(3)]
     await office.settle()
-    await office.desk.decide(click(second, Action.DENY))
+    await office.desk.requests.decide(click(second, Action.DENY))
     await office.world.approvals.cancel(third.id, over_http(), reason=Reason.ABANDONED)
     await settled(office)
     assert (await now(office, first)).alike == 0
@@ -184,11 +184,11 @@ async def test_a_leader_that_an_earlier_version_stored_gives_its_place_up(office
     for one in (first, second):
         await redis.hdel(keys.record(one.id), "leads", "size")
     await office.settle()
-    await office.desk.decide(click(first))
+    await office.desk.requests.decide(click(first))
     await settled(office)
     assert (await now(office, second)).behind == ""
     assert second.id in cards(office)
-    await office.desk.decide(click(second))
+    await office.desk.requests.decide(click(second))
     assert await load(office) == ("0", [])
 
 
@@ -196,10 +196,10 @@ async def test_an_edit_leaves_the_others_to_be_asked(office: Office) -> None:
     """What was edited is not what the others ask, so a denial of it is none of theirs."""
     await govern(office.world, quorum=2)
     first, second = [await office.world.submit() for _ in range(2)]
-    edited = await office.desk.decide(click(first, Action.EDIT, arguments={"command": "pwd"}))
+    new = await office.desk.requests.decide(click(first, Action.EDIT, arguments={"command": "pwd"}))
     await settled(office)
     assert (await now(office, second)).behind == ""
-    await office.desk.decide(click(edited, Action.DENY, identity=identity("bob")))
+    await office.desk.requests.decide(click(new, Action.DENY, identity=identity("bob")))
     await settled(office)
     assert (await now(office, second)).status is Status.PENDING
 
@@ -210,11 +210,11 @@ async def test_what_was_edited_takes_nobodys_place_when_it_ends(office: Office, 
     await govern(office.world, quorum=2)
     pair = [await office.world.submit() for _ in range(2)]
     edit = click(pair[place], Action.EDIT, arguments={"command": "pwd"})
-    edited = await office.desk.decide(edit)
+    edited = await office.desk.requests.decide(edit)
     await settled(office)
     leader, edited = [await now(office, one) for one in (pair[1 - place], edited)]
     assert (leader.behind, edited.behind) == ("", "")
-    await office.desk.decide(click(edited, Action.DENY, identity=identity("bob")))
+    await office.desk.requests.decide(click(edited, Action.DENY, identity=identity("bob")))
     await settled(office)
     assert (await office.world.submit()).behind == leader.id
 
@@ -228,7 +228,7 @@ async def test_one_that_is_not_alike_after_all_gives_its_place_up(office: Office
     await redis.hset(keys.load(AGENT), f"={like}", other.id)
     second, third = [await office.world.submit(arguments=first.arguments) for _ in range(2)]
     assert (second.behind, third.behind) == ("", second.id)
-    await office.desk.decide(click(other))
+    await office.desk.requests.decide(click(other))
     assert (await office.world.submit(arguments=first.arguments)).behind == second.id
 
 
@@ -236,7 +236,7 @@ async def test_remembering_settles_all_without_another_card(office: Office) -> N
     """A grant made with the approval decides those behind it; none of them is shown meanwhile."""
     first, *others = [await office.world.submit() for _ in range(3)]
     await office.settle()
-    await office.desk.decide(click(first, remember=Remember()))
+    await office.desk.requests.decide(click(first, remember=Remember()))
     await settled(office)
     ends = [(await now(office, one)).decision for one in others]
     assert [end and end.reason for end in ends] == [Reason.GRANT] * 2
@@ -261,7 +261,7 @@ async def test_a_denial_is_no_more_for_those_whose_requester_differs(office: Off
     await office.world.store.redis.hset(
         office.world.store.keys.record(second.id), "about", about[:-1] + ',"owner":"eve"}'
     )
-    await office.desk.decide(click(first, Action.DENY))
+    await office.desk.requests.decide(click(first, Action.DENY))
     await settled(office)
     assert (await now(office, second)).status is Status.PENDING
     assert (await now(office, second)).behind == ""
@@ -313,7 +313,7 @@ async def test_one_behind_the_digest_card_is_decided_in_the_inbox(office: Office
     await govern(office.world, CARDS)
     made = await distinct(office, 4)
     await office.settle()
-    await office.desk.decide(click(made[3]))
+    await office.desk.requests.decide(click(made[3]))
     await settled(office)
     (digest,) = [one.card for one in office.adapter.messages.values() if not one.card.asks]
     assert digest.summary.startswith("1 more request of")
@@ -333,7 +333,7 @@ async def test_the_digest_card_says_where_to_answer_them(office: Office) -> None
     """The inbox's address where it has one; else the command of the chat, or the inbox's name."""
     await govern(office.world, CARDS)
     await distinct(office, 3)
-    crowd = await office.desk.holding.crowd(AGENT)
+    crowd = await office.world.core.holding.crowd(AGENT)
     address = "https://approvals.example/inbox"
     linked = digest_card(crowd, address, "/waiting")
     assert linked.inbox == address
@@ -356,7 +356,7 @@ async def test_too_much_is_refused_and_nobody_is_asked(world: World, budget: Bud
             made.append(await world.submit(arguments={"command": f"{number}{letters}"}))
     assert 0 < len(made) <= 3
     assert await world.store.count_pending() == len(made)
-    await world.approvals.decide(click(made[0]))
+    await world.core.requests.decide(click(made[0]))
     await world.submit()
     for one in await world.store.pending_of(AGENT):
         await world.approvals.cancel(one, over_http(), reason=Reason.ABANDONED)
@@ -391,7 +391,7 @@ async def test_racing_replicas_make_one_leader_and_lose_nobody(
         leaders = [one for one in made if not one.behind or one.behind.startswith("~")]
         assert len(leaders) == 5
         for one in leaders:
-            await other.approvals.decide(click(one, Action.DENY))
+            await other.core.requests.decide(click(one, Action.DENY))
         await asyncio.gather(*(settled(office) for office in both))
         ends = await world.store.load_many([one.id for one in made])
         assert {one and one.status for one in ends} == {Status.DENIED}

@@ -34,7 +34,7 @@ async def made(office: Office, **how: Any) -> Grant:
     current = await office.world.store.policy()
     declared = replace(current, tools=(ToolRow(name="tell", harmless=True),))
     await office.world.store.apply(declared, by="test")
-    office.world.approvals.forget_policy()
+    office.world.core.writer.forget_policy()
     record = await office.world.submit(tool="tell", arguments={"channel": SECRET, "n": 1})
     await office.settle()
     grant = await remember(office.world, record, offer=widest(record), **how)
@@ -60,7 +60,7 @@ async def test_a_grant_has_a_card_at_every_place_and_revoking_is_shown_on_each(
     assert cards[0].uses == "used 0 of 5 times"
     assert "It would have covered 1 of the last 1 requests" in cards[0].reach
     assert cards[0].confirm
-    await office.desk.revoke(grant.id, identity("bob"))
+    await office.desk.grants.revoke(grant.id, identity("bob"))
     await office.settle()
     for plate in office.adapter.plates.values():
         assert (plate.card.word, plate.card.outcome) == ("No longer remembered", "revoked, by bob")
@@ -73,11 +73,11 @@ async def test_the_button_checks_who_presses_and_says_who_was_first(office: Offi
     grant = await made(office)
     for nobody in ("eve", "stranger"):
         with pytest.raises(Unauthorized):
-            await office.desk.revoke(grant.id, identity(nobody))
-    assert (await office.desk.grant_card(grant.id)).ended is False
-    await office.desk.revoke(grant.id, identity("bob"))
+            await office.desk.grants.revoke(grant.id, identity(nobody))
+    assert (await office.desk.grants.card(grant.id)).ended is False
+    await office.desk.grants.revoke(grant.id, identity("bob"))
     with pytest.raises(Conflict, match="ended already: revoked, by bob"):
-        await office.desk.revoke(grant.id, identity("ann"))
+        await office.desk.grants.revoke(grant.id, identity("ann"))
 
 
 async def test_a_card_posted_just_before_a_crash_is_adopted_by_its_first_press(
@@ -91,7 +91,7 @@ async def test_a_card_posted_just_before_a_crash_is_adopted_by_its_first_press(
     await office.settle()
     plate = office.adapter.plates["g1"]
     ref = MessageRef(adapter="rec", channel="rec:a", message="g1")
-    await office.desk.revoke(grant.id, identity("ann"), copy=plate.nonce, ref=ref)
+    await office.desk.grants.revoke(grant.id, identity("ann"), copy=plate.nonce, ref=ref)
     await office.settle()
     assert plate.card.ended
 
@@ -104,7 +104,7 @@ async def test_what_was_put_off_is_posted_later_but_not_once_it_ended(office: Of
     grant = await remember(office.world, record)
     await office.settle()
     assert office.adapter.plates == {}
-    await office.desk.revoke(grant.id, identity("ann"))
+    await office.desk.grants.revoke(grant.id, identity("ann"))
     await office.soon()
     await office.settle()
     assert office.adapter.plates == {}
@@ -135,9 +135,9 @@ async def test_an_end_to_come_is_announced_once_on_all_replicas(office: Office) 
 async def test_what_nobody_used_is_announced_when_it_is_dropped(office: Office) -> None:
     """Once, though every replica looks."""
     grant = await made(office, lifetime="revoked")
-    office.world.approvals.granted._clock = office.clock
+    office.world.core.grants._clock = office.clock
     office.clock.seconds = 31 * 86_400
-    look_over = office.world.approvals.granted.look_over
+    look_over = office.world.core.grants.look_over
     await asyncio.gather(*(look_over() for _ in range(3)))
     office.clock.seconds = 0
     await office.settle()
@@ -187,14 +187,14 @@ async def test_before_there_is_a_route_a_grant_has_no_card(world: World) -> None
     root = Person(name="root", identities=("token:root",), admin=True)
     await world.store.apply(replace(current, people=(*current.people, root), routes=()), by="test")
     match = Match(shape=Shape.TOOL, tool="shell")
-    grant = await world.approvals.remembering.create(
+    grant = await world.core.remembering.create(
         identity("root"), agent="bot", effect=Effect.ALLOW, match=match, words="ls"
     )
     office = Office(world)
     await office.settle()
     assert grant.queues == ()
     assert office.adapter.plates == {}
-    assert [one.id for one in await office.desk.revoke_all(identity("root"))] == [grant.id]
+    assert [one.id for one in await office.desk.grants.revoke_all(identity("root"))] == [grant.id]
 
 
 async def test_a_grant_that_ended_is_forgotten_with_the_events_that_name_it(
@@ -202,12 +202,12 @@ async def test_a_grant_that_ended_is_forgotten_with_the_events_that_name_it(
 ) -> None:
     """Its body and where its cards stood."""
     grant = await made(office)
-    await office.desk.revoke(grant.id, identity("ann"))
+    await office.desk.grants.revoke(grant.id, identity("ann"))
     await office.settle()
     store = office.world.store
     retention = Retention(store, office.clock, days=1)
     await retention._forget_grants(office.clock.now_ms() - 86_400_000)
-    assert (await office.desk.grant_card(grant.id)).ended
+    assert (await office.desk.grants.card(grant.id)).ended
     await retention._forget_grants(office.clock.now_ms() + 1000)
     assert not await store.redis.exists(
         store.keys.grant(grant.id), store.keys.copies(GRANT + grant.id)

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.service import Approvals
+from gateway.approvals.core import Core
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Remember
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, Kind, Reason, Status
 from gateway.policy.grants.grant import Effect
+from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
+from gateway.stores.groups import RedisHeld
+from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
 from tests.core.test_remembering import GIT_LOG, remember, widest
 from tests.world import World, click, identity, policy
@@ -36,18 +39,16 @@ async def test_a_click_retried_after_a_crash_still_remembers(world: World) -> No
             raise Broken
 
     store = RedisStore(world.store.redis, world.store.keys, at=at)
-    crashing = Approvals(
-        store, world.feed, [], SystemClock(), signer=world.signer, grants=RedisGrants(store)
-    )
+    crashing = core_over(store, world.feed, [], SystemClock(), world.signer)
     with pytest.raises(Broken):
-        await crashing.decide(tap)
-    assert (await world.approvals.get(record.id)).status is Status.APPROVED
-    await crashing.decide(tap)
-    await world.approvals.decide(tap)
-    (grant,) = await world.approvals.granted.all()
-    await world.approvals.granted.revoke(grant.id, identity("ann"))
-    await world.approvals.decide(tap)
-    assert await world.approvals.granted.all() == []
+        await crashing.requests.decide(tap)
+    assert (await world.core.requests.get(record.id)).status is Status.APPROVED
+    await crashing.requests.decide(tap)
+    await world.core.requests.decide(tap)
+    (grant,) = await world.core.grants.all()
+    await world.core.grants.revoke(grant.id, identity("ann"))
+    await world.core.requests.decide(tap)
+    assert await world.core.grants.all() == []
 
 
 async def test_row_62_the_kill_switch_beats_every_grant(world: World) -> None:
@@ -62,11 +63,17 @@ async def test_row_62_the_kill_switch_beats_every_grant(world: World) -> None:
 
 async def test_there_is_an_end_to_patterns(world: World) -> None:
     """Patterns are tried one by one, so their number is limited; exact grants are not."""
-    grants = RedisGrants(world.store, most_patterns=1)
-    approvals = Approvals(
-        world.store, world.feed, [], SystemClock(), signer=world.signer, grants=grants
+    core = Core(
+        world.store,
+        world.feed,
+        [],
+        SystemClock(),
+        signer=world.signer,
+        grants=RedisGrants(world.store, most_patterns=1),
+        outbox=RedisOutbox(world.store),
+        held=RedisHeld(world.store),
     )
-    world = replace(world, approvals=approvals)
+    world = replace(world, core=core)
     first = await world.submit(**GIT_LOG)
     await remember(world, first, offer=widest(first))
     second = await world.submit(kind=Kind.COMMAND, arguments={"command": "git status"})
@@ -78,15 +85,15 @@ async def test_there_is_an_end_to_patterns(world: World) -> None:
 async def test_only_an_admin_makes_a_grant_without_a_request(world: World) -> None:
     """Pre-approval is an admin's; the grant then works like any other."""
     match = (await remember(world, await world.submit())).match
-    await world.approvals.granted.revoke_all(identity("ann"))
+    await world.core.grants.revoke_all(identity("ann"))
     wish: dict[str, Any] = {"agent": "bot", "effect": Effect.ALLOW, "match": match, "words": "ls"}
     for nobody in ("ann", "stranger"):
         with pytest.raises(Unauthorized):
-            await world.approvals.remembering.create(identity(nobody), **wish)
+            await world.core.remembering.create(identity(nobody), **wish)
     current = await world.store.policy()
     root = Person(name="root", identities=("token:root",), admin=True)
     await world.store.apply(replace(current, people=(*current.people, root)), by="test")
-    made = await world.approvals.remembering.create(identity("root"), lifetime="1w", **wish)
+    made = await world.core.remembering.create(identity("root"), lifetime="1w", **wish)
     assert made.made_by == "root"
     assert (await world.submit(session="any")).status is Status.APPROVED
 
@@ -96,10 +103,10 @@ async def test_only_those_concerned_end_a_grant(world: World) -> None:
     grant = await remember(world, await world.submit())
     for nobody in ("eve", "stranger"):
         with pytest.raises(Unauthorized):
-            await world.approvals.granted.revoke(grant.id, identity(nobody))
-        assert await world.approvals.granted.revoke_all(identity(nobody)) == []
+            await world.core.grants.revoke(grant.id, identity(nobody))
+        assert await world.core.grants.revoke_all(identity(nobody)) == []
     await policy(world.store, Route(approvers=("bob",)))
-    await world.approvals.granted.revoke(grant.id, identity("ann"))
+    await world.core.grants.revoke(grant.id, identity("ann"))
 
 
 async def test_the_reach_is_counted_from_history(world: World) -> None:
@@ -107,9 +114,11 @@ async def test_the_reach_is_counted_from_history(world: World) -> None:
     for number in range(3):
         arguments = {"command": f"git log -n {number}"}
         record = await world.submit(kind=Kind.COMMAND, arguments=arguments)
-        await world.approvals.decide(click(record, Action.DENY if number == 2 else Action.APPROVE))
+        await world.core.requests.decide(
+            click(record, Action.DENY if number == 2 else Action.APPROVE)
+        )
     record = await world.submit(**GIT_LOG)
-    reach = await world.approvals.remembering.reach(record, widest(record))
+    reach = await world.core.remembering.reach(record, widest(record))
     assert (reach.looked_at, reach.covered, reach.approved, reach.denied) == (3, 3, 2, 1)
 
 
@@ -130,15 +139,8 @@ async def test_what_nobody_uses_is_dropped_and_memory_forgets_all(world: World) 
     await remember(world, first, lifetime="revoked")
     await remember(world, await world.submit(arguments={"command": "pwd"}), lifetime="1w")
     for days, left in ((29, 2), (31, 1)):
-        later = Approvals(
-            world.store,
-            world.feed,
-            [],
-            Later(days),
-            signer=None,
-            grants=RedisGrants(world.store),
-        )
-        await later.granted.look_over()
-        assert len(await world.approvals.granted.all()) == left
-    await world.approvals.granted.forget_all("test")
-    assert await world.approvals.granted.all() == []
+        later = core_over(world.store, world.feed, [], Later(days), None)
+        await later.grants.look_over()
+        assert len(await world.core.grants.all()) == left
+    await world.core.grants.forget_all("test")
+    assert await world.core.grants.all() == []

@@ -28,7 +28,7 @@ CONTENT: dict[Action, dict[str, Any]] = {
 
 async def status(world: World, record: Record) -> Status:
     """Return how a request stands."""
-    return (await world.approvals.get(record.id)).status
+    return (await world.core.requests.get(record.id)).status
 
 
 @pytest.mark.parametrize("action", CONTENT)
@@ -39,28 +39,28 @@ async def test_a_click_made_where_it_is_masked_lets_nothing_run(
     record = await world.submit(**HIDING)
     tap = click(record, action, **CONTENT[action])
     with pytest.raises(InvalidRequest, match="in the inbox only"):
-        await world.approvals.decide(tap)
+        await world.core.requests.decide(tap)
     assert await status(world, record) is Status.PENDING
-    assert (await world.approvals.decide(replace(tap, revealed=True))).status is Status.APPROVED
+    assert (await world.core.requests.decide(replace(tap, revealed=True))).status is Status.APPROVED
 
 
 @pytest.mark.parametrize("action", [Action.DENY, Action.ABORT])
 async def test_no_is_possible_all_the_same(world: World, action: Action) -> None:
     """Who sees only a mask may well say no."""
     record = await world.submit(**HIDING)
-    assert (await world.approvals.decide(click(record, action))).status is Status.DENIED
+    assert (await world.core.requests.decide(click(record, action))).status is Status.DENIED
 
 
 async def test_a_vote_and_a_batch_are_refused_as_well(world: World) -> None:
     """Each of a quorum reveals it, and no batch approves it."""
     await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     record, other = await world.submit(**HIDING), await world.submit()
-    voted = await world.approvals.decide(click(record, revealed=True))
+    voted = await world.core.requests.decide(click(record, revealed=True))
     with pytest.raises(InvalidRequest, match="in the inbox only"):
-        await world.approvals.decide(click(voted, identity=identity("bob")))
+        await world.core.requests.decide(click(voted, identity=identity("bob")))
     with pytest.raises(BatchRefused) as refused:
-        await world.approvals.decide_all([click(other), click(record)])
+        await world.core.requests.decide_all([click(other), click(record)])
     assert list(refused.value.reasons) == [record.id]
     assert await status(world, other) is Status.PENDING
 
@@ -68,14 +68,14 @@ async def test_a_vote_and_a_batch_are_refused_as_well(world: World) -> None:
 async def test_what_an_edit_put_in_is_judged_anew(world: World) -> None:
     """A partner, who sees the editor's words masked, approves them revealed only."""
     await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     record = await world.submit(**{**HIDING, "arguments": {"command": "ls"}})
     edit = click(record, Action.EDIT, arguments=HIDING["arguments"])
-    edited = await world.approvals.decide(edit)
+    edited = await world.core.requests.decide(edit)
     partner = click(edited, identity=identity("bob"))
     with pytest.raises(InvalidRequest, match="in the inbox only"):
-        await world.approvals.decide(partner)
-    assert (await world.approvals.decide(replace(partner, revealed=True))).final
+        await world.core.requests.decide(partner)
+    assert (await world.core.requests.decide(replace(partner, revealed=True))).final
 
 
 async def test_words_that_hide_something_are_not_remembered_unrevealed(world: World) -> None:
@@ -85,6 +85,6 @@ async def test_words_that_hide_something_are_not_remembered_unrevealed(world: Wo
     offer = next(one for one in offers(record) if "attackerhost12" in one.words)
     tap = click(record, remember=Remember(offer=offer.id))
     with pytest.raises(InvalidRequest, match="a mask hides what this would cover"):
-        await world.approvals.decide(tap)
+        await world.core.requests.decide(tap)
     assert await status(world, record) is Status.PENDING
-    assert (await world.approvals.decide(replace(tap, revealed=True))).final
+    assert (await world.core.requests.decide(replace(tap, revealed=True))).final

@@ -42,9 +42,9 @@ async def test_a_hostile_schema_refuses_the_edit_and_holds_up_nobody(
     record = await world.submit(schema=SCHEMAS[schema])
     items: list[Any] = [{"n": n} if n % 2 else [n] for n in range(20_000)]
     with pytest.raises(InvalidRequest) as refused:
-        await world.approvals.decide(click(record, Action.EDIT, arguments={"items": items}))
+        await world.core.requests.decide(click(record, Action.EDIT, arguments={"items": items}))
     assert len(str(refused.value)) < 500
-    assert (await world.approvals.decide(click(record, Action.DENY))).final
+    assert (await world.core.requests.decide(click(record, Action.DENY))).final
 
 
 OTHER_DRAFT = {"$schema": "http://json-schema.org/draft-07/schema#"}
@@ -71,10 +71,10 @@ async def test_no_pattern_of_an_agents_schema_is_tried(world: World, schema: str
     record = await world.submit(schema=NEVER_ENDING[schema])
     edit = click(record, Action.EDIT, arguments={"a" * 40 + "!": 1})
     if "references" not in schema:
-        assert (await world.approvals.decide(edit)).status is Status.APPROVED
+        assert (await world.core.requests.decide(edit)).status is Status.APPROVED
         return
     with pytest.raises(InvalidRequest, match="too many steps"):
-        await world.approvals.decide(edit)
+        await world.core.requests.decide(edit)
 
 
 def test_parts_of_a_schema_in_another_draft_are_checked_as_ours() -> None:
@@ -129,7 +129,7 @@ async def test_no_number_of_processes_bloats_a_request(world: World) -> None:
         await world.handled()
         answers.append("state" in await world.reply(process=process))
     assert answers == [True] * 32 + [False] * 8
-    await world.approvals.decide(click(await world.approvals.get(record.id)))
+    await world.core.requests.decide(click(await world.core.requests.get(record.id)))
     with pytest.raises(Conflict, match="too many"):
         for _ in range(40):
             await world.approvals.consume(record.id, over_http(new_id()))
@@ -137,9 +137,9 @@ async def test_no_number_of_processes_bloats_a_request(world: World) -> None:
 
 async def test_what_is_cut_for_the_audit_was_masked_before(world: World) -> None:
     """Half a secret looks like none."""
-    desk = desk_of("web", world.approvals, world.store)
+    desk = desk_of("web", world.core, world.store)
     why = "x" * 480 + " ghp_" + "a" * 36
-    await desk.refuse("0" * 32, identity("eve"), why)
+    await desk.requests.refuse("0" * 32, identity("eve"), why)
     assert "ghp_" not in (await world.events())[-1].data["why"]
 
 
@@ -149,7 +149,7 @@ async def test_an_agents_words_are_not_cut_within_a_secret(world: World, room: i
     secret = "pass4word-of-the-whole-company"
     words = "x" * (2000 - room) + f" postgres://us:{secret}@host/ and more"
     record = await world.submit()
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     report = Report(execution=Execution.FAILED, detail=words)
     done = await world.approvals.report(record.id, report, over_http())
     reason = Reason.CANCELLED_BY_AGENT

@@ -178,7 +178,7 @@ async def test_nothing_an_agent_sends_can_decide(world: World) -> None:
     for verb in ("decide", "approve", "push"):
         await world.send(verb, {"id": record.id, "action": "approve"})
     await world.handled()
-    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
 def test_origins_default_to_nobody() -> None:

@@ -14,7 +14,7 @@ async def test_no_approval_is_handed_out_while_it_is_on(world: World) -> None:
     record = await world.submit()
     detached, _ = await world.approvals.submit(record.request, over_http(None))
     assert detached.id == record.id
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     mine = over_http(PROCESS)
 
     async def seen() -> list[State]:

@@ -35,7 +35,7 @@ async def in_force(world: World, *people: Person, **route: Any) -> None:
         tools=(ToolRow(name="deploy", harmless=True),),
     )
     await world.store.apply(document, by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 async def of_alice(world: World, **more: Any) -> Record:
@@ -54,9 +54,9 @@ async def test_who_asked_does_not_decide_from_an_account_that_nobody_knows(
     record = await of_alice(world, risk=claim)
     for again in (click(record, identity=DISCORD, confirmed=True),) * 2:
         with pytest.raises(Unauthorized, match=WANTED) as refused:
-            await world.approvals.decide(again)
+            await world.core.requests.decide(again)
         assert "discord:77" in str(refused.value), "an admin must know what to add"
-    done = await world.approvals.decide(click(record, identity=SLACK, confirmed=True))
+    done = await world.core.requests.decide(click(record, identity=SLACK, confirmed=True))
     assert done.decision is not None
     assert done.decision.decided_by.name == "bob"
 
@@ -67,12 +67,12 @@ async def test_two_accounts_are_not_two_people(world: World) -> None:
     record = await world.submit()
     for account in (DISCORD, SLACK):
         with pytest.raises(Unauthorized, match=WANTED):
-            await world.approvals.decide(click(record, identity=account))
+            await world.core.requests.decide(click(record, identity=account))
     both = replace(ALICE, identities=("discord:77", "slack:T1/U7"))
     await in_force(world, both, BOB, quorum=2)
-    voted = await world.approvals.decide(click(record, identity=DISCORD))
+    voted = await world.core.requests.decide(click(record, identity=DISCORD))
     with pytest.raises(Conflict, match="approved this already"):
-        await world.approvals.decide(click(voted, identity=SLACK))
+        await world.core.requests.decide(click(voted, identity=SLACK))
 
 
 async def test_who_is_renamed_meanwhile_is_not_two_people(world: World) -> None:
@@ -80,11 +80,11 @@ async def test_who_is_renamed_meanwhile_is_not_two_people(world: World) -> None:
     known = replace(ALICE, identities=("discord:77",))
     await in_force(world, known, BOB, quorum=2)
     record = await world.submit()
-    await world.approvals.decide(click(record, identity=DISCORD))
+    await world.core.requests.decide(click(record, identity=DISCORD))
     await in_force(world, replace(known, name="alice-b"), BOB, quorum=2)
-    voted = await world.approvals.decide(click(record, identity=DISCORD))
+    voted = await world.core.requests.decide(click(record, identity=DISCORD))
     assert (voted.status, [vote.person for vote in voted.votes]) == (Status.PENDING, ["alice-b"])
-    done = await world.approvals.decide(click(voted, identity=SLACK))
+    done = await world.core.requests.decide(click(voted, identity=SLACK))
     assert done.status is Status.APPROVED
 
 
@@ -94,8 +94,8 @@ async def test_two_accounts_do_not_remember_widely(world: World) -> None:
     record = await of_alice(world, tool="deploy", arguments={"to": "staging"})
     for wish in (Remember(offer=widest(record)), Remember(everywhere=True)):
         with pytest.raises(Unauthorized, match=WANTED):
-            await world.approvals.decide(click(record, identity=DISCORD, remember=wish))
-    done = await world.approvals.decide(click(record, identity=DISCORD, remember=Remember()))
+            await world.core.requests.decide(click(record, identity=DISCORD, remember=wish))
+    done = await world.core.requests.decide(click(record, identity=DISCORD, remember=Remember()))
     assert done.status is Status.APPROVED, "once, for the session, takes one who may approve"
 
 
@@ -105,17 +105,17 @@ async def test_an_unknown_account_lets_no_session_through_that_may_be_its_own(
     """On a route where nobody decides on their own requests."""
     await in_force(world, self_approval=False)
     record = await of_alice(world)
-    await world.approvals.remembering.let_through(
+    await world.core.remembering.let_through(
         DISCORD, agent="bot", session="default", shape=Shape.ALL, hours=1
     )
-    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_where_nobody_is_told_apart_a_group_is_enough(world: World) -> None:
     """An ordinary request, and one of high risk of an agent that is nobody's."""
     await in_force(world)
-    done = await world.approvals.decide(click(await of_alice(world), identity=DISCORD))
+    done = await world.core.requests.decide(click(await of_alice(world), identity=DISCORD))
     assert done.status is Status.APPROVED
     high = await world.submit(risk=Risk(level=RiskLevel.HIGH))
-    done = await world.approvals.decide(click(high, identity=DISCORD, confirmed=True))
+    done = await world.core.requests.decide(click(high, identity=DISCORD, confirmed=True))
     assert done.status is Status.APPROVED

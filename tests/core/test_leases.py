@@ -10,10 +10,10 @@ async def test_a_lapsed_waiter_is_said_and_may_come_back(world: World) -> None:
     record = await world.submit()
     await world.store.redis.zadd(world.store.keys.processes, {f"{AGENT} {PROCESS}": 1})
     await world.sweeper.sweep()
-    assert not (await world.approvals.get(record.id)).waiting
+    assert not (await world.core.requests.get(record.id)).waiting
     await world.send("sync", {"ids": [record.id]})
     await world.handled()
-    back = await world.approvals.get(record.id)
+    back = await world.core.requests.get(record.id)
     assert back.waiting
     assert back.revision > record.revision
     kinds = [event.type for event in await world.events(record.id)]
@@ -28,12 +28,12 @@ async def test_a_heartbeat_takes_back_what_a_lapsed_process_waits_for(world: Wor
     await world.handled()
     await world.store.redis.zadd(world.store.keys.processes, {f"{AGENT} {PROCESS}": 1})
     await world.sweeper.sweep()
-    assert not (await world.approvals.get(mine.id)).waiting
+    assert not (await world.core.requests.get(mine.id)).waiting
     nonce = await world.send("sync", {})
     await world.handled()
     assert (await world.reply())["nonce"] == nonce
-    assert (await world.approvals.get(mine.id)).waiting
-    assert (await world.approvals.get(others.id)).waiting
+    assert (await world.core.requests.get(mine.id)).waiting
+    assert (await world.core.requests.get(others.id)).waiting
     await world.send("sync", {})
     await world.handled()
     kinds = [event.type for event in await world.events(mine.id)]
@@ -47,4 +47,4 @@ async def test_another_process_takes_nothing_back(world: World) -> None:
     await world.sweeper.sweep()
     await world.send("sync", {}, process="q" * 16)
     await world.handled()
-    assert not (await world.approvals.get(record.id)).waiting
+    assert not (await world.core.requests.get(record.id)).waiting

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals.front_desk import FrontDesk
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.copies import Copies
-from gateway.delivery.grant_copies import GrantCourier, either
+from gateway.delivery.grant_copies import GrantCourier
 from gateway.delivery.new_targets import Rerouting
-from gateway.delivery.outbox_worker import TIMINGS, Timings, Worker
+from gateway.delivery.outbox_worker import TIMINGS, Timings, Worker, either
 from gateway.delivery.reminders import GRACE_SECONDS, Followups
 from gateway.delivery.request_copies import Courier
 from gateway.domain.policy_document import Escalation, Route
@@ -19,6 +18,7 @@ from gateway.domain.records import MessageRef, Record
 from gateway.domain.store import REROUTING
 from gateway.errors import Unauthorized
 from gateway.models import Action, Reason, Status
+from gateway.ports import Desk
 from gateway.ports.outgoing import (
     CopyState,
     DeliveryFailed,
@@ -56,15 +56,16 @@ class Office:
         self.adapter = adapter or RecordingAdapter()
         self.clock = LateClock(world)
         self.outbox = RedisOutbox(world.store)
-        self.desk: FrontDesk = desk_of("rec", world.approvals, world.store)
-        courier = Courier(self.adapter, self.desk, self.outbox, self.clock, timings)
-        followups = Followups(self.desk, self.clock)
-        grants = GrantCourier(self.adapter, self.desk, self.outbox, self.clock, timings)
+        self.desk: Desk = desk_of("rec", world.core, world.store)
+        changes = world.core.feed.changes
+        courier = Courier(self.adapter, world.core, self.clock, timings)
+        followups = Followups(world.core, self.clock)
+        grants = GrantCourier(self.adapter, world.core, self.clock, timings)
         look = either(courier.look, grants.look)
-        self.cards = Worker("rec", self.outbox, look, self.desk.changes, timings=timings)
-        self.steps = Worker(FOLLOWUPS, self.outbox, followups.look, self.desk.changes)
-        rerouting = Rerouting(self.desk, self.outbox)
-        self.routing = Worker(REROUTING, self.outbox, rerouting.look, self.desk.changes)
+        self.cards = Worker("rec", self.outbox, look, changes, timings=timings)
+        self.steps = Worker(FOLLOWUPS, self.outbox, followups.look, changes)
+        rerouting = Rerouting(world.core)
+        self.routing = Worker(REROUTING, self.outbox, rerouting.look, changes)
 
     async def settle(self) -> None:
         """Work until nothing is due."""
@@ -99,7 +100,7 @@ async def route(world: World, **members: object) -> None:
     """Put one route with ann and bob in force."""
     values = {"approvers": ("ann", "bob"), "targets": ("rec:a",), **members}
     await policy(world.store, Route(**values))  # type: ignore[arg-type]
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 async def test_every_target_gets_one_card_and_every_copy_the_outcome(office: Office) -> None:
@@ -108,7 +109,7 @@ async def test_every_target_gets_one_card_and_every_copy_the_outcome(office: Off
     await office.settle()
     assert {one.target for one in office.adapter.messages.values()} == {"rec:a", "rec:b"}
     assert office.adapter.shown("rec:a").controls
-    await office.desk.decide(click(record))
+    await office.desk.requests.decide(click(record))
     await office.settle()
     for target in ("rec:a", "rec:b"):
         card = office.adapter.shown(target)
@@ -163,7 +164,7 @@ async def test_the_first_click_adopts_a_copy_posted_before_a_crash(office: Offic
     await office.settle()
     message = office.adapter.messages["1"]
     ref = MessageRef(adapter="rec", channel="rec:a", message="1")
-    await office.desk.decide(click(record, copy=message.nonce, ref=ref))
+    await office.desk.requests.decide(click(record, copy=message.nonce, ref=ref))
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Approved"
     assert await office.state(record) is CopyState.POSTED
@@ -177,8 +178,8 @@ async def test_a_click_on_a_foreign_copy_is_refused_and_audited(office: Office) 
     elsewhere = MessageRef(adapter="rec", channel="rec:a", message="999")
     for copy, ref in ((nonce, elsewhere), ("made-up", elsewhere), (None, elsewhere)):
         with pytest.raises(Unauthorized):
-            await office.desk.decide(click(record, copy=copy, ref=ref))
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+            await office.desk.requests.decide(click(record, copy=copy, ref=ref))
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     refused = [event for event in await office.world.events() if event.type == "refused"]
     assert len(refused) == 3
 
@@ -199,9 +200,9 @@ async def test_a_failed_edit_is_made_later_and_undoes_nothing(office: Office) ->
     record = await office.world.submit()
     await office.settle()
     office.adapter.failures = [DeliveryFailed("503"), DeliveryFailed("503")]
-    await office.desk.decide(click(record))
+    await office.desk.requests.decide(click(record))
     await office.settle()
-    assert (await office.desk.get(record.id)).status is Status.APPROVED
+    assert (await office.desk.requests.get(record.id)).status is Status.APPROVED
     assert office.adapter.shown("rec:a").word == "Approval needed"
     office.clock.seconds = 6
     await office.soon()
@@ -214,7 +215,7 @@ async def test_a_deleted_copy_is_dropped_and_the_others_go_on(office: Office) ->
     record = await office.world.submit()
     await office.settle()
     del office.adapter.messages["1"]
-    await office.desk.decide(click(record))
+    await office.desk.requests.decide(click(record))
     await office.settle()
     assert await office.state(record) is CopyState.GONE
     assert office.adapter.shown("rec:b").word == "Approved"
@@ -240,7 +241,7 @@ async def test_a_late_edit_of_another_replica_is_corrected(office: Office) -> No
     slow, stale = Office(office.world), office.adapter.shown("rec:a")
     slow.adapter.messages = office.adapter.messages
     before = (await office.outbox.copies(record.id))["rec:a"]
-    await office.desk.decide(click(record))
+    await office.desk.requests.decide(click(record))
     await office.settle()
     assert before.ref is not None
     await slow.adapter.update(before.ref, stale, before.nonce)  # the late edit
@@ -278,7 +279,7 @@ async def test_a_change_during_the_work_is_not_lost(office: Office) -> None:
     """What became dirty under a lease stays on the queue."""
     record = await office.world.submit()
     (task,) = await office.outbox.lease_due("rec", limit=5, lease_ms=int(TIMINGS.lease * 1000))
-    await office.desk.decide(click(record))
+    await office.desk.requests.decide(click(record))
     assert not await office.outbox.ack("rec", task)
     assert await office.due() == 1
 
@@ -312,7 +313,7 @@ async def test_it_escalates_when_nobody_answers(world: World) -> None:
     await office.settle()
     assert office.adapter.shown("rec:boss").controls
     assert "Escalated: nobody answered in time." in office.adapter.shown("rec:a").notices
-    assert (await office.desk.get(record.id)).tier == 1
+    assert (await office.desk.requests.get(record.id)).tier == 1
 
 
 async def test_it_fails_over_when_nothing_was_delivered(world: World) -> None:
@@ -330,7 +331,7 @@ async def test_the_agent_hears_at_once_that_nobody_can_be_reached(office: Office
     office.adapter.failures = [DeliveryFailed("archived"), DeliveryFailed("not in channel")]
     record = await office.world.submit()
     await office.settle()
-    decision = (await office.desk.get(record.id)).decision
+    decision = (await office.desk.requests.get(record.id)).decision
     assert decision is not None
     assert (decision.status, decision.reason) == (Status.DENIED, Reason.UNDELIVERABLE)
 
@@ -342,7 +343,7 @@ async def test_a_live_view_counts_as_reached(world: World) -> None:
     office.adapter.failures = [DeliveryFailed("archived")]
     record = await world.submit()
     await office.settle()
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_a_dead_adapter_is_passed_over(world: World) -> None:
@@ -358,7 +359,7 @@ async def test_a_dead_adapter_is_passed_over(world: World) -> None:
     await office.soon(FOLLOWUPS)
     await office.settle()
     assert office.adapter.shown("rec:a").controls
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_who_wants_to_know_is_told_the_outcome_once(world: World) -> None:
@@ -367,7 +368,7 @@ async def test_who_wants_to_know_is_told_the_outcome_once(world: World) -> None:
     office = Office(world)
     record = await world.submit()
     await office.settle()
-    await office.desk.decide(click(record, Action.DENY, message="not today"))
+    await office.desk.requests.decide(click(record, Action.DENY, message="not today"))
     await office.settle()
     await office.outbox.mark("rec", record.id)
     await office.settle()
@@ -380,12 +381,12 @@ async def test_who_wants_to_know_is_told_the_outcome_once(world: World) -> None:
 async def test_a_claim_shows_on_every_copy(office: Office) -> None:
     """Others see who is looking, and a stranger cannot claim."""
     record = await office.world.submit()
-    await office.desk.claim(record.id, identity("ann"))
+    await office.desk.requests.claim(record.id, identity("ann"))
     await office.settle()
     assert office.adapter.shown("rec:b").claimed == "ann is looking at it"
     with pytest.raises(Unauthorized):
-        await office.desk.claim(record.id, identity("eve"))
-    await office.desk.claim(record.id, identity("ann"), on=False)
+        await office.desk.requests.claim(record.id, identity("eve"))
+    await office.desk.requests.claim(record.id, identity("ann"), on=False)
     await office.settle()
     assert office.adapter.shown("rec:b").claimed == ""
 
@@ -395,7 +396,7 @@ async def test_a_waiter_that_comes_back_corrects_the_cards(office: Office) -> No
     record = await office.world.submit()
     await office.settle()
     await office.world.store.redis.delete(office.world.store.keys.processes)
-    await office.world.approvals.expire_process("bot", "p" * 16)
+    await office.world.store.expire_process("bot", "p" * 16)
     await office.settle()
     gone = "Nobody waits for the answer any more."
     assert gone in office.adapter.shown("rec:a").notices

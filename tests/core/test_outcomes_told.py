@@ -23,7 +23,7 @@ async def ended_in_a_crash(office: Office) -> Record:
     """Return a decided request whose outcome a gateway that died was about to tell."""
     record = await office.world.submit()
     await office.settle()
-    await office.desk.decide(click(record))
+    await office.desk.requests.decide(click(record))
     left = Copy(
         target=LOG,
         nonce="n" * 22,
@@ -80,7 +80,7 @@ async def test_no_answer_is_asked_again_where_that_makes_one_message(world: Worl
     record = await office.world.submit()
     await office.settle()
     office.adapter.failures = [None, DeliveryUncertain("503")]
-    await office.desk.decide(click(record))
+    await office.desk.requests.decide(click(record))
     await office.settle()
     assert await told(office, record) is CopyState.INTENDED
     await office.soon()
@@ -94,7 +94,7 @@ async def test_a_place_that_refuses_is_noted(world: World) -> None:
     record = await office.world.submit()
     await office.settle()
     office.adapter.failures = [None, DeliveryFailed("no such channel")]
-    await office.desk.decide(click(record))
+    await office.desk.requests.decide(click(record))
     await office.settle()
     assert await told(office, record) is CopyState.FAILED
     assert await office.due() == 0

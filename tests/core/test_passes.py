@@ -25,10 +25,10 @@ EDIT: dict[str, Any] = {
 
 async def passed(world: World, shape: Shape = Shape.ALL, **more: Any) -> Grant:
     """Let the session `default` of bot through, as ann."""
-    if not await world.approvals.sessions("bot"):
-        await world.approvals.decide(click(await world.submit(tool="begin"), Action.DENY))
+    if not await world.core.sessions.open("bot"):
+        await world.core.requests.decide(click(await world.submit(tool="begin"), Action.DENY))
     wish: dict[str, Any] = {"agent": "bot", "session": "default", "hours": 1, **more}
-    return await world.approvals.remembering.let_through(identity("ann"), shape=shape, **wish)
+    return await world.core.remembering.let_through(identity("ann"), shape=shape, **wish)
 
 
 async def written(world: World, path: str, **more: Any) -> Record:
@@ -40,13 +40,13 @@ async def test_everything_goes_through_and_cites_the_pass(world: World) -> None:
     """One session, every tool, what waits too; each use is counted and recorded."""
     waiting = await world.submit()
     grant = await passed(world)
-    assert (await world.approvals.get(waiting.id)).status is Status.APPROVED
+    assert (await world.core.requests.get(waiting.id)).status is Status.APPROVED
     done = await world.submit(tool="anything", arguments={"x": 1})
     assert done.decision is not None
     assert done.decision.decided_by.name == grant.id
     assert (await written(world, "/elsewhere/a")).status is Status.APPROVED
     assert (await world.submit(session="other")).status is Status.PENDING
-    assert (await world.approvals.granted.get(grant.id)).used == 3
+    assert (await world.core.grants.get(grant.id)).used == 3
 
 
 async def test_what_is_dangerous_still_asks(world: World) -> None:
@@ -63,7 +63,7 @@ async def test_what_is_dangerous_still_asks(world: World) -> None:
     current = await world.store.policy()
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="because")
     await world.store.apply(replace(current, risks=(rule,)), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     assert (await world.submit()).status is Status.PENDING
 
 
@@ -89,16 +89,16 @@ async def test_the_next_few_are_counted_read_set_anew_and_reset(world: World) ->
     assert statuses == [Status.APPROVED, Status.APPROVED, Status.PENDING]
     await passed(world, max_uses=5)
     second = await passed(world, max_uses=1)
-    left = await world.approvals.granted.all("bot", "default")
+    left = await world.core.grants.all("bot", "default")
     assert [grant.id for grant in left] == [second.id]
-    await world.approvals.granted.revoke(second.id, identity("ann"))
+    await world.core.grants.revoke(second.id, identity("ann"))
     assert (await world.submit()).status is Status.PENDING
 
 
 async def test_a_pass_ends_with_its_session(world: World) -> None:
     """It is gone when the session is."""
     await passed(world)
-    await world.approvals.end_session("default", MessageContext(agent="bot"))
+    await world.core.sessions.end("default", MessageContext(agent="bot"))
     assert (await world.submit()).status is Status.PENDING
 
 
@@ -131,11 +131,11 @@ async def test_who_approves_only_some_of_it_gives_no_pass(world: World) -> None:
     await policy(world.store, pay, Route(approvers=("ann", "bob")))
     with pytest.raises(Unauthorized):
         await passed(world)
-    await world.approvals.remembering.let_through(
+    await world.core.remembering.let_through(
         identity("bob"), agent="bot", session="default", shape=Shape.ALL, hours=1
     )
     with pytest.raises(InvalidRequest):
-        await world.approvals.remembering.let_through(
+        await world.core.remembering.let_through(
             identity("bob"), agent="bot", session="default", shape=Shape.TOOL, hours=1
         )
 
@@ -143,12 +143,12 @@ async def test_who_approves_only_some_of_it_gives_no_pass(world: World) -> None:
 async def test_a_pass_is_not_for_tools_on_whose_requests_nobody_may_decide(world: World) -> None:
     """Ann may approve reading, and no route names `deploy`: her pass reads, and deploys nothing."""
     await policy(world.store, Route(name="reading", tools=("read_*", "begin"), approvers=("ann",)))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     waiting = await world.submit(tool="deploy")
     with pytest.raises(Unauthorized):
-        await world.approvals.decide(click(waiting))
+        await world.core.requests.decide(click(waiting))
     await passed(world)
-    assert (await world.approvals.get(waiting.id)).status is Status.PENDING
+    assert (await world.core.requests.get(waiting.id)).status is Status.PENDING
     assert (await world.submit(tool="deploy")).status is Status.PENDING
     assert (await world.submit(tool="read_it")).status is Status.APPROVED
 
@@ -156,12 +156,12 @@ async def test_a_pass_is_not_for_tools_on_whose_requests_nobody_may_decide(world
 async def test_who_asked_lets_nothing_through_where_they_may_not_decide(world: World) -> None:
     """Bot is ann's, and on this route nobody decides on their own requests: bob's pass does."""
     await policy(world.store, Route(approvers=("ann", "bob"), self_approval=False))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     first, _ = await world.approvals.submit(request(), replace(over_http(), owner="ann"))
     with pytest.raises(Unauthorized):
-        await world.approvals.decide(click(first))
+        await world.core.requests.decide(click(first))
     for name, status in (("ann", Status.PENDING), ("bob", Status.APPROVED)):
-        await world.approvals.remembering.let_through(
+        await world.core.remembering.let_through(
             identity(name), agent="bot", session="default", shape=Shape.ALL, hours=1
         )
-        assert (await world.approvals.get(first.id)).status is status
+        assert (await world.core.requests.get(first.id)).status is status

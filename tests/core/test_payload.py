@@ -33,7 +33,7 @@ async def in_force(world: World, **members: Any) -> None:
     """Put this in force on a route that approves whatever nothing refuses."""
     current = await world.store.policy()
     await world.store.apply(replace(current, routes=(AUTO,), **members), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ async def test_risk_rules_read_the_payload(world: World) -> None:
     current = await world.store.policy()
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="because", contains=("RM -rf",))
     await world.store.apply(replace(current, risks=(rule,)), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     record = await confirmed(world)
     assert record.risk.level is RiskLevel.HIGH
     edit = click(record, Action.EDIT, arguments={"confirm": "x"}, confirmed=True)
-    assert (await world.approvals.decide(edit)).risk.level is RiskLevel.HIGH
+    assert (await world.core.requests.decide(edit)).risk.level is RiskLevel.HIGH
     assert (await confirmed(world, {"command": "ls"})).risk.level is RiskLevel.MEDIUM
 
 
@@ -100,9 +100,9 @@ async def test_a_remembered_denial_reads_the_payload(world: World) -> None:
     """What was denied as arguments is not let through as a payload."""
     first = await world.submit(kind=Kind.COMMAND, arguments=EVIL)
     wide = offers(first, effect=Effect.DENY)[-2].id
-    await world.approvals.decide(click(first, Action.DENY, remember=Remember(offer=wide)))
+    await world.core.requests.decide(click(first, Action.DENY, remember=Remember(offer=wide)))
     await policy(world.store, AUTO)
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     moved = await world.submit(kind=Kind.COMMAND, arguments={"x": 1}, payload=EVIL)
     assert moved.status is Status.DENIED
 

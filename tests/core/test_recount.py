@@ -27,37 +27,37 @@ async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
     """Without a click, on every waiting request that can be read, with an event; those of the
     others stay."""
     await policy(world.store, PAIR)
-    world.approvals.forget_policy()
-    corrupt = await world.approvals.decide(click(await world.submit()))
+    world.core.writer.forget_policy()
+    corrupt = await world.core.requests.decide(click(await world.submit()))
     await world.store.redis.hset(world.store.keys.record(corrupt.id), "body", "{")
     both = [await world.submit(), await world.submit()]
     for record, name in zip(both, ("ann", "bob"), strict=True):
-        await world.approvals.decide(click(record, identity=identity(name)))
-    following = asyncio.create_task(policy_followed(world.approvals, world.store))
+        await world.core.requests.decide(click(record, identity=identity(name)))
+    following = asyncio.create_task(policy_followed(world.core, world.store))
     await world.credentials.revoke_approver("ann")
     events = await world.until(lambda found: found[-1].type == "recounted")
     following.cancel()
     assert [event.request_id for event in events if event.type == "recounted"] == [both[0].id]
-    first, second = [await world.approvals.get(one.id) for one in both]
+    first, second = [await world.core.requests.get(one.id) for one in both]
     assert (progress(first), progress(second)) == ("0 of 2 approvals", "1 of 2 approvals: bob")
     # Cards of the revision before still take a click: what would run is the same.
-    after = await world.approvals.decide(click(both[0], identity=identity("bob")))
+    after = await world.core.requests.decide(click(both[0], identity=identity("bob")))
     assert (after.status, progress(after)) == (Status.PENDING, "1 of 2 approvals: bob")
 
 
 async def test_who_was_removed_reveals_and_lifts_nothing(world: World) -> None:
     """Also on a replica that has not heard of the new policy yet: no script checks these."""
     record = await world.submit(arguments={"token": "ghp_" + "a" * 36})
-    desk = desk_of("web", world.approvals, world.store)
-    await desk.reveal(record.id, identity("ann"))
+    desk = desk_of("web", world.core, world.store)
+    await desk.requests.reveal(record.id, identity("ann"))
     await world.credentials.revoke_approver("ann")
     with pytest.raises(Unauthorized):
-        await desk.reveal(record.id, identity("ann"))
+        await desk.requests.reveal(record.id, identity("ann"))
     await policy(world.store, Route(approvers=("bob",)))
-    assert await desk.lift("bot", identity("bob")) is False
+    assert await desk.operator.lift("bot", identity("bob")) is False
     await policy(world.store, Route(approvers=("eve",)))
     with pytest.raises(Unauthorized):
-        await desk.lift("bot", identity("bob"))
+        await desk.operator.lift("bot", identity("bob"))
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
@@ -66,11 +66,11 @@ async def test_a_quorum_may_be_raised_for_what_waits_and_never_lowered(
 ) -> None:
     """The stricter of the two holds: that of its birth, or that of now."""
     await policy(world.store, replace(PAIR, quorum=before))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     record = await world.submit()
     await policy(world.store, replace(PAIR, quorum=after))
-    world.approvals.forget_policy()
-    voted = await world.approvals.decide(click(record, identity=identity("ann")))
+    world.core.writer.forget_policy()
+    voted = await world.core.requests.decide(click(record, identity=identity("ann")))
     assert not voted.final
     both = click(voted, identity=identity("bob"))
-    assert (await world.approvals.decide(both)).status is Status.APPROVED
+    assert (await world.core.requests.decide(both)).status is Status.APPROVED

@@ -27,7 +27,7 @@ async def claimed(office: Office) -> Record:
     """Return a request whose card is up, and which has changed since."""
     record = await office.world.submit()
     await office.settle()
-    await office.desk.claim(record.id, identity("ann"))
+    await office.desk.requests.claim(record.id, identity("ann"))
     return record
 
 
@@ -75,7 +75,7 @@ async def test_the_end_is_written_down_and_the_next_change_begins_anew(office: O
     message = office.adapter.messages["1"]
     known = (await office.outbox.copies(record.id))["rec:a"]
     pressed = click(record, Action.DENY, copy=message.nonce, ref=known.ref)
-    await office.desk.decide(pressed)
+    await office.desk.requests.decide(pressed)
     await office.settle()
     assert office.adapter.shown("rec:a").word == "Denied"
     assert await office.state(record) is CopyState.POSTED

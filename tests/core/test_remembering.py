@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.service import Approvals
 from gateway.domain.policy_document import Mode, RiskRule, Route
 from gateway.domain.records import Record, Remember
 from gateway.domain.store import MessageContext
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, DeciderKind, Kind, Reason, RiskLevel, Status, new_id
 from gateway.policy.chain import ModeDecider
+from gateway.policy.decider import Verdict
 from gateway.policy.grants.grant import Effect, Grant
 from gateway.policy.grants.offers import offers
-from gateway.ports import Verdict
+from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
 from tests.world import World, assembled, click, identity, over_http, policy, request
 
@@ -36,8 +36,8 @@ async def remember(
     world: World, record: Record, action: Action = Action.APPROVE, **how: Any
 ) -> Grant:
     """Decide a request as ann and have it remembered; return the grant."""
-    await world.approvals.decide(click(record, action, remember=Remember(**how)))
-    return (await world.approvals.granted.all())[0]
+    await world.core.requests.decide(click(record, action, remember=Remember(**how)))
+    return (await world.core.grants.all())[0]
 
 
 def widest(record: Record) -> str:
@@ -58,7 +58,7 @@ async def test_row_63_an_exact_repeat_needs_nobody_and_cites_the_grant(world: Wo
     assert again.decision.decided_by.name == grant.id
     assert (await world.submit(arguments={"command": "ls -l"})).status is Status.PENDING
     assert (await world.submit(session="other")).status is Status.PENDING
-    counted = await world.approvals.granted.get(grant.id)
+    counted = await world.core.grants.get(grant.id)
     assert counted.used == 1
     assert counted.last_used is not None
     made = [event for event in await world.events() if event.type == "grant_made"]
@@ -80,7 +80,7 @@ async def test_a_pattern_covers_its_siblings_everywhere(world: World) -> None:
 async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: World) -> None:
     """Whatever its arguments are, while the policy has it as harmless; for the session in it."""
     await policy(world.store, Route(approvers=("ann",)), harmless="get_weather")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     first = await world.submit(tool="get_weather", arguments={"city": "Oslo"})
     grant = await remember(world, first, offer=widest(first))
     other: dict[str, Any] = {"tool": "get_weather", "arguments": {"city": "Bergen", "days": 3}}
@@ -96,7 +96,7 @@ async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: W
         assert decision.decided_by.name == by.id
     # What is no longer declared is asked about from that moment on, also where it was remembered.
     await policy(world.store, Route(approvers=("ann",)))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     assert (await world.submit(**other)).status is Status.PENDING
 
 
@@ -106,7 +106,7 @@ async def test_what_is_remembered_outlives_the_gateway(server_url: str, namespac
         grant = await remember(world, await world.submit(), everywhere=True)
     async with assembled(server_url, namespace) as world:
         assert (await world.submit()).status is Status.APPROVED
-        await world.approvals.granted.revoke(grant.id, identity("ann"))
+        await world.core.grants.revoke(grant.id, identity("ann"))
     async with assembled(server_url, namespace) as world:
         assert (await world.submit()).status is Status.PENDING
 
@@ -117,11 +117,11 @@ async def test_another_answer_under_a_known_nonce_remembers_nothing(
 ) -> None:
     """What was refused, or never asked for, is not slipped in as a click that is sent again."""
     record = await world.submit()
-    await world.approvals.decide(click(record, first, nonce="same"))
+    await world.core.requests.decide(click(record, first, nonce="same"))
     wish = Remember(everywhere=True, lifetime="revoked")
     with pytest.raises(Conflict, match="decided already"):
-        await world.approvals.decide(click(record, nonce="same", remember=wish))
-    assert await world.approvals.granted.all() == []
+        await world.core.requests.decide(click(record, nonce="same", remember=wish))
+    assert await world.core.grants.all() == []
     assert (await world.submit()).status is Status.PENDING
 
 
@@ -144,7 +144,7 @@ async def test_what_a_denial_may_cover_no_mode_approves(world: World) -> None:
     denial = offers(first, effect=Effect.DENY)[-2].id
     await remember(world, first, Action.DENY, offer=denial, everywhere=True)
     await policy(world.store, Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     hidden = {"kind": Kind.COMMAND, "arguments": {"command": "touch${IFS}M"}}
     assert (await world.submit(**hidden)).status is Status.PENDING
     plain = {"kind": Kind.COMMAND, "arguments": {"command": "ls"}}
@@ -158,12 +158,12 @@ async def test_a_revoked_grant_decides_nothing_any_more_on_any_replica(
     """Another process that has the grant in memory asks all the same."""
     grant = await remember(world, await world.submit())
     assert (await replica.submit()).status is Status.APPROVED
-    assert (await world.approvals.granted.revoke(grant.id, identity("bob"))).id == grant.id
+    assert (await world.core.grants.revoke(grant.id, identity("bob"))).id == grant.id
     assert (await replica.submit()).status is Status.PENDING
     assert (await world.submit()).status is Status.PENDING
-    assert await world.approvals.granted.all() == []
+    assert await world.core.grants.all() == []
     with pytest.raises(Conflict, match="ended already: revoked, by bob"):
-        await world.approvals.granted.revoke(grant.id, identity("bob"))
+        await world.core.grants.revoke(grant.id, identity("bob"))
 
 
 @dataclass
@@ -231,7 +231,7 @@ async def test_uses_are_counted_exactly(world: World, replica: World) -> None:
     assert (statuses.count(Status.APPROVED), statuses.count(Status.PENDING)) == (5, 15)
     ended = [event for event in await world.events() if event.type == "grant_ended"]
     assert [event.data["why"] for event in ended] == ["used up"]
-    last = await world.approvals.granted.get(grant.id)
+    last = await world.core.grants.get(grant.id)
     assert last.end is not None
     assert (last.end.why, last.used) == ("used up", 5)
 
@@ -247,13 +247,11 @@ class Slow:
 async def test_the_servers_clock_ends_a_grant(world: World) -> None:
     """A gateway whose clock is behind cannot use what is over; the sweep announces it."""
     grants = RedisGrants(world.store)
-    late = Approvals(
-        world.store, world.feed, [ModeDecider()], Slow(), signer=world.signer, grants=grants
-    )
+    late = core_over(world.store, world.feed, [ModeDecider()], Slow(), world.signer)
     grant = replace(await remember(world, await world.submit()), id=new_id(), expires_at=2_000)
-    await world.approvals.granted.revoke_all(identity("ann"))
+    await world.core.grants.revoke_all(identity("ann"))
     assert await grants.add(grant) == "ok"
-    record, _ = await late.submit(request(), over_http())
+    record, _ = await late.approvals.submit(request(), over_http())
     assert record.status is Status.PENDING
     await world.sweeper.sweep()
     whys = [event.data["why"] for event in await world.events() if event.type == "grant_ended"]
@@ -266,29 +264,29 @@ async def test_a_grant_settles_what_already_waits(world: World) -> None:
     other = await world.submit(arguments={"command": "pwd"})
     grant = await remember(world, twins[0])
     for twin in twins[1:]:
-        settled = await world.approvals.get(twin.id)
+        settled = await world.core.requests.get(twin.id)
         assert settled.status is Status.APPROVED
         assert settled.decision is not None
         assert settled.decision.decided_by.name == grant.id
-    assert (await world.approvals.get(other.id)).status is Status.PENDING
-    assert (await world.approvals.granted.get(grant.id)).used == 2
+    assert (await world.core.requests.get(other.id)).status is Status.PENDING
+    assert (await world.core.grants.get(grant.id)).used == 2
 
 
 async def test_settling_takes_no_more_uses_than_there_are(world: World) -> None:
     """Two equal requests wait, one use is left: one goes on waiting, and the grant is dropped."""
     twins = [await world.submit() for _ in range(3)]
     tap = click(twins[0], remember=Remember(max_uses=1))
-    await world.approvals.decide(tap)
-    statuses = [(await world.approvals.get(twin.id)).status for twin in twins[1:]]
+    await world.core.requests.decide(tap)
+    statuses = [(await world.core.requests.get(twin.id)).status for twin in twins[1:]]
     assert sorted(statuses) == [Status.APPROVED, Status.PENDING]
-    assert await world.approvals.granted.all() == []
+    assert await world.core.grants.all() == []
 
 
 async def test_a_remembered_denial_settles_what_waits_too(world: World) -> None:
     """All equal requests are denied with the first."""
     twins = [await world.submit() for _ in range(2)]
     await remember(world, twins[0], Action.DENY)
-    assert (await world.approvals.get(twins[1].id)).status is Status.DENIED
+    assert (await world.core.requests.get(twins[1].id)).status is Status.DENIED
 
 
 async def test_settling_passes_through_the_whole_policy(server_url: str, namespace: str) -> None:
@@ -308,14 +306,14 @@ async def test_settling_passes_through_the_whole_policy(server_url: str, namespa
     async with assembled(server_url, namespace, (Rude(),)) as world:
         held = await world.submit(session="s2")
         await remember(world, await world.submit(), everywhere=True)
-        assert (await world.approvals.get(held.id)).status is Status.PENDING
+        assert (await world.core.requests.get(held.id)).status is Status.PENDING
 
 
 async def test_the_end_of_a_session_drops_its_grants(world: World) -> None:
     """A new session of the same name begins without them."""
     await remember(world, await world.submit())
-    await world.approvals.end_session("default", MessageContext(agent="bot"))
-    assert await world.approvals.granted.all() == []
+    await world.core.sessions.end("default", MessageContext(agent="bot"))
+    assert await world.core.grants.all() == []
     assert (await world.submit()).status is Status.PENDING
 
 
@@ -325,7 +323,7 @@ async def test_who_asked_may_not_remember_it_everywhere(world: World) -> None:
     record, _ = await world.approvals.submit(request(), mine)
     with pytest.raises(Unauthorized, match="for the session only"):
         await remember(world, record, everywhere=True)
-    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
     await remember(world, record)
     assert (await world.submit()).status is Status.APPROVED
 
@@ -337,12 +335,12 @@ async def test_high_risk_is_never_remembered_nor_covered(world: World) -> None:
     current = await world.store.policy()
     rule = RiskRule(name="all", level=RiskLevel.HIGH, reason="because")
     await world.store.apply(replace(current, risks=(rule,)), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     again = await world.submit()
     assert again.status is Status.PENDING
     with pytest.raises(InvalidRequest, match="cannot be remembered"):
-        await world.approvals.decide(click(again, confirmed=True, remember=Remember()))
-    assert (await world.approvals.get(again.id)).status is Status.PENDING
+        await world.core.requests.decide(click(again, confirmed=True, remember=Remember()))
+    assert (await world.core.requests.get(again.id)).status is Status.PENDING
 
 
 @pytest.mark.parametrize(
@@ -355,13 +353,13 @@ async def test_what_was_not_offered_is_refused_and_nothing_decided(
     record = await world.submit()
     with pytest.raises(InvalidRequest):
         await remember(world, record, **wish)
-    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_an_edit_is_remembered_as_edited(world: World) -> None:
     """What a person made of it is covered, what the agent asked for is asked again."""
     record = await world.submit()
     edit = click(record, Action.EDIT, arguments={"command": "pwd"}, remember=Remember())
-    await world.approvals.decide(edit)
+    await world.core.requests.decide(edit)
     assert (await world.submit()).status is Status.PENDING
     assert (await world.submit(arguments={"command": "pwd"})).status is Status.APPROVED

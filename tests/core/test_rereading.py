@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from gateway.approvals.earlier_grants import BY_HAND, GONE, PASSES_CHANGED, WIDER
-from gateway.approvals.service import Approvals
 from gateway.domain.clock import SystemClock
 from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Route
@@ -31,6 +30,7 @@ from gateway.policy.grants.grant import (
     Shape,
 )
 from gateway.policy.grants.offers import offers
+from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore
 from tests.core.test_outbox import Office, route
@@ -55,7 +55,7 @@ async def told(world: World, *kinds: str) -> list[Any]:
 async def asked(world: World, **request: Any) -> Record:
     """Have a request approved once, so that something could have been remembered of it."""
     record = await world.submit(**request)
-    return await world.approvals.decide(click(record))
+    return await world.core.requests.decide(click(record))
 
 
 TELL = {"tool": "tell", "arguments": {"to": "ops", "text": "a"}}
@@ -120,19 +120,19 @@ async def test_what_today_is_not_offered_rests_with_its_reason(
     record = await asked(world, **request_)
     grant = await stored(world.store, match, from_request=record.id)
     assert (await world.submit(**request_)).status is Status.PENDING, "unread, it decides nothing"
-    await world.approvals.granted.reread()
-    (rested,) = await world.approvals.granted.all()
+    await world.core.grants.reread()
+    (rested,) = await world.core.grants.all()
     assert rested.rests is not None
     assert rested.rests.why == WIDER
     assert (await world.submit(**request_)).status is Status.PENDING
     assert await told(world, "grant_rests") == [{"grant": grant.id, "why": WIDER, "used": 0}]
-    card = (await world.approvals.granted.view(grant.id)).card  # type: ignore[union-attr]
+    card = (await world.core.grants.view(grant.id)).card  # type: ignore[union-attr]
     assert card.word == "Suspended"
     assert WIDER in card.notices[0]
     assert "let the agent ask again" in card.notices[1]
-    await world.approvals.granted.revoke(grant.id, identity("ann"))
+    await world.core.grants.revoke(grant.id, identity("ann"))
     with pytest.raises(Conflict, match="revoked, by ann"):
-        await world.approvals.granted.revoke(grant.id, identity("ann"))
+        await world.core.grants.revoke(grant.id, identity("ann"))
 
 
 async def test_what_is_offered_in_the_same_way_goes_on(world: World) -> None:
@@ -141,9 +141,9 @@ async def test_what_is_offered_in_the_same_way_goes_on(world: World) -> None:
     grant = await remember(world, first, offer=widest_pattern(first), lifetime="1w", max_uses=3)
     await older(world.store, replace(grant, words="as it was said once"))
     assert (await world.submit(**GIT_LOG)).status is Status.PENDING
-    await world.approvals.granted.reread()
+    await world.core.grants.reread()
     assert (await world.submit(**GIT_LOG)).status is Status.APPROVED
-    (kept,) = await world.approvals.granted.all()
+    (kept,) = await world.core.grants.all()
     assert replace(kept, used=0, last_used=None, generation=1) == replace(grant, reading=READING)
     assert await told(world, "grant_kept") == [{"grant": grant.id}]
     body = json.loads(await world.store.redis.hget(world.store.keys.grant(grant.id), "body"))
@@ -166,8 +166,8 @@ async def test_exact_answers_and_denials_go_on_as_they_were(world: World) -> Non
     for _ in range(2):
         assert (await world.submit(**same)).status is Status.APPROVED
         assert (await world.submit(tool="wipe")).status is Status.DENIED
-        await world.approvals.granted.reread()
-    found = {one.id: one for one in await world.approvals.granted.all()}
+        await world.core.grants.reread()
+    found = {one.id: one for one in await world.core.grants.all()}
     assert {one: found[one].rests for one in found} == {exact.id: None, denied.id: None}
     assert await told(world, "grant_rests", "grant_kept", "grant_ended") == []
 
@@ -182,8 +182,8 @@ async def test_what_nothing_tells_of_rests_unless_it_is_exact(world: World) -> N
     digest = (await world.submit(tool="once")).digest
     exact = await stored(world.store, Match(shape=Shape.EXACT, tool="once", digest=digest))
     await world.approvals.erase(record.id, by="test")
-    await world.approvals.granted.reread()
-    whys = {one.id: one.rests and one.rests.why for one in await world.approvals.granted.all()}
+    await world.core.grants.reread()
+    whys = {one.id: one.rests and one.rests.why for one in await world.core.grants.all()}
     assert whys == {gone.id: GONE, erased.id: GONE, by_hand.id: BY_HAND, exact.id: None}
     assert (await world.submit(tool="once")).status is Status.APPROVED
 
@@ -196,9 +196,9 @@ async def test_a_pass_of_earlier_rules_ends(world: World) -> None:
     grant = await stored(world.store, match, session="s", expires_at=until)
     for _ in range(2):
         assert (await world.submit(session="s", tool="x")).status is Status.PENDING
-        await world.approvals.granted.reread()
-    assert await world.approvals.granted.all() == []
-    end = (await world.approvals.granted.get(grant.id)).end
+        await world.core.grants.reread()
+    assert await world.core.grants.all() == []
+    end = (await world.core.grants.get(grant.id)).end
     assert end is not None
     assert end.why == PASSES_CHANGED
 
@@ -209,12 +209,12 @@ async def test_no_gateway_of_an_earlier_version_finds_it(world: World) -> None:
     keys, redis = world.store.keys, world.store.redis
     waiting = await world.submit(tool="tell")
     before = await world.store.generation()
-    await world.approvals.granted.reread()
+    await world.core.grants.reread()
     assert await redis.hgetall(keys.grants_on(AGENT, "tell")) == {}
     assert (await RedisGrants(world.store).about(AGENT, "tell", waiting.digest))[1] == []
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     ending = Outcome(status=Status.APPROVED, action=Action.APPROVE, reason=Reason.GRANT, by=by)
-    after = world.approvals.writer.close_record(waiting, ending, revision=2)
+    after = world.core.writer.close_record(waiting, ending, revision=2)
     found = Transition(
         before=waiting, after=after, event="approved", clock="before", generation=before
     )
@@ -224,13 +224,13 @@ async def test_no_gateway_of_an_earlier_version_finds_it(world: World) -> None:
 async def test_neither_the_recount_nor_the_policy_lifts_it(world: World) -> None:
     """Its backers went and came back, and it was looked over each time: it rests."""
     await stored(world.store, Match(shape=Shape.TOOL, tool="tell"))
-    await world.approvals.granted.reread()
+    await world.core.grants.reread()
     for approvers in (("bob",), ("ann", "bob")):
         await policy(world.store, Route(approvers=approvers))
-        world.approvals.forget_policy()
-        await world.approvals.granted.look_over()
+        world.core.writer.forget_policy()
+        await world.core.grants.look_over()
         assert (await world.submit(tool="tell")).status is Status.PENDING
-    (rested,) = await world.approvals.granted.all()
+    (rested,) = await world.core.grants.all()
     assert rested.rests is not None
     assert await told(world, "grant_suspended", "grant_resumed") == []
 
@@ -241,8 +241,8 @@ async def test_new_grants_are_of_todays_rules(world: World) -> None:
     grant = await remember(world, first, offer=widest_pattern(first))
     body = json.loads(await world.store.redis.hget(world.store.keys.grant(grant.id), "body"))
     assert body["reading"] == READING
-    await world.approvals.granted.reread()
-    assert await world.approvals.granted.all() == [grant]
+    await world.core.grants.reread()
+    assert await world.core.grants.all() == [grant]
     assert (await world.submit(**GIT_LOG)).status is Status.APPROVED
 
 
@@ -262,18 +262,16 @@ async def test_a_crash_in_the_middle_is_made_up_for(world: World) -> None:
             raise Killed
 
     store = RedisStore(world.store.redis, world.store.keys, at=at)
-    crashing = Approvals(
-        store, world.feed, [], SystemClock(), signer=None, grants=RedisGrants(store)
-    )
+    crashing = core_over(store, world.feed, [], SystemClock(), None)
     with pytest.raises(Killed):
-        await crashing.granted.reread()
-    found = await world.approvals.granted.all()
+        await crashing.grants.reread()
+    found = await world.core.grants.all()
     assert sum(one.rests is not None for one in found) == 1
     assert sum(one.notices for one in found) == 0
     for tool in ("a", "b", "c"):
         assert (await world.submit(tool=tool)).status is Status.PENDING
-    await world.approvals.granted.reread()
-    found = await world.approvals.granted.all()
+    await world.core.grants.reread()
+    found = await world.core.grants.all()
     assert all(one.rests is not None for one in found)
     assert sum(one.notices for one in found) == 1
     assert len(await told(world, "grant_rests")) == 3
@@ -296,10 +294,10 @@ async def test_people_are_told_once_for_each_route(office: Office) -> None:
     await office.soon()
     await office.settle()
     assert office.adapter.announced == []
-    await asyncio.gather(*(world.approvals.granted.reread() for _ in range(3)))
+    await asyncio.gather(*(world.core.grants.reread() for _ in range(3)))
     for _ in range(2):
-        await world.approvals.granted.reread()
-        await world.approvals.granted.look_over()
+        await world.core.grants.reread()
+        await world.core.grants.look_over()
         await office.settle()
     assert [notice.target for notice, _ in office.adapter.announced] == ["rec:a", "rec:b"]
     (said,) = {card.notices for _, card in office.adapter.announced}
@@ -319,7 +317,7 @@ async def test_what_came_later_is_settled_without_a_second_notice(office: Office
     for tool in ("a", "b"):
         await stored(world.store, Match(shape=Shape.TOOL, tool=tool))
         await office.settle()
-        await world.approvals.granted.reread()
+        await world.core.grants.reread()
         await office.settle()
     assert len(office.adapter.announced) == 2
     words = [plate.card.word for plate in office.adapter.plates.values()]
@@ -332,7 +330,7 @@ async def test_what_rests_does_not_say_that_it_ends_soon(world: World) -> None:
     grant = await stored(world.store, Match(shape=Shape.TOOL, tool="a"), expires_at=until)
     keys, redis = world.store.keys, world.store.redis
     await redis.zadd(keys.grants_ending, {grant.id: 0})
-    await world.approvals.granted.reread()
+    await world.core.grants.reread()
     await world.sweeper.sweep()
     assert await told(world, "grant_ending") == []
     await redis.hset(keys.grant(grant.id), "expires", "1")
@@ -348,23 +346,16 @@ async def test_what_rests_ends_after_thirty_days_without_a_word(office: Office) 
     at = SystemClock().now_ms() - month
     grant = await stored(world.store, Match(shape=Shape.TOOL, tool="a"), made_at=at)
     await office.settle()
-    await world.approvals.granted.reread()
+    await world.core.grants.reread()
     await office.settle()
     said = len(office.adapter.announced)
     for days, left in ((29, 1), (31, 0)):
-        later = Approvals(
-            world.store,
-            world.feed,
-            [ModeDecider()],
-            Ahead(days),
-            signer=None,
-            grants=RedisGrants(world.store),
-        )
-        await later.granted.look_over()
-        assert len(await world.approvals.granted.all()) == left
+        later = core_over(world.store, world.feed, [ModeDecider()], Ahead(days), None)
+        await later.grants.look_over()
+        assert len(await world.core.grants.all()) == left
     await office.settle()
     assert len(office.adapter.announced) == said
-    assert (await world.approvals.granted.get(grant.id)).end is not None
+    assert (await world.core.grants.get(grant.id)).end is not None
 
 
 class Ahead:
@@ -383,11 +374,11 @@ async def test_remembered_anew_it_decides_again(world: World) -> None:
     record = await asked(world, **GIT_LOG)
     wide = Match(shape=Shape.TOOL, tool="shell", kind=Kind.COMMAND)
     old = await stored(world.store, wide, from_request=record.id)
-    await world.approvals.granted.reread()
+    await world.core.grants.reread()
     again = await world.submit(**GIT_LOG)
     assert again.status is Status.PENDING
     await remember(world, again, offer=widest_pattern(again))
     assert (await world.submit(**GIT_LOG)).status is Status.APPROVED
-    rests = {one.id: one.rests is not None for one in await world.approvals.granted.all()}
+    rests = {one.id: one.rests is not None for one in await world.core.grants.all()}
     assert rests.pop(old.id)
     assert list(rests.values()) == [False]

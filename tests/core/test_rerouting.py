@@ -30,7 +30,7 @@ async def test_a_place_that_is_added_meanwhile_gets_its_card(world: World) -> No
     await route(world, targets=("rec:a", "rec:b"))
     await office.settle()
     assert places(office) == ["rec:a", "rec:b"]
-    await office.desk.decide(click(record, Action.DENY))
+    await office.desk.requests.decide(click(record, Action.DENY))
     await office.settle()
     assert office.adapter.shown("rec:b").word == "Denied"
 
@@ -40,7 +40,7 @@ async def test_the_word_of_the_change_may_be_late(world: World) -> None:
     await route(world)
     office = Office(world)
     await waiting(office)
-    await office.desk.policy()
+    await office.world.core.writer.policy()
     await policy(world.store, Route(approvers=("ann",), targets=("rec:b",)))
     await office.settle()
     assert places(office) == ["rec:a", "rec:b"]
@@ -58,7 +58,7 @@ async def test_an_adapter_that_is_added_meanwhile_hears_of_the_request(world: Wo
     events = await office.world.events(record.id)
     (rerouted,) = [one for one in events if one.type == "rerouted"]
     assert rerouted.data["queues"] == ["new"]
-    await office.desk.decide(click(await office.desk.get(record.id)))
+    await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
     assert await office.due("new") == 1
 
 
@@ -102,7 +102,7 @@ async def test_what_has_ended_is_let_be(world: World) -> None:
     await route(world)
     office = Office(world)
     record = await waiting(office)
-    await office.desk.decide(click(record))
+    await office.desk.requests.decide(click(record))
     await route(world, targets=("rec:a", "rec:b"))
     await office.settle()
     assert places(office) == ["rec:a"]

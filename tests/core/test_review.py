@@ -47,11 +47,11 @@ def test_hostile_quotes_are_scanned_in_linear_time() -> None:
 async def test_a_removed_approvers_earlier_vote_does_not_count(world: World) -> None:
     """Quorum two, one voter removed: the other alone does not make two."""
     await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     record = await world.submit()
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     await policy(world.store, Route(approvers=("bob", "eve"), quorum=2))
-    voted = await world.approvals.decide(click(record, identity=identity("bob")))
+    voted = await world.core.requests.decide(click(record, identity=identity("bob")))
     assert voted.status is Status.PENDING
     assert [vote.person for vote in voted.votes] == ["bob"]
 
@@ -59,7 +59,7 @@ async def test_a_removed_approvers_earlier_vote_does_not_count(world: World) -> 
 async def test_no_rule_approves_what_does_not_allow_approval(world: World) -> None:
     """Auto-approve leaves it to people."""
     await policy(world.store, Route(approvers=("ann",), mode=Mode.AUTO_APPROVE))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     record = await world.submit(allowed=(Action.DENY, Action.RESPOND))
     assert record.status is Status.PENDING
 
@@ -67,10 +67,10 @@ async def test_no_rule_approves_what_does_not_allow_approval(world: World) -> No
 async def test_a_nonce_is_one_persons(world: World) -> None:
     """Another person's click with the same nonce is a click of its own."""
     await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     record = await world.submit()
-    await world.approvals.decide(click(record, nonce="same"))
-    denied = await world.approvals.decide(
+    await world.core.requests.decide(click(record, nonce="same"))
+    denied = await world.core.requests.decide(
         click(record, Action.DENY, nonce="same", identity=identity("bob"))
     )
     assert denied.status is Status.DENIED
@@ -79,7 +79,7 @@ async def test_a_nonce_is_one_persons(world: World) -> None:
 async def test_a_second_consumer_that_syncs_is_warned_again(world: World) -> None:
     """Sync gives the last consumer its decision, with the warning."""
     record = await world.submit()
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     await world.approvals.consume(record.id, over_http(OTHER))
     await world.send("sync", {"ids": [record.id]}, process=OTHER)
     await world.handled()
@@ -93,8 +93,8 @@ async def test_consume_brings_secret_answers(world: World) -> None:
     fields = (Question(id="pw", text="?", secret=True),)
     asked = request(kind=Kind.QUESTION, questions=fields, allowed=(Action.ANSWER,))
     await world.approvals.submit(asked, over_http(), detached=True)
-    record = await world.approvals.get(asked.id)
-    await world.approvals.decide(click(record, Action.ANSWER, answers={"pw": "s3cret"}))
+    record = await world.core.requests.get(asked.id)
+    await world.core.requests.decide(click(record, Action.ANSWER, answers={"pw": "s3cret"}))
     await world.send("consume", {"id": asked.id})
     await world.handled()
     assert (await world.reply())["state"]["secrets"] == {"pw": "s3cret"}
@@ -103,10 +103,12 @@ async def test_consume_brings_secret_answers(world: World) -> None:
 async def test_a_partner_who_approves_an_edit_approves_an_edit(world: World) -> None:
     """Whoever runs it is told that the arguments are not its own."""
     await policy(world.store, Route(approvers=("ann", "bob"), quorum=2))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     record = await world.submit()
-    edited = await world.approvals.decide(click(record, Action.EDIT, arguments={"command": "pwd"}))
-    final = await world.approvals.decide(click(edited, identity=identity("bob")))
+    edited = await world.core.requests.decide(
+        click(record, Action.EDIT, arguments={"command": "pwd"})
+    )
+    final = await world.core.requests.decide(click(edited, identity=identity("bob")))
     assert final.decision is not None
     assert (final.decision.action, final.decision.arguments) == (Action.EDIT, {"command": "pwd"})
 
@@ -119,7 +121,7 @@ async def test_a_broken_schema_refuses_the_edit(world: World, schema: dict[str, 
     """Whatever it does to the validator."""
     record = await world.submit(schema=schema, arguments={"command": 1})
     with pytest.raises(InvalidRequest):
-        await world.approvals.decide(click(record, Action.EDIT, arguments={"command": 2}))
+        await world.core.requests.decide(click(record, Action.EDIT, arguments={"command": 2}))
 
 
 async def test_an_odd_entry_among_the_events_does_not_blind_the_feed(world: World) -> None:
@@ -128,8 +130,8 @@ async def test_an_odd_entry_among_the_events_does_not_blind_the_feed(world: Worl
     for odd in ({"x": "y"}, deep):
         await world.store.redis.xadd(world.store.keys.events, odd)
     record = await world.submit()
-    async with world.approvals.watch(record.id) as watch:
-        await world.approvals.decide(click(record))
+    async with world.core.feed.watch(record.id) as watch:
+        await world.core.requests.decide(click(record))
         assert await watch.wait(5)
 
 
@@ -146,18 +148,18 @@ async def test_a_feed_that_cannot_read_says_so_and_goes_on_when_it_can(world: Wo
             await moment()
         assert found == ["events are not being read: nobody here hears of an answer"]
         await raw.rename(f"{events}:away", events)
-        await world.approvals.decide(click(record))
+        await world.core.requests.decide(click(record))
         while await problems(world.store, feed, ()) or not await watch.wait(1):
             pass
 
 
 async def test_whoever_watches_everything_hears_of_everything(world: World) -> None:
     """One bell for all requests, which no burst can fill."""
-    async with world.approvals.watch(None) as watch:
+    async with world.core.feed.watch(None) as watch:
         for _ in range(2):
             record = await world.submit()
             assert await watch.wait(5)
-        await world.approvals.decide(click(record))
+        await world.core.requests.decide(click(record))
         assert await watch.wait(5)
         assert not await watch.wait(0.01)
 
@@ -178,7 +180,7 @@ async def test_a_new_approver_is_known_at_the_first_click(world: World) -> None:
     """A refusal is checked against the policy in force before it is given."""
     record = await world.submit()
     await policy(world.store, Route(approvers=("eve",)))
-    assert (await world.approvals.decide(click(record, identity=identity("eve")))).final
+    assert (await world.core.requests.decide(click(record, identity=identity("eve")))).final
 
 
 async def test_a_session_in_which_something_waits_is_not_idle(world: World) -> None:
@@ -187,22 +189,22 @@ async def test_a_session_in_which_something_waits_is_not_idle(world: World) -> N
     record = await world.submit(session="old", timeout=0)
     await world.store.redis.zadd(world.store.keys.sessions, {"bot old": 1})
     await world.sweeper.sweep()
-    assert not (await world.approvals.get(record.id)).final
-    [session] = await world.approvals.sessions("bot")
+    assert not (await world.core.requests.get(record.id)).final
+    [session] = await world.core.sessions.open("bot")
     assert session.last_seen >= record.created
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     await world.sweeper.sweep()
-    assert await world.approvals.sessions("bot") == [session]
+    assert await world.core.sessions.open("bot") == [session]
 
 
 async def test_an_idle_session_ends_and_takes_no_request_along(world: World) -> None:
     """Neither one of another session nor an answer that was given."""
-    await world.approvals.decide(click(await world.submit(session="old")))
+    await world.core.requests.decide(click(await world.submit(session="old")))
     other = await world.submit(session="new")
     await world.store.redis.zadd(world.store.keys.sessions, {"bot old": 1})
     await world.sweeper.sweep()
-    assert [one.name for one in await world.approvals.sessions("bot")] == ["new"]
-    assert not (await world.approvals.get(other.id)).final
+    assert [one.name for one in await world.core.sessions.open("bot")] == ["new"]
+    assert not (await world.core.requests.get(other.id)).final
     ended = [one.data for one in await world.events() if one.type == "session_ended"]
     assert ended == [{"session": "old", "cancelled": []}]
 
@@ -241,7 +243,7 @@ async def test_what_is_corrupt_does_not_stop_the_clock_for_others(world: World) 
     await redis.hset(keys.record(broken.id), "body", "{")
     await redis.hset(keys.grant("0" * 32), "body", "{")
     await redis.zadd(keys.grants_due, {"0" * 32: 1})
-    while not (await world.approvals.get(good.id)).final:
+    while not (await world.core.requests.get(good.id)).final:
         await world.sweeper.sweep()
 
 
@@ -254,9 +256,9 @@ async def test_what_is_corrupt_hides_no_other_request(
     """Lists go on without it, agents hear of their others, and the log names it."""
     broken, good = await world.submit(session="s"), await world.submit(session="s")
     await world.store.redis.hset(world.store.keys.record(broken.id), mapping=spoilt)
-    assert [one.id for one in (await world.approvals.page(Query())).items] == [good.id]
+    assert [one.id for one in (await world.core.requests.page(Query())).items] == [good.id]
     seen = await world.approvals.sync([broken.id, good.id], over_http())
     assert [state.id for state in seen] == [good.id]
-    assert await world.approvals.end_session("s", over_http()) == [good.id]
+    assert await world.core.sessions.end("s", over_http()) == [good.id]
     [first, *_] = [one for one in caplog.records if "cannot be read" in one.message]
     assert broken.id in first.message

@@ -11,10 +11,10 @@ import pytest
 from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Record, Remember
 from gateway.models import Context, Kind, Risk, RiskLevel, Status
+from gateway.policy.decider import Verdict
 from gateway.policy.grants.grant import Cover
 from gateway.policy.policy_file import BadPolicy, read_policy
 from gateway.policy.rules import fits, mistakes
-from gateway.ports import Verdict
 from tests.grants.making import asked, command
 from tests.world import World, assembled, click
 
@@ -27,7 +27,7 @@ async def in_force(world: World, *rules: PolicyRule, **more: Any) -> None:
     """Put rules in force beside the world's route."""
     current = await world.store.policy()
     await world.store.apply(replace(current, rules=rules, **more), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 async def shell(world: World, text: str, **more: Any) -> Record:
@@ -50,7 +50,7 @@ async def test_an_allow_rule_approves_what_it_reads_and_nothing_else(world: Worl
 async def test_a_deny_rule_outranks_grants_and_modes(world: World) -> None:
     """What a person remembered does not pass a rule, nor does auto-approve."""
     first = await shell(world, "rm -rf build")
-    await world.approvals.decide(click(first, remember=Remember(everywhere=True)))
+    await world.core.requests.decide(click(first, remember=Remember(everywhere=True)))
     route = Route(approvers=("ann",), mode=Mode.AUTO_APPROVE)
     await in_force(world, DENY_RM, routes=(route,))
     assert (await shell(world, "rm -rf build")).status is Status.DENIED
@@ -61,7 +61,7 @@ async def test_a_deny_rule_outranks_grants_and_modes(world: World) -> None:
 async def test_a_mandatory_human_beats_every_allow(world: World) -> None:
     """Grant, allow rule and mode are there, and people are asked; denials still count."""
     first = await shell(world, "git log")
-    await world.approvals.decide(click(first, remember=Remember(everywhere=True)))
+    await world.core.requests.decide(click(first, remember=Remember(everywhere=True)))
     ask = PolicyRule(name="always ask", effect=RuleEffect.ASK, tools=("sh*",))
     await in_force(world, ask, ALLOW_GIT)
     assert (await shell(world, "git log")).status is Status.PENDING

@@ -22,7 +22,7 @@ async def apply(world: World, name: str) -> None:
     current = await world.store.policy()
     sample = read_policy_file(SAMPLES / f"{name}.toml")
     await world.store.apply(replace(sample, generation=current.generation), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 async def shell(world: World, text: str, **more: Any) -> Record:
@@ -45,7 +45,7 @@ async def test_development(world: World) -> None:
     watched = await shell(world, "rm -rf build")
     assert watched.status is Status.PENDING
     assert "shadow" in (await world.events(watched.id))[0].data
-    done = await world.approvals.decide(click(watched, identity=identity("owner")))
+    done = await world.core.requests.decide(click(watched, identity=identity("owner")))
     assert done.status is Status.APPROVED
 
 
@@ -68,7 +68,7 @@ async def test_high_security(world: World) -> None:
     change = await world.submit(kind=Kind.FILE_CHANGE, arguments={"path": "/etc/hosts"})
     assert change.status is Status.DENIED
     with pytest.raises(Unauthorized):
-        await world.approvals.decide(click(record, identity=identity("eve"), confirmed=True))
+        await world.core.requests.decide(click(record, identity=identity("eve"), confirmed=True))
 
 
 async def test_ci(world: World) -> None:

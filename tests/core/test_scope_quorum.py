@@ -12,6 +12,7 @@ from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Status, new_id
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.ports.cards import card_of
+from gateway.ports.remember_options import scopes_of
 from tests.core.test_remembering import widest
 from tests.world import World, click, identity, policy
 
@@ -31,13 +32,13 @@ async def route(world: World, *approvers: str, quorum: int = 1, wide: ScopeQuoru
     await policy(
         world.store, Route(approvers=names, quorum=quorum, scope_quorum=wide), harmless="deploy"
     )
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 async def vote(world: World, record: Record, who: str, **how: object) -> Record:
     """Vote as somebody for remembering an approval."""
     wish = Remember(**{"offer": widest(record), **how})  # type: ignore[arg-type]
-    return await world.approvals.decide(click(record, identity=identity(who), remember=wish))
+    return await world.core.requests.decide(click(record, identity=identity(who), remember=wish))
 
 
 async def test_the_request_waits_until_enough_vote_for_the_scope(
@@ -46,15 +47,16 @@ async def test_the_request_waits_until_enough_vote_for_the_scope(
     """One vote is shown and decides nothing; the second approves, and makes the grant of both."""
     voted = await vote(world, asked, "ann", lifetime="1w")
     assert voted.status is Status.PENDING
-    assert await world.approvals.granted.all() == []
+    assert await world.core.grants.all() == []
     card = card_of(voted, lines=9, chars=999)
     assert "1 of 2 votes to remember “everything that deploy can do” for this session" in (
         card.progress
     )
-    assert "(2 must vote for it, 3 in all sessions)" in card.approve_scopes[-1].words.text
+    widest = scopes_of(voted, Action.APPROVE)[-1]
+    assert "(2 must vote for it, 3 in all sessions)" in widest.words.text
     ended = await vote(world, voted, "bob", lifetime="1d", max_uses=5)
     assert ended.status is Status.APPROVED
-    (grant,) = await world.approvals.granted.all()
+    (grant,) = await world.core.grants.all()
     assert [one.person for one in grant.backers] == ["ann", "bob"]
     assert grant.match.shape is Shape.TOOL
     assert grant.max_uses == 5
@@ -69,7 +71,7 @@ async def test_everywhere_takes_its_own_number(world: World, asked: Record) -> N
         asked = await vote(world, asked, who, everywhere=True)
         assert asked.status is Status.PENDING
     assert (await vote(world, asked, "eve", everywhere=True)).status is Status.APPROVED
-    assert len((await world.approvals.granted.all())[0].backers) == 3
+    assert len((await world.core.grants.all())[0].backers) == 3
 
 
 async def test_approving_once_stays_possible_and_remembers_nothing(
@@ -79,8 +81,8 @@ async def test_approving_once_stays_possible_and_remembers_nothing(
     voted = await vote(world, asked, "ann")
     with pytest.raises(Conflict, match="already"):
         await vote(world, voted, "ann")
-    assert (await world.approvals.decide(click(voted))).status is Status.APPROVED
-    assert await world.approvals.granted.all() == []
+    assert (await world.core.requests.decide(click(voted))).status is Status.APPROVED
+    assert await world.core.grants.all() == []
 
 
 async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: Record) -> None:
@@ -91,7 +93,7 @@ async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: Rec
     asked = await vote(world, asked, "bob")
     assert asked.status is Status.PENDING
     assert (await vote(world, asked, "ann")).status is Status.APPROVED
-    (grant,) = await world.approvals.granted.all()
+    (grant,) = await world.core.grants.all()
     assert [one.person for one in grant.backers] == ["bob", "ann"]
     assert grant.session is not None
 
@@ -113,10 +115,10 @@ async def test_a_vote_sent_again_makes_no_grant_of_what_another_decided(
     """Ann voted for more, Bob approved once; her press arrives a second time."""
     wish = Remember(offer=widest(asked))
     tap = click(asked, remember=wish)
-    voted = await world.approvals.decide(tap)
-    await world.approvals.decide(click(voted, identity=identity("bob")))
-    assert (await world.approvals.decide(tap)).status is Status.APPROVED
-    assert await world.approvals.granted.all() == []
+    voted = await world.core.requests.decide(tap)
+    await world.core.requests.decide(click(voted, identity=identity("bob")))
+    assert (await world.core.requests.decide(tap)).status is Status.APPROVED
+    assert await world.core.grants.all() == []
 
 
 async def test_a_vote_for_what_is_not_offered_does_not_count(world: World, asked: Record) -> None:
@@ -124,14 +126,14 @@ async def test_a_vote_for_what_is_not_offered_does_not_count(world: World, asked
     for how in ({"offer": "0" * 16}, {"lifetime": "forever"}, {"max_uses": 0}):
         with pytest.raises(InvalidRequest):
             await vote(world, asked, "ann", **how)
-    assert (await world.approvals.get(asked.id)).votes == ()
+    assert (await world.core.requests.get(asked.id)).votes == ()
 
 
 async def test_a_denial_is_remembered_by_one(world: World, asked: Record) -> None:
     """It allows nothing, so it takes no votes."""
-    done = await world.approvals.decide(click(asked, Action.DENY, remember=Remember()))
+    done = await world.core.requests.decide(click(asked, Action.DENY, remember=Remember()))
     assert done.status is Status.DENIED
-    assert len(await world.approvals.granted.all()) == 1
+    assert len(await world.core.grants.all()) == 1
 
 
 async def test_a_grant_that_names_no_backers_speaks_for_its_maker(world: World) -> None:
@@ -141,7 +143,7 @@ async def test_a_grant_that_names_no_backers_speaks_for_its_maker(world: World) 
     match = Match(shape=Shape.EXACT, tool="deploy", digest=(await world.submit(**same)).digest)
     values: dict[str, Any] = {"id": new_id(), "effect": Effect.ALLOW, "agent": "bot"}
     plain = Grant(**values, match=match, made_by="ann", made_at=0, session="default")
-    await world.approvals.remembering.keep(plain)
+    await world.core.remembering.keep(plain)
     assert (await world.submit(**same)).status is Status.APPROVED
     await route(world, "bob")
     assert (await world.submit(**same)).status is Status.PENDING
@@ -156,11 +158,11 @@ async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> N
         people = (*admins, named)
         document = PolicyDocument(generation=generation, people=people, routes=routes, tools=tools)
         await world.store.apply(document, by="test")
-        world.approvals.forget_policy()
+        world.core.writer.forget_policy()
         if admins:
             match = Match(shape=Shape.TOOL, tool="deploy")
             how: dict[str, Any] = {"agent": "bot", "effect": Effect.ALLOW, "words": "all"}
-            await world.approvals.remembering.create(identity("boss"), match=match, **how)
+            await world.core.remembering.create(identity("boss"), match=match, **how)
         asked = await world.submit(tool="deploy", arguments={"to": "staging"})
         assert asked.status is status
 
@@ -174,9 +176,9 @@ async def test_a_grant_counts_while_enough_of_its_voters_may_approve(
     same = {"tool": "deploy", "arguments": {"to": "staging"}}
     for approvers, status in ((("bob", "eve"), Status.PENDING), (("ann", "bob"), Status.APPROVED)):
         await route(world, *approvers)
-        await world.approvals.granted.look_over()
+        await world.core.grants.look_over()
         assert (await world.submit(**same)).status is status
-        (grant,) = await world.approvals.granted.all()
+        (grant,) = await world.core.grants.all()
         assert grant.suspended is (status is Status.PENDING)
     await route(world, wide=ScopeQuorum(tool=3))
     assert (await world.submit(**same)).status is Status.PENDING, "the policy asks for more by now"

@@ -20,7 +20,7 @@ from tests.world import AGENT, PROCESS, World, click, over_http, request
 async def successor(world: World, process: str = PROCESS) -> MessageContext:
     """Revoke the agent as the operator does, give its name to somebody else; return who that is."""
     await world.credentials.revoke_agent(AGENT)
-    await dismiss(world.approvals, world.store, AGENT)
+    await dismiss(world.core, world.store, AGENT)
     made = await world.credentials.add_agent(AGENT)
     holder = await world.credentials.authenticate(made.token)
     assert holder is not None
@@ -31,16 +31,16 @@ async def test_what_waits_of_a_revoked_agent_is_cancelled(world: World) -> None:
     """By the operator, in words of its own, in every session; nobody can approve it any more."""
     waiting = [await world.submit(session=name) for name in ("one", "two", "two")]
     await world.credentials.revoke_agent(AGENT)
-    assert sorted(await dismiss(world.approvals, world.store, AGENT)) == sorted(
+    assert sorted(await dismiss(world.core, world.store, AGENT)) == sorted(
         one.id for one in waiting
     )
     for one in waiting:
-        record = await world.approvals.get(one.id)
+        record = await world.core.requests.get(one.id)
         assert record.status is Status.CANCELLED
         assert record.decision is not None
         assert record.decision.reason is Reason.CANCELLED_BY_OPERATOR
-    assert await world.approvals.sessions(AGENT) == []
-    assert await dismiss(world.approvals, world.store, AGENT) == []
+    assert await world.core.sessions.open(AGENT) == []
+    assert await dismiss(world.core, world.store, AGENT) == []
 
 
 @pytest.mark.parametrize("process", [PROCESS, "q" * 16])
@@ -49,7 +49,7 @@ async def test_an_approval_is_nothing_to_a_later_holder(world: World, process: s
     approved = []
     for waiter in (over_http(), over_http(None)):
         record, _ = await world.approvals.submit(request(), waiter)
-        approved.append(await world.approvals.decide(click(record)))
+        approved.append(await world.core.requests.decide(click(record)))
     mine = await successor(world, process)
     for one in approved:
         for refused in (
@@ -63,7 +63,10 @@ async def test_an_approval_is_nothing_to_a_later_holder(world: World, process: s
         with pytest.raises(Unauthorized):
             await world.approvals.submit(one.request, mine)
     assert await world.approvals.sync([one.id for one in approved], mine) == []
-    assert [(await world.approvals.get(one.id)).consumers for one in approved] == [(PROCESS,), ()]
+    assert [(await world.core.requests.get(one.id)).consumers for one in approved] == [
+        (PROCESS,),
+        (),
+    ]
 
 
 async def test_a_session_that_a_later_holder_ends_is_its_own(world: World) -> None:
@@ -73,16 +76,16 @@ async def test_a_session_that_a_later_holder_ends_is_its_own(world: World) -> No
     own = await world.submit(session="s", arguments={"command": "pwd"})
     while own.created < mine.since:
         own = await world.submit(session="s", arguments={"command": "pwd"})
-    ended = await world.approvals.end_session("s", mine)
+    ended = await world.core.sessions.end("s", mine)
     assert own.id in ended
     assert old.id not in ended
-    assert (await world.approvals.get(old.id)).status is Status.PENDING
+    assert (await world.core.requests.get(old.id)).status is Status.PENDING
 
 
 async def test_over_redis_a_later_holder_is_told_nothing(world: World) -> None:
     """The same over streams: an answer, and nothing in it."""
     record = await world.submit()
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     await successor(world)
     world.cursors.clear()
     for verb, body in (
@@ -100,7 +103,7 @@ async def test_over_redis_a_later_holder_is_told_nothing(world: World) -> None:
 async def test_rotating_keeps_what_is_the_agents_own(world: World) -> None:
     """New secrets, same holder: what was approved is still there to be used."""
     record, _ = await world.approvals.submit(request(), over_http(None))
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     made = await world.credentials.rotate_agent(AGENT)
     holder = await world.credentials.authenticate(made.token)
     assert holder is not None
@@ -113,12 +116,12 @@ async def test_what_was_remembered_is_not_left_to_a_later_holder(world: World) -
     for everywhere in (True, False):
         record = await world.submit(arguments={"command": f"ls {everywhere}"})
         wish = Remember(everywhere=everywhere, lifetime=LIFETIMES[0][0])
-        await world.approvals.decide(click(record, remember=wish))
+        await world.core.requests.decide(click(record, remember=wish))
     refused = await world.submit(arguments={"command": "rm"})
     wish = Remember(everywhere=True, lifetime=LIFETIMES[0][0])
-    await world.approvals.decide(click(refused, Action.DENY, remember=wish))
+    await world.core.requests.decide(click(refused, Action.DENY, remember=wish))
     mine = await successor(world)
-    assert [one.effect for one in await world.approvals.granted.all(AGENT)] == [Effect.DENY]
+    assert [one.effect for one in await world.core.grants.all(AGENT)] == [Effect.DENY]
 
     async def asked(command: str) -> Record:
         draft = request(id=new_id(), arguments={"command": command})

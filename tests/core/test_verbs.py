@@ -22,7 +22,7 @@ from gateway.models import (
     Report,
     Status,
 )
-from gateway.ports import Verdict
+from gateway.policy.decider import Verdict
 from gateway.wire.codec import plain
 from gateway.wire.signatures import Verifier
 from tests.world import (
@@ -49,14 +49,14 @@ async def test_ask_answer_go_on(world: World) -> None:
         first = await world.reply()
         assert (first["re"], first["nonce"], first["id"]) == ("submit", nonce, asked.id)
         assert first["state"]["status"] == "pending"
-        record = await world.approvals.get(asked.id)
-        await world.approvals.decide(click(record))
+        record = await world.core.requests.get(asked.id)
+        await world.core.requests.decide(click(record))
         pushed = await world.reply()
     assert pushed["re"] == "push"
     decision = pushed["state"]["decision"]
     assert decision["digest"] == asked.digest
     assert decision["decided_by"] == {"kind": "person", "name": "ann"}
-    final = await world.approvals.get(asked.id)
+    final = await world.core.requests.get(asked.id)
     assert final.decision is not None
     Verifier(world.signer.public_key).verify(final.decision.signed_bytes(), decision["signature"])
     assert await world.store.redis.xlen(world.store.keys.ingress(AGENT)) == 0
@@ -81,7 +81,7 @@ async def test_the_same_id_with_other_content_is_a_conflict_and_audited(world: W
     await world.reply()
     assert (await world.reply())["error"]["code"] == "conflict"
     assert "refused" in {event.type for event in await world.events()}
-    assert (await world.approvals.get(asked.id)).request.arguments == {"command": "ls"}
+    assert (await world.core.requests.get(asked.id)).request.arguments == {"command": "ls"}
 
 
 async def test_another_agents_id_is_refused_everywhere(world: World) -> None:
@@ -101,7 +101,7 @@ async def test_another_agents_id_is_refused_everywhere(world: World) -> None:
         with pytest.raises(NotFound):
             await attempt
     assert await world.approvals.sync([record.id], thief) == []
-    assert await world.approvals.get(record.id) == record
+    assert await world.core.requests.get(record.id) == record
 
 
 MESSAGES: tuple[tuple[str, Any], ...] = (("submit", "body"), ("cancel", "id"), ("sync", "ids"))
@@ -119,16 +119,16 @@ async def test_messages_commute(world: World, order: tuple[int, ...], doubled: b
         for _ in range(2 if doubled else 1):
             await world.send(verb, bodies[name])
     await world.handled()
-    record = await world.approvals.get(asked.id)
+    record = await world.core.requests.get(asked.id)
     assert record.status is Status.CANCELLED
     assert [e.type for e in await world.events(asked.id)].count("cancelled") == 1
-    assert (await world.approvals.page(Query())).items == ()
+    assert (await world.core.requests.page(Query())).items == ()
 
 
 async def test_detached_goes_to_whoever_consumes_first(world: World) -> None:
     """Nobody waits, so nobody is handed the approval until one process takes it, once."""
     record, _ = await world.approvals.submit(request(), over_http(), detached=True)
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     assert (await world.approvals.state(record.id, over_http())).decision is None
     first = await world.approvals.consume(record.id, over_http(OTHER))
     assert first.decision is not None
@@ -144,7 +144,7 @@ async def test_detached_goes_to_whoever_consumes_first(world: World) -> None:
 async def test_another_process_is_warned_that_it_may_have_run(world: World) -> None:
     """The submitter was handed the approval; a second taker is told so."""
     record = await world.submit()
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     assert (await world.approvals.state(record.id, over_http())).decision is not None
     assert (await world.approvals.state(record.id, over_http(OTHER))).decision is None
     assert (await world.approvals.consume(record.id, over_http(OTHER))).may_have_run
@@ -156,7 +156,7 @@ async def test_a_process_that_attaches_is_told_how_it_ends(world: World) -> None
     await world.send("sync", {"ids": [record.id]}, process=OTHER)
     await world.handled()
     assert (await world.reply(process=OTHER))["state"]["status"] == "pending"
-    await world.approvals.decide(click(await world.approvals.get(record.id)))
+    await world.core.requests.decide(click(await world.core.requests.get(record.id)))
     pushed = await world.reply(process=OTHER)
     assert pushed["state"]["status"] == "approved"
     assert "decision" not in pushed["state"]
@@ -174,10 +174,10 @@ async def test_sync_without_ids_is_answered(world: World) -> None:
 async def test_a_report_is_kept_and_cannot_go_back(world: World) -> None:
     """Started, then an ending; late and doubled reports change nothing."""
     record = await world.submit()
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     for execution in (Execution.STARTED, Execution.SUCCEEDED, Execution.STARTED, Execution.FAILED):
         await world.approvals.report(record.id, Report(execution=execution), over_http())
-    found = await world.approvals.get(record.id)
+    found = await world.core.requests.get(record.id)
     assert found.report == Report(execution=Execution.SUCCEEDED)
     kinds = [event.type for event in await world.events(record.id)]
     assert kinds == ["submitted", "approved", "reported", "reported"]
@@ -195,15 +195,15 @@ async def test_the_deadline_ends_a_request_once(world: World) -> None:
     asked = request(timeout=0.001)
     await world.send("submit", plain(asked))
     await world.handled()
-    while (await world.approvals.get(asked.id)).status is Status.PENDING:
+    while (await world.core.requests.get(asked.id)).status is Status.PENDING:
         await world.sweeper.sweep()
     await world.sweeper.sweep()
-    record = await world.approvals.get(asked.id)
+    record = await world.core.requests.get(asked.id)
     assert record.status is Status.EXPIRED
     assert record.decision is not None
     assert record.decision.reason is Reason.TIMEOUT
     with pytest.raises(Conflict, match="nobody answered"):
-        await world.approvals.decide(click(record))
+        await world.core.requests.decide(click(record))
     assert [e.type for e in await world.events(asked.id)].count("expired") == 1
 
 
@@ -222,26 +222,26 @@ async def test_a_late_click_expires_the_request_instead(world: World) -> None:
     record = await world.submit(timeout=0.001)
     with pytest.raises(Conflict):
         while True:
-            await world.approvals.decide(click(record, identity=identity("ann"), revision=0))
+            await world.core.requests.decide(click(record, identity=identity("ann"), revision=0))
     while not (await world.store.due(idle_ms=10**9, limit=1)).expired:
         pass
     with pytest.raises(Conflict, match="expired before"):
-        await world.approvals.decide(click(record))
-    assert (await world.approvals.get(record.id)).status is Status.EXPIRED
+        await world.core.requests.decide(click(record))
+    assert (await world.core.requests.get(record.id)).status is Status.EXPIRED
 
 
 async def test_the_kill_switch_denies_at_once_what_comes_and_what_waits(world: World) -> None:
     """New requests, clicks and consumes: all refused, and said to be the kill switch."""
     waits = await world.submit()
     taken, _ = await world.approvals.submit(request(), over_http(), detached=True)
-    await world.approvals.decide(click(taken))
+    await world.core.requests.decide(click(taken))
     await world.store.set_stopped(True, by="test")
     new = await world.submit()
     assert new.decision is not None
     assert (new.status, new.decision.reason) == (Status.DENIED, Reason.STOPPED)
     with pytest.raises(Conflict, match="kill switch"):
-        await world.approvals.decide(click(waits))
-    assert (await world.approvals.get(waits.id)).status is Status.DENIED
+        await world.core.requests.decide(click(waits))
+    assert (await world.core.requests.get(waits.id)).status is Status.DENIED
     with pytest.raises(Conflict, match="kill switch"):
         await world.approvals.consume(taken.id, over_http())
 
@@ -251,32 +251,32 @@ async def test_the_kill_switch_drains_what_waits(world: World) -> None:
     waits = await world.submit()
     await world.store.set_stopped(True, by="test")
     await world.sweeper.sweep()
-    decision = (await world.approvals.get(waits.id)).decision
+    decision = (await world.core.requests.get(waits.id)).decision
     assert decision is not None
     assert (decision.status, decision.reason) == (Status.DENIED, Reason.STOPPED)
     await world.store.set_stopped(False, by="test")
     asked = await world.submit()
     await world.sweeper.sweep()
-    assert (await world.approvals.get(asked.id)).status is Status.PENDING
+    assert (await world.core.requests.get(asked.id)).status is Status.PENDING
 
 
 async def test_a_removed_approver_is_out_at_the_next_click(world: World) -> None:
     """Even on a replica whose copy of the policy is old: the script makes it look again."""
     record = await world.submit()
-    await world.approvals.may_decide(identity("ann"), record)
+    await world.core.requests.may_decide(identity("ann"), record)
     await policy(world.store, Route(approvers=("bob",)))
     with pytest.raises(Unauthorized):
-        await world.approvals.decide(click(record))
-    assert (await world.approvals.get(record.id)).status is Status.PENDING
-    await world.approvals.decide(click(record, identity=identity("bob")))
+        await world.core.requests.decide(click(record))
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
+    await world.core.requests.decide(click(record, identity=identity("bob")))
 
 
 async def test_refused_clicks_are_audited_and_change_nothing(world: World) -> None:
     """Not an approver: refused, and an entry in the audit."""
     record = await world.submit()
     with pytest.raises(Unauthorized):
-        await world.approvals.decide(click(record, identity=identity("eve")))
-    assert await world.approvals.get(record.id) == record
+        await world.core.requests.decide(click(record, identity=identity("eve")))
+    assert await world.core.requests.get(record.id) == record
     refused = [event for event in await world.events() if event.type == "refused"]
     assert refused[0].data["request_id"] == record.id
 
@@ -285,8 +285,8 @@ async def test_a_retried_click_is_told_that_it_won(world: World) -> None:
     """The same interaction twice is one decision and no error."""
     record = await world.submit()
     tap = click(record)
-    first = await world.approvals.decide(tap)
-    assert (await world.approvals.decide(tap)).decision == first.decision
+    first = await world.core.requests.decide(tap)
+    assert (await world.core.requests.decide(tap)).decision == first.decision
     assert [e.type for e in await world.events(record.id)].count("approved") == 1
 
 
@@ -295,7 +295,7 @@ async def test_eight_taps_at_once_make_one_decision(world: World) -> None:
 
     record = await world.submit()
     taps = [
-        world.approvals.decide(
+        world.core.requests.decide(
             click(record, Action.APPROVE if number % 2 else Action.DENY, identity=identity(who))
         )
         for number in range(4)
@@ -324,10 +324,10 @@ async def test_edited_arguments_pass_the_deny_rules_again(server_url: str, names
     async with assembled(server_url, namespace, (NoRoot(),)) as world:
         record = await world.submit()
         with pytest.raises(Exception, match="no-root refuses"):
-            await world.approvals.decide(
+            await world.core.requests.decide(
                 click(record, Action.EDIT, arguments={"command": "sudo ls"})
             )
-        done = await world.approvals.decide(
+        done = await world.core.requests.decide(
             click(record, Action.EDIT, arguments={"command": "pwd"})
         )
         assert done.status is Status.APPROVED
@@ -339,7 +339,7 @@ async def test_edited_arguments_pass_the_deny_rules_again(server_url: str, names
 async def test_a_mode_settles_within_submit(world: World, mode: Mode, status: Status) -> None:
     """One message, one answer, decided by the rule that the decision cites."""
     await policy(world.store, Route(mode=mode))
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     asked = request()
     await world.send("submit", plain(asked))
     await world.handled()
@@ -347,7 +347,7 @@ async def test_a_mode_settles_within_submit(world: World, mode: Mode, status: St
     assert answer["status"] == status
     assert answer["decision"]["decided_by"]["kind"] == "rule"
     assert answer["decision"]["signature"]
-    assert (await world.approvals.page(Query())).items == ()
+    assert (await world.core.requests.page(Query())).items == ()
 
 
 async def test_secret_answers_reach_only_the_asking_process(world: World) -> None:
@@ -357,12 +357,12 @@ async def test_secret_answers_reach_only_the_asking_process(world: World) -> Non
     await world.send("submit", plain(asked))
     await world.handled()
     await world.reply()
-    record = await world.approvals.get(asked.id)
-    await world.approvals.decide(click(record, Action.ANSWER, answers={"pw": "hunter2"}))
+    record = await world.core.requests.get(asked.id)
+    await world.core.requests.decide(click(record, Action.ANSWER, answers={"pw": "hunter2"}))
     assert (await world.reply())["state"]["secrets"] == {"pw": "hunter2"}
     assert (await world.approvals.state(asked.id, over_http(OTHER))).secrets is None
     assert "hunter2" not in repr(await world.events())
-    assert "hunter2" not in repr(await world.approvals.get(asked.id))
+    assert "hunter2" not in repr(await world.core.requests.get(asked.id))
     await world.approvals.report(asked.id, Report(execution=Execution.SUCCEEDED), over_http())
     assert await world.store.secrets(asked.id) is None
 
@@ -372,6 +372,6 @@ async def test_ending_a_session_cancels_what_waits_in_it(world: World) -> None:
     inside, outside = await world.submit(session="s1"), await world.submit(session="s2")
     await world.send("cancel", {"session": "s1"})
     await world.handled()
-    assert (await world.approvals.get(inside.id)).status is Status.CANCELLED
-    assert (await world.approvals.get(outside.id)).status is Status.PENDING
-    assert [one.name for one in await world.approvals.sessions(AGENT)] == ["s2"]
+    assert (await world.core.requests.get(inside.id)).status is Status.CANCELLED
+    assert (await world.core.requests.get(outside.id)).status is Status.PENDING
+    assert [one.name for one in await world.core.sessions.open(AGENT)] == ["s2"]

@@ -68,7 +68,7 @@ async def test_a_place_that_hangs_holds_up_no_other(world: World) -> None:
         Route(name="slow", tools=("slow",), approvers=("ann",), targets=("rec:a",)),
         Route(name="quick", approvers=("ann",), targets=("rec:b",)),
     )
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     async with working(world) as (office, gate):
         for number in range(20):
             await world.submit(tool="slow", arguments={"n": number})
@@ -113,7 +113,7 @@ async def test_a_change_while_its_card_is_posted_is_shown_after(world: World) ->
     async with working(world, Timings(busy=0.01)) as (office, gate):
         record = await world.submit()
         await gate.waiting.wait()
-        await world.approvals.decide(click(record))
+        await world.core.requests.decide(click(record))
         assert await office.cards.begin() <= 1
         assert gate.held == 1
         gate.open.set()

@@ -36,7 +36,7 @@ async def test_after_so_many_tries_the_caller_is_told_to_come_again(world: World
 
     async def decide(found: Record) -> Transition:
         seen.append(found.revision)
-        assert await world.approvals.writer.apply(step(found))  # somebody else is faster
+        assert await world.core.writer.apply(step(found))  # somebody else is faster
         return step(found)
 
     async def decide_all(found: Sequence[Record | None]) -> list[Transition]:
@@ -52,7 +52,7 @@ async def test_after_so_many_tries_the_caller_is_told_to_come_again(world: World
 
 async def test_what_was_decided_under_an_older_policy_is_decided_again(world: World) -> None:
     """Also where nobody clicked: the policy is read again, and the request with it."""
-    record, writer = await world.submit(), world.approvals.writer
+    record, writer = await world.submit(), world.core.writer
     await policy(world.store, Route(approvers=("eve",)))
     asked: list[tuple[str, ...]] = []
 
@@ -67,32 +67,32 @@ async def test_what_was_decided_under_an_older_policy_is_decided_again(world: Wo
 
 async def test_a_step_is_taken_only_of_what_was_seen(world: World) -> None:
     """A step that was worked out for a request as it stood is not forced on what it became."""
-    record, writer = await world.submit(), world.approvals.writer
+    record, writer = await world.submit(), world.core.writer
     assert await writer.apply(step(record))
     assert not await writer.apply(step(record))
     assert not await writer.apply(
         step(replace(record, request=replace(record.request, id="0" * 32)))
     )
-    assert (await world.approvals.get(record.id)).reminders == 1
+    assert (await world.core.requests.get(record.id)).reminders == 1
 
 
 async def test_who_comes_after_the_deadline_ends_the_request(world: World) -> None:
     """Looking at it, as answering it: it has expired, whether the clock has said so yet or not."""
     late = await world.submit(timeout=0.001)
-    desk = desk_of("web", world.approvals, world.store)
+    desk = desk_of("web", world.core, world.store)
     with pytest.raises(Overtaken, match="expired before your answer"):
-        await desk.claim(late.id, identity("ann"))
-    assert (await world.approvals.get(late.id)).status is Status.EXPIRED
+        await desk.requests.claim(late.id, identity("ann"))
+    assert (await world.core.requests.get(late.id)).status is Status.EXPIRED
     with pytest.raises(Conflict, match="decided already"):
-        await desk.claim(late.id, identity("ann"))
+        await desk.requests.claim(late.id, identity("ann"))
 
 
 async def test_the_kill_switch_ends_what_it_overtakes(world: World) -> None:
     """With the switch on, what would have gone on is denied, and says why."""
     record = await world.submit()
     await world.store.set_stopped(True, by="test")
-    assert not await world.approvals.writer.apply(step(record, stoppable=True))
-    ended = await world.approvals.get(record.id)
+    assert not await world.core.writer.apply(step(record, stoppable=True))
+    ended = await world.core.requests.get(record.id)
     assert ended.decision is not None
     assert (ended.status, ended.decision.reason) == (Status.DENIED, Reason.STOPPED)
 
@@ -105,7 +105,7 @@ async def test_the_clock_ends_nothing_early(world: World) -> None:
 
     record = await world.submit()
     await world.approvals.expire(record.id)
-    assert not (await world.approvals.get(record.id)).final
+    assert not (await world.core.requests.get(record.id)).final
     await world.approvals.expire("0" * 32)
     with pytest.raises(NotFound):
-        await world.approvals.writer.update("0" * 32, nothing)
+        await world.core.writer.update("0" * 32, nothing)

@@ -27,7 +27,6 @@ import fakeredis
 
 from adapters.discord.adapter import DiscordAdapter
 from gateway.approvals.deadlines import Sweeper
-from gateway.approvals.service import Approvals
 from gateway.delivery.outbox_worker import Timings
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import Record
@@ -35,11 +34,10 @@ from gateway.models import Reason, Status
 from gateway.policy.chain import ModeDecider
 from gateway.server.app import Gateway
 from gateway.server.background import background, desk_of, followed_up, served
-from gateway.server.connections import Backend
+from gateway.server.connections import Backend, core_over
 from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.credentials import RedisCredentials
 from gateway.stores.event_feed import RedisFeed
-from gateway.stores.grants import RedisGrants
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
 from gateway.wire.signatures import Signer
@@ -68,9 +66,9 @@ class Soaked(Stage):
 
     async def ended(self, record: Record) -> Record:
         async with asyncio.timeout(WAIT + 60):
-            while not (now := await self.approvals.get(record.id)).final:
+            while not (now := await self.core.requests.get(record.id)).final:
                 await asyncio.sleep(_LOOK)
-        return now  # type: ignore[no-any-return]
+        return now
 
 
 @dataclass
@@ -240,9 +238,7 @@ async def stage() -> AsyncIterator[Soaked]:
         store = RedisStore(redis, Keys("soak"))
         feed = RedisFeed(blocking, store.keys)
         clock = SystemClock()
-        approvals = Approvals(
-            store, feed, [ModeDecider()], clock, signer=Signer(SEED), grants=RedisGrants(store)
-        )
+        core = core_over(store, feed, [ModeDecider()], clock, Signer(SEED))
         await stack.enter_async_context(feed.running())
         backend = Backend(
             store=store,
@@ -250,16 +246,16 @@ async def stage() -> AsyncIterator[Soaked]:
             logins=RedisLogins(store),
             url="",
         )
-        made = Soaked(server, Gateway(backend=backend, approvals=approvals, url="", public_key=""))
+        made = Soaked(server, Gateway(backend=backend, core=core, url="", public_key=""))
         await store.register_agent(AGENT)
         await made.policy(made.route())
         # Nothing here waits for these two, and a simulated day has 86 400 of their seconds.
-        sweeper = Sweeper(approvals, store, session_idle_hours=24, tick=10.0)
+        sweeper = Sweeper(core, store, session_idle_hours=24, tick=10.0)
         timings = Timings(idle=10.0)
         await stack.enter_async_context(background("sweeper", sweeper.run))
-        await stack.enter_async_context(followed_up(approvals, store))
-        desk = desk_of("discord", approvals, store)
-        await stack.enter_async_context(served(DiscordAdapter(), desk, store, timings=timings))
+        await stack.enter_async_context(followed_up(core, store))
+        desk = desk_of("discord", core, store)
+        await stack.enter_async_context(served(DiscordAdapter(), desk, core, timings=timings))
         await fake.gateway.until(lambda: fake.gateway.connected == 1)
         yield made
 
@@ -300,7 +296,7 @@ async def true_at_the_end(stage: Soaked, tally: Tally) -> None:
         Status.CANCELLED: "Cancelled",
     }
     for request_id, status in tally.ends.items():
-        record = await stage.approvals.get(request_id)
+        record = await stage.core.requests.get(request_id)
         assert record.status is status, (request_id, record.status, status)
         assert ended[request_id] == 1
         card = tally.cards[request_id]

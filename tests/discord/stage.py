@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gateway.approvals.core import Core
+from gateway.approvals.service import Approvals
 from gateway.domain.policy_document import Budget, PolicyDocument, RiskRule, Route
 from gateway.domain.records import Person, Record
 from gateway.server.app import Gateway, running
@@ -35,8 +37,12 @@ class Stage:
     gateway: Gateway
 
     @property
-    def approvals(self) -> Any:
-        return self.gateway.approvals
+    def core(self) -> Core:
+        return self.gateway.core
+
+    @property
+    def approvals(self) -> Approvals:
+        return self.core.approvals
 
     @property
     def target(self) -> str:
@@ -60,7 +66,7 @@ class Stage:
             budgets=budgets,
         )
         await store.apply(document, by="test")
-        self.approvals.forget_policy()
+        self.core.writer.forget_policy()
 
     def route(self, **changes: Any) -> Route:
         """Return a route to the channel of approvals on which ann and bob may decide."""
@@ -70,7 +76,7 @@ class Stage:
     async def ask(self, **changes: Any) -> Record:
         """Submit a request as the agent does."""
         record, _ = await self.approvals.submit(request(**changes), over_http())
-        return record  # type: ignore[no-any-return]
+        return record
 
     async def card(self, record: Record, channel: Channel | None = None) -> Json:
         """Return the posted message of a request, once it is there."""
@@ -124,13 +130,13 @@ class Stage:
     async def ended(self, record: Record) -> Record:
         """Return a request once it has ended."""
         async with asyncio.timeout(40):
-            while not (now := await self.approvals.get(record.id)).final:
+            while not (now := await self.core.requests.get(record.id)).final:
                 await moment()
-        return now  # type: ignore[no-any-return]
+        return now
 
     async def events(self, *types: str) -> list[Any]:
         """Return the events of these types so far."""
-        found = await self.approvals.history(None, 10_000)
+        found = await self.gateway.backend.store.history(None, 10_000)
         return [event for event in found if event.type in types]
 
     async def click(

@@ -71,7 +71,7 @@ async def test_24_a_role_is_lost_between_card_click_and_modal(stage: Stage) -> N
     assert "not an approver" in private_text(done)
     done = await stage.click(server.eve, card, "Approve")
     assert "not an approver" in private_text(done)
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final
 
 
 async def test_25_neither_bots_nor_the_timed_out_nor_the_mighty_decide(stage: Stage) -> None:
@@ -88,7 +88,7 @@ async def test_25_neither_bots_nor_the_timed_out_nor_the_mighty_decide(stage: St
     server.guild.members[server.ann.id].timed_out_until = "2100-01-01T00:00:00+00:00"
     for label in ("Approve", "Deny", "I'm looking", "Details"):
         assert "timed out" in private_text(await stage.click(server.ann, card, label))
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final
     assert len(await stage.events("refused")) == 7
 
 
@@ -149,7 +149,7 @@ async def test_27_a_vote_lasts_as_long_as_the_policy_admits_it(stage: Stage) -> 
     del server.guild.members[server.eve.id]
     await stage.policy(stage.route(quorum=2))
     await stage.click(server.bob, card, "Approve")
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final
     await stage.click(server.ann, card, "Approve")
     assert (await stage.ended(record)).status is Status.APPROVED
 
@@ -188,7 +188,7 @@ async def test_29_a_removed_approver_is_refused_on_the_next_click(stage: Stage) 
     await stage.policy(stage.route(approvers=("bob",)))
     done = await stage.click(stage.server.ann, card, "Approve")
     assert "not an approver" in private_text(done)
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final
 
 
 @pytest.mark.parametrize("reason", ["", "x" * 4000, "🔥 لا 🙅🏽‍♀️ \u202egnp.exe"])
@@ -243,7 +243,7 @@ async def test_row_49_a_nickname_like_an_approvers_admits_nobody(stage: Stage) -
     record = await stage.ask()
     done = await stage.click(server.eve, await stage.card(record), "Approve")
     assert "not an approver" in private_text(done)
-    assert (await stage.approvals.get(record.id)).status is Status.PENDING
+    assert (await stage.core.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_row_51_a_reaction_decides_nothing(stage: Stage) -> None:
@@ -258,4 +258,4 @@ async def test_row_51_a_reaction_decides_nothing(stage: Stage) -> None:
     await server.discord.gateway.send_raw("MESSAGE_REACTION_ADD", reaction)
     # A stranger's click is handled after it, on the same line.
     await stage.click(server.eve, card, "Approve")
-    assert (await stage.approvals.get(record.id)).status is Status.PENDING
+    assert (await stage.core.requests.get(record.id)).status is Status.PENDING

@@ -45,7 +45,7 @@ async def test_someone_else_is_refused_privately(stage: Stage) -> None:
     done = await stage.click(stage.server.eve, card, "Approve")
     assert "not an approver" in private_text(done)
     assert "Approve" in labels(card)
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final
     assert await stage.events("refused")
 
 
@@ -67,7 +67,7 @@ async def test_a_bad_edit_decides_nothing(stage: Stage) -> None:
         opened = await stage.click(stage.server.ann, card, "Edit")
         done = await stage.server.ann.submit(opened, arguments=text)
         assert "Nothing was decided" in private_text(done)
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final
 
 
 async def test_a_long_request_is_approved_only_from_the_full_view(stage: Stage) -> None:

@@ -200,7 +200,7 @@ async def test_15_a_card_elsewhere_or_another_id_decides_nothing(stage: Stage) -
             stage.server.app, stage.server.ann.user, place, data, message=message
         )
         assert "not a card" in private_text(await stage.server.ann.outcome(made))
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final
     assert len(await stage.events("refused")) == 4
 
 
@@ -213,7 +213,7 @@ async def test_16_a_button_of_another_version_is_answered(stage: Stage) -> None:
             stage.server.app, stage.server.ann.user, stage.server.channel, data, message=card
         )
         assert "/pending" in private_text(await stage.server.ann.outcome(made))
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final
 
 
 async def test_17_a_deleted_card_leaves_the_command(stage: Stage) -> None:
@@ -308,7 +308,7 @@ async def test_20_a_hundred_live_cards_outlive_their_process(
         for record, channel, card in cards[1:]:
             done = await new.click(server.ann, card, "Approve", channel=channel)
             assert not done.failed
-            assert (await new.approvals.get(record.id)).status is Status.APPROVED
+            assert (await new.core.requests.get(record.id)).status is Status.APPROVED
         assert (await new.ended(first)).status is Status.DENIED
         assert len(server.discord.rest.made("POST", "/channels/#/messages")) == posts
 

@@ -126,7 +126,7 @@ async def test_39_a_revoked_token_turns_us_red_and_is_not_hammered(stage: Stage)
     other = await stage.ask()
     assert len(server.discord.rest.calls) - calls < 5
     for one in (record, other):
-        assert not (await stage.approvals.get(one.id)).final
+        assert not (await stage.core.requests.get(one.id)).final
 
 
 async def test_39_a_revoked_token_turns_an_adapter_of_its_own_red(
@@ -265,7 +265,7 @@ async def test_42_what_discord_did_not_sign_now_is_refused(pushed: Stage) -> Non
         assert (await fake.push(server.app, body, **headers)).status == 401
     for stamp in (now - 600, now + 600):
         assert (await fake.push(server.app, body, at=str(stamp))).status == 401
-    assert not (await pushed.approvals.get(record.id)).final
+    assert not (await pushed.core.requests.get(record.id)).final
     assert (await fake.push(server.app, body)).status == 202
     assert (await pushed.ended(record)).status is Status.APPROVED
     assert (await fake.push(server.app, body)).status == 401

@@ -20,8 +20,8 @@ async def remembered(stage: Stage, **details: Any) -> tuple[str, Json]:
     ann = (await stage.gateway.backend.store.policy()).people[0].identities[0]
     platform, _, name = ann.partition(":")
     who = replace(tap.identity, platform=platform, id=name)
-    await stage.approvals.decide(replace(tap, identity=who))
-    grant = (await stage.approvals.granted.all())[0].id
+    await stage.core.requests.decide(replace(tap, identity=who))
+    grant = (await stage.core.grants.all())[0].id
     messages = stage.server.channel.messages
 
     def card() -> Json | None:
@@ -77,7 +77,7 @@ async def test_a_sessions_grants_and_all_are_taken_back_by_command(stage: Stage)
     assert "Taken back: 2" in private_text(one)
     rest = await server.bob.command(server.app, server.channel, "revoke", grant="all")
     assert "Taken back: 1" in private_text(rest)
-    assert await stage.approvals.granted.all() == []
+    assert await stage.core.grants.all() == []
 
 
 async def test_an_admin_stops_everything_behind_a_second_press_and_lifts_it(stage: Stage) -> None:

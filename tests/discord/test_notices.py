@@ -136,7 +136,7 @@ async def test_the_card_of_a_paused_agent_leads_to_the_gateways_own_inbox(
         record, _ = await stage.asked()
         platform, _, name = policy.people[0].identities[0].partition(":")
         denial = click(record, Action.DENY, identity=Identity(platform=platform, id=name))
-        await stage.approvals.decide(denial)
+        await stage.core.requests.decide(denial)
 
         def addresses() -> list[str]:
             shown = map(buttons, stage.server.channel.messages.values())

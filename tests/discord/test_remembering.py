@@ -100,4 +100,4 @@ async def test_a_stranger_learns_nothing_and_remembers_nothing(stage: Stage) -> 
     await stage.policy(stage.route(approvers=("ann",)))
     assert "Not you" in private_text(await stage.server.eve.submit(opened))
     assert "Not you" in private_text(await stage.click(stage.server.eve, card, "Remember…"))
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final

@@ -362,7 +362,7 @@ async def test_high_risk_is_confirmed_from_the_full_view(stage: Stage) -> None:
     record, shown = await stage.asked()
     await stage.shows(shown, "High risk", "touches production")
     view = await stage.click(stage.server.ann, shown, "Approve…")
-    assert not (await stage.approvals.get(record.id)).final
+    assert not (await stage.core.requests.get(record.id)).final
     await stage.click(stage.server.ann, view.private[0], "Approve: I have read it")
     assert (await stage.ended(record)).status is Status.APPROVED
 

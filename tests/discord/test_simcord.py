@@ -19,14 +19,13 @@ from adapters.discord.clicks import Clicks
 from adapters.discord.connection import Bot
 from adapters.discord.leader_lock import Lease, Sessions
 from adapters.discord.posting import Posting
-from gateway.approvals.front_desk import FrontDesk
 from gateway.delivery.request_copies import Courier
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Record
 from gateway.models import Status
+from gateway.ports import Desk
 from gateway.server.background import desk_of
-from gateway.stores.outbox import RedisOutbox
 from tests.discord.messages import buttons, shown_text
 from tests.discord.test_wire import card
 from tests.web.chromium import DESK, chromium
@@ -43,7 +42,7 @@ class Posts(Posting):
     repeatable = True
 
 
-def bot(desk: FrontDesk) -> Bot:
+def bot(desk: Desk) -> Bot:
     """Return a client that answers clicks at this desk, as a gateway that has just started."""
     return Bot(Clicks(desk).arrived, Lease(desk.notes), Sessions(desk.notes))
 
@@ -60,7 +59,7 @@ def as_json(message: Any) -> dict[str, Any]:
 async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> None:
     """A card; a stranger refused; everything read; a modal opened before a restart and submitted
     after it; and a button that works after three days, when every token has long died."""
-    desk = desk_of("discord", world.approvals, world.store)
+    desk = desk_of("discord", world.core, world.store)
     async with simcord.run(bot(desk)) as env:
         guild = env.create_guild(name="Acme")
         channel = guild.create_text_channel("approvals")
@@ -73,9 +72,9 @@ async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> 
         policy = await world.store.policy()
         policy = replace(policy, people=people, routes=(route,))
         await world.store.apply(policy, by="test")
-        world.approvals.forget_policy()
+        world.core.writer.forget_policy()
         posts = Posts(lambda: env.bot, desk.notes)
-        courier = Courier(posts, desk, RedisOutbox(world.store), SystemClock())
+        courier = Courier(posts, world.core, SystemClock())
 
         async def asked(command: str) -> tuple[Record, Any]:
             record = await world.submit(arguments={"command": command}, timeout=4 * DAY)
@@ -83,7 +82,7 @@ async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> 
             return record, channel.last_message
 
         async def status(record: Record) -> Status:
-            return (await world.approvals.get(record.id)).status
+            return (await world.core.requests.get(record.id)).status
 
         record, card = await asked("make deploy")
         assert "make deploy" in shown_text(as_json(card))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import signal
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from gateway import ports
 
 pytestmark = pytest.mark.xdist_group("toy")  # one server or build for all of them
 
@@ -134,6 +137,19 @@ def test_the_toy_is_small() -> None:
     assert len(lines) < MOST_LINES + 10  # blank lines apart
     code = [line for line in lines if not line.startswith(("import", "from", '"""'))]
     assert len(code) < MOST_LINES
+
+
+def test_the_toy_needs_one_door_and_the_values() -> None:
+    """All that an adapter imports of the gateway are the ports, the models and the errors."""
+    modules = set()
+    for node in ast.walk(ast.parse(part("python"))):
+        if isinstance(node, ast.ImportFrom):
+            modules.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            modules |= {name.name for name in node.names}
+    ours = {name for name in modules if name.split(".")[0] in ("gateway", "adapters")}
+    assert ours == {"gateway.ports", "gateway.models", "gateway.errors"}
+    assert set(ports.__all__) <= vars(ports).keys()
 
 
 def test_the_toy_carries_a_decision_to_the_agent(site: Site) -> None:

@@ -87,7 +87,7 @@ class BoardAdapter:
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
         """Connect, with ann before the board."""
-        async with desk.changes() as changes:
+        async with desk.feed.changes() as changes:
             pressing = asyncio.create_task(self._ann(desk, changes), name="board clicks")
             try:
                 yield
@@ -141,7 +141,7 @@ class BoardAdapter:
         )
         self._at("click")
         try:
-            await desk.decide(click)
+            await desk.requests.decide(click)
         except Conflict:
             return  # the other copy was pressed first
         self._at("decided")

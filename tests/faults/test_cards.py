@@ -38,7 +38,9 @@ async def test_it_shows_what_changed_meanwhile(office: Office) -> None:
     """Posting again changes nothing on the platform, so the message is edited afterwards."""
     record = await office.world.submit()
     await office.settle()
-    await office.world.approvals.decide(click(record, Action.EDIT, arguments={"command": "ls -l"}))
+    await office.world.core.requests.decide(
+        click(record, Action.EDIT, arguments={"command": "ls -l"})
+    )
     await settled(office)
     assert office.adapter.shown("rec:a").word == "Approved with changes"
     assert await office.state(record) is CopyState.POSTED
@@ -51,7 +53,7 @@ async def test_it_shows_the_end_though_the_platform_was_busy_at_first(office: Of
     office.adapter.failures = [TryLater(0.001), TryLater(0.001)]
     await office.soon()
     await office.settle()
-    await office.world.approvals.decide(click(record, Action.DENY))
+    await office.world.core.requests.decide(click(record, Action.DENY))
     await settled(office)
     assert len(office.adapter.messages) == 1
     assert office.adapter.shown("rec:a").word == "Denied"
@@ -62,7 +64,7 @@ async def test_nothing_is_posted_of_what_ended_before(office: Office) -> None:
     office.adapter.after, office.adapter.failures = [], [TryLater(60)]
     record = await office.world.submit()
     await office.settle()
-    await office.world.approvals.decide(click(record, Action.DENY))
+    await office.world.core.requests.decide(click(record, Action.DENY))
     await settled(office)
     assert office.adapter.messages == {}
 

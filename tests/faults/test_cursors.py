@@ -23,7 +23,7 @@ async def test_an_agent_that_chose_the_greatest_id_is_still_read(world: World, c
     async with world.ingress().running():
         state = (await world.reply())["state"]
         assert state["id"] == first.id
-        record = await world.approvals.get(first.id)
+        record = await world.core.requests.get(first.id)
         assert record.deadline == record.created + 60_000
         await world.send("submit", plain(second))
         assert (await world.reply())["id"] == second.id
@@ -74,7 +74,7 @@ async def test_the_event_feed_goes_back(world: World) -> None:
             with pytest.raises(Unreachable):
                 await anext(changes)
         async with feed.changes() as changes, asyncio.timeout(40):
-            await world.approvals.decide(click(record))
+            await world.core.requests.decide(click(record))
             assert (await anext(changes)).type == "approved"
 
 

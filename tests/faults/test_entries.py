@@ -135,7 +135,7 @@ async def test_a_field_that_comes_twice_is_read_once(world: World, server_url: s
 async def test_an_agents_words_cannot_bloat_the_audit(world: World) -> None:
     """What it says of a cancel or a report is kept up to a length; both count all the same."""
     record, other = await world.submit(), await world.submit()
-    await world.approvals.decide(click(other))
+    await world.core.requests.decide(click(other))
     words = "x" * 500_000
     await world.send("cancel", {"id": record.id, "message": words})
     report = {"execution": "failed", "detail": words}

@@ -48,7 +48,7 @@ async def test_what_waits_is_denied_and_what_is_new_is_refused(full: Full) -> No
     await full.fill()
     with pytest.raises(OutOfMemoryError):
         await full.world.submit()
-    denied = await full.world.approvals.decide(click(record, Action.DENY))
+    denied = await full.world.core.requests.decide(click(record, Action.DENY))
     assert denied.status is Status.DENIED
 
 
@@ -87,10 +87,10 @@ async def test_an_agent_hands_in_so_much_a_day_whatever_becomes_of_it(
         ),
         by="test",
     )
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     for _ in range(4):
         record = await world.submit()
         if not record.final:
-            await world.approvals.decide(click(record, Action.DENY))
+            await world.core.requests.decide(click(record, Action.DENY))
     with pytest.raises(OverBudget, match="today"):
         await world.submit()

@@ -61,7 +61,9 @@ async def over_redis(server_url: str, namespace: str) -> AsyncIterator[Asking]:
             return next(event.request_id for event in events if event.type == "submitted")
 
         async def decide(request_id: str) -> object:
-            return await world.approvals.decide(click(await world.approvals.get(request_id)))
+            return await world.core.requests.decide(
+                click(await world.core.requests.get(request_id))
+            )
 
         yield Asking(client, proxy, submitted, decide)
 

@@ -62,7 +62,7 @@ async def test_no_waiter_is_lost_when_redis_is_killed(server: Server) -> None:
         await world.until(lambda found: sum(e.type == "submitted" for e in found) == count)
         await restarted(server)
         for request_id in await world.store.pending_of(AGENT):
-            await world.approvals.decide(click(await world.approvals.get(request_id)))
+            await world.core.requests.decide(click(await world.core.requests.get(request_id)))
         async with asyncio.timeout(40):
             approvals = await asyncio.gather(*asking)
     assert [approval.arguments["n"] for approval in approvals] == list(range(count))

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.approvals.front_desk import FrontDesk
 from gateway.domain.records import Click, Identity, MessageRef, Remember
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Conflict, Unauthorized
@@ -64,12 +63,12 @@ class WallAdapter:
     def __init__(self) -> None:
         self._wall = Wall(Path(os.environ["GATEWAY_DATA_DIR"]))
         self._clicks: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._desk: FrontDesk | None = None
+        self._desk: Desk | None = None
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
         """Deliver what was clicked before, and go on."""
-        assert isinstance(desk, FrontDesk)
+        assert isinstance(desk, Desk)
         self._desk, place = desk, new_id()
         await desk.notes.put("place", place, seconds=60)
         assert await desk.notes.extend("place", place, seconds=60)
@@ -99,11 +98,11 @@ class WallAdapter:
         """Say nothing: no route of the tests asks for notices."""
         raise AssertionError(notice)
 
-    async def _click(self, desk: FrontDesk) -> None:
+    async def _click(self, desk: Desk) -> None:
         while True:
             line = await self._clicks.get()
             if line["tool"] == "lift" and line["status"] == "pending":
-                await desk.lift((await desk.get(line["id"])).request.agent, ANN)
+                await desk.operator.lift((await desk.requests.get(line["id"])).request.agent, ANN)
             if line["tool"] != "remember" or line["status"] != "pending":
                 continue
             click = Click(
@@ -117,7 +116,7 @@ class WallAdapter:
                 remember=Remember(),
             )
             try:
-                await desk.decide(click)
+                await desk.requests.decide(click)
             except (Conflict, Unauthorized):
                 continue
 

@@ -62,12 +62,12 @@ async def main() -> None:
 
 async def made(box: Inbox) -> tuple[GrantCard, GrantCard]:
     """Remember a pattern and an exact command; take the second back."""
-    desk = box.gateway.approvals.granted
+    desk = box.gateway.core.grants
     cards = []
     for number, details in enumerate((COMMAND, {"arguments": {"command": "make deploy"}})):
         record = await box.ask(**details)
         wish = Remember(offer=offers(record)[-1 if not number else 0].id, lifetime="1d")
-        await box.gateway.approvals.decide(click(record, Action.APPROVE, remember=wish))
+        await box.gateway.core.requests.decide(click(record, Action.APPROVE, remember=wish))
         grant = (await desk.all())[0]
         if number:
             await desk.revoke(grant.id, click(record).identity)

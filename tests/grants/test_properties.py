@@ -20,10 +20,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.models import Kind
+from gateway.models import Action, Kind
 from gateway.policy.grants.grant import CommandPattern, Match, Operands, Rule, RuleKind, Shape
 from gateway.policy.grants.offers import offers
 from gateway.policy.grants.shell_words import simple_command
+from gateway.ports.cards import card_of
+from gateway.ports.remember_options import scopes_of
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -280,3 +282,12 @@ def _plain_by_shlex(text: str) -> bool:
         and not active & set(bare)
         and "$" not in re.sub(r"'[^']*'", "", text)
     )
+
+
+@given(HOSTILE)
+@QUICK
+def test_a_card_says_whether_anything_may_be_remembered(text: str) -> None:
+    """It does so without looking for all that may be; the two never differ."""
+    record = command(text)
+    offered = {action for action in Action if scopes_of(record, action)}
+    assert card_of(record, lines=10**9, chars=10**9).remembers == offered

@@ -28,7 +28,7 @@ def hook(name: str = "puppet", notes: Path | None = None, **more: Any) -> Hook:
 
 async def reviewed_in(world: World, request_id: str) -> None:
     """Have hooks asked about a request, as the worker of a gateway does."""
-    await world.approvals.reviews.look(request_id, RedisHeld(world.store))
+    await world.core.reviews.look(request_id, RedisHeld(world.store))
 
 
 @dataclass
@@ -42,14 +42,14 @@ class Stage:
         """Submit a call whose arguments tell the hooks what to do; return what they make of it."""
         record = await self.world.submit(tool="thing", arguments=arguments, **more)
         await reviewed_in(self.world, record.id)
-        return await self.world.approvals.get(record.id)
+        return await self.world.core.requests.get(record.id)
 
     async def auto_approve(self) -> None:
         """Have the route approve what nothing above refuses."""
         current = await self.world.store.policy()
         routes = (Route(approvers=("ann",), mode=Mode.AUTO_APPROVE),)
         await self.world.store.apply(replace(current, routes=routes), by="test")
-        self.world.approvals.forget_policy()
+        self.world.core.writer.forget_policy()
 
 
 Staged = Callable[..., Any]

@@ -80,13 +80,13 @@ async def test_a_modified_call_is_another_digest_that_people_see(staged: Staged)
     asked = request(tool="thing", arguments={"all": orders})
     await stage.world.approvals.submit(asked, over_http())
     await reviewed_in(stage.world, asked.id)
-    record = await stage.world.approvals.get(asked.id)
+    record = await stage.world.core.requests.get(asked.id)
     assert record.status is Status.PENDING
     assert (record.arguments, record.edited) == ({"y": 2}, {"y": 2})
     assert record.digest == digest_of(asked, {"y": 2}) != asked.digest
-    stored = await stage.world.approvals.get(record.id)
+    stored = await stage.world.core.requests.get(record.id)
     assert (stored.edited, stored.digest) == (record.edited, record.digest)
-    done = await stage.world.approvals.decide(click(stored, remember=Remember()))
+    done = await stage.world.core.requests.decide(click(stored, remember=Remember()))
     assert done.decision is not None
     assert done.decision.action is Action.EDIT
     assert (done.decision.arguments, done.decision.digest) == ({"y": 2}, record.digest)
@@ -138,10 +138,10 @@ async def test_what_a_person_edits_is_judged_like_what_an_agent_asks(
     record = await stage.asked({"x": 1})
     edit = click(record, Action.EDIT, arguments={"all": {"before_tool": answer}})
     with pytest.raises(InvalidRequest, match=r"puppet (refuses|would change) the edited arguments"):
-        await stage.world.approvals.decide(edit)
-    assert await stage.world.approvals.get(record.id) == record
+        await stage.world.core.requests.decide(edit)
+    assert await stage.world.core.requests.get(record.id) == record
     unchanged = {"all": {"before_tool": {"action": "continue"}}}
-    done = await stage.world.approvals.decide(click(record, Action.EDIT, arguments=unchanged))
+    done = await stage.world.core.requests.decide(click(record, Action.EDIT, arguments=unchanged))
     assert done.status is Status.APPROVED
 
 
@@ -151,7 +151,7 @@ async def test_a_hook_that_changes_nothing_has_no_objection(staged: Staged, tmp_
     record = await stage.asked({"n": 1}, allowed=(Action.APPROVE, Action.DENY))
     assert (record.status, record.edited) == (Status.PENDING, None)
     record = await stage.asked({"n": 1})
-    done = await stage.world.approvals.decide(click(record, Action.EDIT, arguments={"n": 2}))
+    done = await stage.world.core.requests.decide(click(record, Action.EDIT, arguments={"n": 2}))
     assert done.status is Status.APPROVED
 
 
@@ -161,7 +161,7 @@ async def test_deny_rules_judge_what_a_hook_made_of_it(staged: Staged) -> None:
     current = await stage.world.store.policy()
     rule = PolicyRule(name="no prod", effect=RuleEffect.DENY, contains=("production",))
     await stage.world.store.apply(replace(current, rules=(rule,)), by="test")
-    stage.world.approvals.forget_policy()
+    stage.world.core.writer.forget_policy()
     call = {"tool": "thing", "arguments": {"to": "Production"}}
     record = await stage.asked({"all": {"before_tool": {"action": "modify", "call": call}}})
     assert record.decision is not None

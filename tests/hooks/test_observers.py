@@ -9,23 +9,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.approvals.service import Approvals
 from gateway.delivery.hook_events import HookEvents
 from gateway.domain.tasks import cancel_and_wait
 from gateway.models import Execution, Reason, Report, new_id
+from gateway.ports import Feed
 from gateway.stores.event_feed import RedisFeed
-from gateway.stores.grants import RedisGrants
 from tests.hooks.stage import Stage, Staged, hook
 from tests.waiting import moment
 from tests.world import click, over_http
 
 
 @asynccontextmanager
-async def followed(
-    stage: Stage, approvals: Approvals | None = None
-) -> AsyncIterator[asyncio.Task[None]]:
+async def followed(stage: Stage, feed: Feed | None = None) -> AsyncIterator[asyncio.Task[None]]:
     """Have hooks told what happens, until left."""
-    told = HookEvents(stage.host, approvals or stage.world.approvals)
+    told = HookEvents(stage.host, stage.world.store, feed or stage.world.feed)
     task = asyncio.create_task(told.run())
     try:
         yield task
@@ -48,7 +45,7 @@ async def test_observers_and_after_tool_are_told(staged: Staged, tmp_path: Path)
         while not notes.exists():
             await moment()
         record = await stage.asked({"x": 1})
-        done = await stage.world.approvals.decide(click(record))
+        done = await stage.world.core.requests.decide(click(record))
         report = Report(execution=Execution.SUCCEEDED, duration_ms=15, detail="fine")
         await stage.world.approvals.report(done.id, report, over_http())
         while not heard(notes, "hook.after_tool"):
@@ -75,7 +72,7 @@ async def test_a_hook_that_is_slow_after_a_tool_holds_up_no_event(
             await moment()
         for number, orders in enumerate(({"silent": True}, {})):
             record = await stage.asked({"all": orders})
-            done = await stage.world.approvals.decide(click(record))
+            done = await stage.world.core.requests.decide(click(record))
             report = Report(execution=Execution.SUCCEEDED)
             await stage.world.approvals.report(done.id, report, over_http())
             while not heard(notes, "hook.after_tool"):
@@ -95,11 +92,7 @@ async def test_whoever_tells_hooks_goes_on_after_events_were_missed(
     notes = tmp_path / "notes"
     stage = await staged(puppet=hook(notes=notes, intercept=("after_tool",), observe=("*",)))
     feed = RedisFeed(stage.world.blocking, stage.world.store.keys, buffer=1)
-    grants = RedisGrants(stage.world.store)
-    approvals = Approvals(
-        stage.world.store, feed, [], stage.world.clock, signer=None, grants=grants
-    )
-    async with feed.running(), followed(stage, approvals) as follower, asyncio.timeout(40):
+    async with feed.running(), followed(stage, feed) as follower, asyncio.timeout(40):
         while not notes.exists():
             await moment()
         reason = Reason.CANCELLED_BY_AGENT

@@ -58,20 +58,20 @@ async def waiting(world: World, **more: Any) -> Record:
 
 async def test_nobody_sees_or_decides_what_hooks_are_asked_about(world: World) -> None:
     """Not on a list, not by its id, not by a click; afterwards it is there, and can be approved."""
-    desk = desk_of("test", world.approvals, world.store)
+    desk = desk_of("test", world.core, world.store)
     record = await waiting(world)
     assert record.queues == (REVIEWS,)
-    assert (await desk.page(Query())).items == ()
+    assert (await desk.requests.page(Query())).items == ()
     with pytest.raises(NotFound):
-        await desk.get(record.id)
-    assert await desk.may_decide(identity("ann"), record) is not None
+        await desk.requests.get(record.id)
+    assert await desk.requests.may_decide(identity("ann"), record) is not None
     for action in (Action.APPROVE, Action.DENY):
         with pytest.raises(Unauthorized):
-            await desk.decide(click(record, action))
+            await desk.requests.decide(click(record, action))
     await reviewed_in(world, record.id)
-    (shown,) = (await desk.page(Query())).items
+    (shown,) = (await desk.requests.page(Query())).items
     assert (shown.id, shown.revision, shown.shown_since) == (record.id, 2, 2)
-    done = await desk.decide(click(shown))
+    done = await desk.requests.decide(click(shown))
     assert done.status is Status.APPROVED
     types = [event.type for event in await world.events(record.id)]
     assert [one for one in types if one != "refused"] == ["submitted", "reviewed", "approved"]
@@ -80,15 +80,15 @@ async def test_nobody_sees_or_decides_what_hooks_are_asked_about(world: World) -
 async def test_what_quick_deciders_refuse_is_refused_at_once(world: World) -> None:
     """A denial above the hooks does not wait for them; an approval below does."""
     await reviewed_in(world, (first := await waiting(world)).id)
-    shown = await world.approvals.get(first.id)
-    await world.approvals.decide(click(shown, remember=Remember()))
+    shown = await world.core.requests.get(first.id)
+    await world.core.requests.decide(click(shown, remember=Remember()))
     again = await waiting(world)
     await reviewed_in(world, again.id)
-    assert (await world.approvals.get(again.id)).status is Status.APPROVED
+    assert (await world.core.requests.get(again.id)).status is Status.APPROVED
     current = await world.store.policy()
     rule = PolicyRule(name="no", effect=RuleEffect.DENY, tools=("thing",))
     await world.store.apply(replace(current, rules=(rule,)), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     record = await world.submit(tool="thing", arguments={"x": 1})
     assert record.status is Status.DENIED
 
@@ -100,7 +100,7 @@ async def test_a_policy_that_changed_meanwhile_is_the_one_that_counts(world: Wor
     rule = PolicyRule(name="no", effect=RuleEffect.DENY, tools=("thing",))
     await world.store.apply(replace(current, rules=(rule,)), by="test")
     await reviewed_in(world, record.id)  # with the old policy in mind
-    ended = (await world.approvals.get(record.id)).decision
+    ended = (await world.core.requests.get(record.id)).decision
     assert ended is not None
     assert ended.decided_by.name == "no"
 
@@ -110,11 +110,11 @@ async def test_what_ends_before_its_review_is_not_brought_back(world: World) -> 
     record = await waiting(world)
     await world.approvals.cancel(record.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
     await reviewed_in(world, record.id)
-    assert (await world.approvals.get(record.id)).status is Status.CANCELLED
+    assert (await world.core.requests.get(record.id)).status is Status.CANCELLED
     other = await waiting(world, arguments={"x": 2})
     await world.store.set_stopped(True, by="ann")
     await reviewed_in(world, other.id)
-    ended = await world.approvals.get(other.id)
+    ended = await world.core.requests.get(other.id)
     assert ended.decision is not None
     assert ended.decision.reason is Reason.STOPPED
 
@@ -138,7 +138,7 @@ async def test_what_was_reviewed_finds_its_place_as_if_there_were_no_hooks(world
     route = replace(current.routes[0], targets=("chat:1",))
     budget = Budget(cards=2)
     await world.store.apply(replace(current, routes=(route,), budgets=(budget,)), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     no = {"all": {"approve_tool": {"approved": False, "reason": "no"}}}
     found = []
     for arguments in ({"x": 1}, {"x": 1}, no, no, {"x": 2}, {"x": 3}):
@@ -146,12 +146,12 @@ async def test_what_was_reviewed_finds_its_place_as_if_there_were_no_hooks(world
         assert not record.behind
         await reviewed_in(world, record.id)
         await reviewed_in(world, record.id)
-        found.append(await world.approvals.get(record.id))
+        found.append(await world.core.requests.get(record.id))
     first, twin, denied, _, second, third = found
     assert (twin.behind, denied.status) == (first.id, Status.DENIED)
     assert (first.behind, second.behind, third.behind) == ("", "", f"~{AGENT}")
     for record in (second, third):
-        await world.approvals.decide(click(record))
+        await world.core.requests.decide(click(record))
     places = await world.store.redis.hgetall(world.store.keys.load(AGENT))
     assert [places[name] for name in places if name.startswith("=")] == [first.id]
 
@@ -164,7 +164,7 @@ async def test_a_slow_hook_holds_up_nobody_else(
     slow = hook(notes=notes, intercept=("approve_tool",), timeout=60)
     async with (
         staged(server_url, namespace, puppet=slow) as world,
-        reviewed(world.approvals, world.store),
+        reviewed(world.core),
     ):
         held = await waiting(world, arguments={"all": {"hold": True}})
         while not (notes.exists() and "approve_tool" in notes.read_text()):
@@ -194,7 +194,7 @@ async def test_a_hooks_refusal_reaches_the_agent_as_its_own_exception(
     transport = RedisTransport(server_url, AGENT, world.store.keys.namespace)
     async with (
         world.ingress().running(),
-        reviewed(world.approvals, world.store),
+        reviewed(world.core),
         AsyncClient(transport) as client,
     ):
         with pytest.raises(error) as refused:

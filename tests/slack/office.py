@@ -12,10 +12,10 @@ from typing import Any
 from aiohttp import web
 
 from adapters.slack import SlackAdapter
-from gateway.approvals.front_desk import FrontDesk
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
+from gateway.ports import Desk
 from gateway.server.background import desk_of, followed_up, served
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
@@ -70,7 +70,7 @@ class Office:
     slack: Slack
     world: World
     adapter: SlackAdapter
-    desk: FrontDesk
+    desk: Desk
     route: Route = ROUTE
     ann: Human = field(init=False)
     bob: Human = field(init=False)
@@ -88,12 +88,12 @@ class Office:
         before = len(self.slack.messages("C1"))
         record = await self.ask(**changes)
         await self.slack.until(lambda: len(self.slack.messages("C1")) > before)
-        return await self.desk.get(record.id), self.slack.messages("C1")[-1]
+        return await self.desk.requests.get(record.id), self.slack.messages("C1")[-1]
 
     async def ended(self, record: Record) -> Record:
         """Return the record once it ended."""
-        async with self.world.approvals.changes() as changes:
-            while not (now := await self.desk.get(record.id)).final:
+        async with self.world.core.feed.changes() as changes:
+            while not (now := await self.desk.requests.get(record.id)).final:
                 await anext(changes)
         return now
 
@@ -105,9 +105,9 @@ class Office:
 
     async def until_kept(self, record: Record, target: str) -> None:
         """Wait until the place of a copy is written down."""
-        async with self.world.approvals.changes() as changes:
+        async with self.world.core.feed.changes() as changes:
             while True:
-                copy = (await self.desk.copies(record.id)).get(target)
+                copy = (await self.world.core.outbox.copies(record.id)).get(target)
                 if copy is not None and copy.ref is not None:
                     return
                 await anext(changes)
@@ -170,7 +170,7 @@ async def put_in_force(world: World, *routes: Route, people: tuple[Person, ...] 
     await world.store.apply(
         PolicyDocument(generation=current.generation, people=people, routes=routes), by="test"
     )
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 @asynccontextmanager
@@ -186,20 +186,20 @@ async def at_work(
     await put_in_force(world, *(routes or (ROUTE,)))
     adapter = adapter or SlackAdapter()
     adapter.ping_seconds = 0.5
-    desk = desk_of("slack", world.approvals, world.store)
+    desk = desk_of("slack", world.core, world.store)
     public = {"GATEWAY_PUBLIC_URL": "http://127.0.0.1"}
     async with AsyncExitStack() as stack:
         stack.enter_context(environment(slack, **{**public, **(env or {})}))
-        await stack.enter_async_context(served(adapter, desk, world.store))
+        await stack.enter_async_context(served(adapter, desk, world.core))
         if steps:
-            await stack.enter_async_context(followed_up(world.approvals, world.store))
+            await stack.enter_async_context(followed_up(world.core, world.store))
         if env and env.get("GATEWAY_SLACK_MODE") == "http":
             await stack.enter_async_context(_site(slack, adapter, desk))
         yield Office(slack, world, adapter, desk)
 
 
 @asynccontextmanager
-async def _site(slack: Slack, adapter: SlackAdapter, desk: FrontDesk) -> AsyncIterator[None]:
+async def _site(slack: Slack, adapter: SlackAdapter, desk: Desk) -> AsyncIterator[None]:
     app = web.Application()
     logins: Any = None
     app.add_routes(adapter.routes(desk, logins, secure=False))

@@ -35,9 +35,9 @@ async def main(url: str, namespace: str, *doom: str) -> None:
     """Work until killed."""
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(assembled(url, namespace, at=Doom(*doom)))
-        desk = desk_of("slack", world.approvals, world.store)
-        await stack.enter_async_context(served(SlackAdapter(), desk, world.store))
-        await stack.enter_async_context(followed_up(world.approvals, world.store))
+        desk = desk_of("slack", world.core, world.store)
+        await stack.enter_async_context(served(SlackAdapter(), desk, world.core))
+        await stack.enter_async_context(followed_up(world.core, world.store))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

@@ -34,6 +34,7 @@ from gateway.models import (
 )
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.ports.cards import card_of, full_view
+from gateway.ports.remember_options import scopes_of
 from tests.danger import WIDEST
 
 Json = dict[str, Any]
@@ -231,14 +232,15 @@ def views() -> dict[str, Json]:
     long = full_view(LONG, fits=modals.page_fits)
     short = full_view(asked(), fits=modals.page_fits)
     last = replace(form, page=len(long.pages) - 1)
+    git = scopes_of(RECORDS["pending-git"], Action.APPROVE)
     said = "It would have covered 3 of the last 500 requests."
-    reach = {scope.id: said for scope in whole["pending-git"].approve_scopes}
+    reach = {scope.id: said for scope in git}
     diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'
     return {
         "deny": modals.deny(whole["pending"], form),
         "abort": modals.abort(whole["pending"], form),
-        "remember": modals.remember(whole["pending-git"], form, reach),
-        "remember-nothing": modals.remember(whole["pending-high-risk"], form, {}),
+        "remember": modals.remember(whole["pending-git"], form, git, reach),
+        "remember-nothing": modals.remember(whole["pending-high-risk"], form, (), {}),
         "edit": modals.edit(whole["pending"], form),
         "edit-too-long": modals.edit(whole["pending-long"], form),
         "check-edit": modals.check_edit(diff, replace(form, high=True)),

@@ -46,7 +46,7 @@ def payload_of(office: Office, message: Message) -> Json:
 async def still_waits(office: Office, request_id: str) -> None:
     """Check that nothing was decided, once all that was delivered has been worked on."""
     await office.settled()
-    assert (await office.desk.get(request_id)).status is Status.PENDING
+    assert (await office.desk.requests.get(request_id)).status is Status.PENDING
 
 
 async def test_people_decide_over_http_as_over_sockets(web: Office) -> None:
@@ -163,7 +163,7 @@ async def test_17_button_value_tampered(office: Office) -> None:
     """Unknown versions, foreign ids, wrong revisions and wrong copies decide nothing."""
     record, message = await office.asked()
     other, second = await office.asked(arguments={"command": "pwd"})
-    (copy,) = (await office.desk.copies(record.id)).values()
+    (copy,) = (await office.world.core.outbox.copies(record.id)).values()
     for value in (
         "",
         "v1",

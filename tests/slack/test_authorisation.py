@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from gateway.domain.policy_document import Route
 from gateway.models import Origin as Claimed
 from gateway.models import Risk, RiskLevel, Status
+from gateway.policy.authorization import approver
 from tests.slack.counterpart.faults import Fault
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import (
@@ -35,7 +41,7 @@ async def test_18_a_stranger_is_told_privately_and_written_down(office: Office) 
     record, message = await office.asked()
     await eve.click(message, "Approve")
     await told(eve, "You are not an approver")
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     assert labels(office.ann, message) == BUTTONS
     refused = await office.until_event("refused")
     assert (refused.agent, refused.data["request_id"]) == ("slack:T1/UEVE", record.id)
@@ -70,7 +76,7 @@ async def test_19_an_empty_list_means_nobody(slack: Slack, world: World) -> None
         record, message = await office.asked()
         await office.ann.click(message, "Approve")
         await told(office.ann, "You are not an approver")
-        assert (await office.desk.get(record.id)).status is Status.PENDING
+        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_20_who_asked_may_not_approve_high_risk(office: Office) -> None:
@@ -92,7 +98,7 @@ async def test_20_high_risk_asks_are_you_sure(office: Office) -> None:
     office.ann.confirms = False
     with pytest.raises(AssertionError):
         await office.ann.click(message, "Approve")
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     office.ann.confirms = True
     await office.ann.click(message, "Approve")
     assert (await office.ended(record)).status is Status.APPROVED
@@ -121,7 +127,7 @@ async def test_21_when_slack_does_not_say_nobody_may(
         slack.faults.plan(method, Fault.ERROR, error="internal_error_of_ours")
         await office.ann.click(message, "Approve")
         await told(office.ann, "Slack did not say who you are")
-        assert (await office.desk.get(record.id)).status is Status.PENDING
+        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
 
@@ -152,7 +158,7 @@ async def test_22_bots_guests_and_strangers_are_refused(office: Office, trait: s
         setattr(office.ann.user, trait, True)
     await office.ann.click(message, "Approve")
     await told(office.ann, "may not decide")
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     assert (await office.until_event("refused")).data["request_id"] == record.id
 
 
@@ -167,7 +173,7 @@ async def test_23_rights_are_checked_again_when_a_modal_is_submitted(office: Off
     )
     await office.bob.submit()
     await office.slack.until(lambda: "not an approver" in office.modal_says(office.bob))
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_ids_of_another_workspace_are_other_people(slack: Slack, world: World) -> None:
@@ -179,7 +185,7 @@ async def test_ids_of_another_workspace_are_other_people(slack: Slack, world: Wo
         slack.workspace("T2").channels["C1"].messages[message.ts] = message
         await stranger.click(message, "Approve")
         await office.settled()
-        assert (await office.desk.get(record.id)).status is Status.PENDING
+        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_row_49_a_name_like_an_approvers_admits_nobody(office: Office) -> None:
@@ -191,7 +197,7 @@ async def test_row_49_a_name_like_an_approvers_admits_nobody(office: Office) -> 
     record, message = await office.asked()
     await eve.click(message, "Approve")
     await told(eve, "You are not an approver")
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_row_51_a_reaction_decides_nothing(office: Office) -> None:
@@ -205,4 +211,50 @@ async def test_row_51_a_reaction_decides_nothing(office: Office) -> None:
     office.slack.workspace().channels["C1"].members.add("UEVE")
     await eve.click(message, "Approve")
     await told(eve, "You are not an approver")
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+
+
+@contextmanager
+def counting(function: Callable[..., Any]) -> Iterator[list[str]]:
+    """Note each call of a function, by the name of who calls it."""
+    callers: list[str] = []
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code is function.__code__ and frame.f_back is not None:
+            callers.append(frame.f_back.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        yield callers
+    finally:
+        sys.setprofile(None)
+
+
+async def test_rights_are_asked_once_per_tap(office: Office) -> None:
+    """The core asks, at the moment of the click; the adapter does not ask it beforehand."""
+    record, message = await office.asked()
+    with counting(approver) as callers:
+        await office.ann.click(message, "Approve")
+        assert (await office.ended(record)).status is Status.APPROVED
+        await office.settled()
+    assert callers == ["_approver"]
+    record, message = await office.asked(arguments={"command": "pwd"})
+    with counting(approver) as callers:
+        await office.bob.click(message, "Deny…")
+        await form(office.bob, "deny")
+        await office.bob.submit()
+        assert (await office.ended(record)).status is Status.DENIED
+        await office.settled()
+    assert callers == ["may_decide", "_approver"]  # who opens a form, and who sends it
+
+
+async def test_who_may_not_claim_is_written_down(office: Office) -> None:
+    """A claim changes what others see: who tried without the right to is audited."""
+    eve = office.slack.person("UEVE")
+    office.slack.workspace().channels["C1"].members.add("UEVE")
+    record, message = await office.asked()
+    await eve.choose(message, "I'm looking at it")
+    await told(eve, "You are not an approver")
+    refused = await office.until_event("refused")
+    assert (refused.agent, refused.data["request_id"]) == ("slack:T1/UEVE", record.id)
+    assert (await office.desk.requests.get(record.id)).claim is None

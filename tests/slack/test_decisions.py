@@ -104,7 +104,7 @@ async def test_25_a_click_races_expiry_and_cancel(office: Office) -> None:
     await office.world.sweeper.sweep()
     await office.ann.click(message, "Approve")
     async with asyncio.timeout(40):
-        while not (done := await office.desk.get(record.id)).final:
+        while not (done := await office.desk.requests.get(record.id)).final:
             await office.world.sweeper.sweep()
     assert done.status in (Status.APPROVED, Status.EXPIRED)
     await office.card_says(message, done.status.value.title())
@@ -124,7 +124,7 @@ async def test_26_a_click_on_a_decided_card_is_explained(office: Office) -> None
     """Decided elsewhere while the card could not be edited: the late click is told who did it."""
     record, message = await office.asked()
     old = list(message.blocks)
-    await office.world.approvals.decide(click(record, Action.DENY))
+    await office.world.core.requests.decide(click(record, Action.DENY))
     await office.card_says(message, "Denied by ann")
     message.blocks = old
     await office.bob.click(message, "Approve")
@@ -145,7 +145,7 @@ async def test_27_a_quorum_counts_people(slack: Slack, world: World) -> None:
         assert "1 of 2 approvals: bob" in shown(slack.thread("C1", message.ts)[0])
         await other.click(message, "Approve")
         await told(other, "You have approved this already")
-        assert (await office.desk.get(record.id)).status is Status.PENDING
+        assert (await office.desk.requests.get(record.id)).status is Status.PENDING
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
         record, message = await office.asked()
@@ -164,7 +164,7 @@ async def test_28_the_deny_form_in_all_its_ways(office: Office) -> None:
     await bob.click(message, "Deny…")
     await form(bob, "deny")
     await bob.close()
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
     await bob.click(message, "Deny…")
     await form(bob, "deny")
@@ -208,7 +208,7 @@ async def test_29_without_its_store_nothing_is_recorded(
     assert (await office.ann.click(message, "Approve")).ok
     await told(office.ann, "Not recorded")
     monkeypatch.undo()
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     await office.ann.click(message, "Approve")
     assert (await office.ended(record)).status is Status.APPROVED
 
@@ -219,7 +219,7 @@ async def test_30_decided_elsewhere_every_copy_shows_it(slack: Slack, world: Wor
     async with at_work(slack, world, route) as office:
         record, message = await office.asked()
         await slack.until(lambda: "DBOB" in slack.workspace().channels and slack.messages("DBOB"))
-        await world.approvals.decide(click(record))
+        await world.core.requests.decide(click(record))
         for copy in (message, slack.messages("DBOB")[0]):
             await office.card_says(copy, "Approved by ann")
             assert labels(office.bob, copy) == []
@@ -254,7 +254,9 @@ async def test_a_stale_form_is_refused(office: Office) -> None:
     await bob.click(message, "Remember…")
     await form(bob, "remember")
     edited = click(record, Action.EDIT, arguments={"command": "ls -la"})
-    await office.world.approvals.decide(edited)
+    await office.world.core.requests.decide(edited)
     await bob.submit()
     await office.slack.until(lambda: "has changed" in office.modal_says(bob))
-    assert json.dumps((await office.desk.get(record.id)).arguments) == '{"command": "ls -la"}'
+    assert (
+        json.dumps((await office.desk.requests.get(record.id)).arguments) == '{"command": "ls -la"}'
+    )

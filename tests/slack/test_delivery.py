@@ -28,7 +28,7 @@ async def test_01_every_target_gets_a_copy_whose_place_is_kept(slack: Slack, wor
         for channel, target in places.items():
             await slack.until(partial(slack.messages, channel))
             await office.until_kept(record, target)
-            copy = (await office.desk.copies(record.id))[target]
+            copy = (await office.world.core.outbox.copies(record.id))[target]
             assert copy.ref is not None
             (message,) = slack.messages(channel)
             assert (copy.ref.channel, copy.ref.message) == (f"T1/{channel}", message.ts)
@@ -54,7 +54,9 @@ async def test_02_what_nobody_can_see_goes_to_the_next_target(
     route = Route(approvers=("ann",), targets=(target,), escalations=(step,))
     async with at_work(slack, world, route, steps=True) as office:
         record, message = await office.asked()
-        assert (await office.desk.copies(record.id))[target].why.startswith("Slack says")
+        assert (await office.world.core.outbox.copies(record.id))[target].why.startswith(
+            "Slack says"
+        )
         await office.ann.click(message, "Approve")
         assert (await office.ended(record)).status is Status.APPROVED
 
@@ -171,7 +173,7 @@ async def test_08_without_its_file_a_long_request_cannot_be_approved(office: Off
     assert "cannot be approved here" in office.modal_says(ann)
     await ann.slash("/approvals", f"approve {record.id}", "C1")
     await office.slack.until(lambda: any("cannot be approved here" in t for t in ann.private()))
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_reminders_and_escalation_call_the_approvers(slack: Slack, world: World) -> None:
@@ -206,9 +208,11 @@ async def test_a_thread_takes_the_card_its_file_and_its_replies(slack: Slack, wo
         assert "<@UANN> <@UBOB> <@UBOB2> <!subteam^S1>" in shown(card)
         assert [len(one.files) for one in slack.thread("C1", root.ts)[1:]] == [1]
         await office.until_kept(record, target)
-        await office.desk.decide(click(await office.desk.get(record.id)))
+        await office.desk.requests.decide(click(await office.desk.requests.get(record.id)))
         await slack.until(lambda: "1 of 2 approvals: ann" in shown(slack.thread("C1", root.ts)[-1]))
-        await office.desk.decide(click(await office.desk.get(record.id), identity=identity("bob")))
+        await office.desk.requests.decide(
+            click(await office.desk.requests.get(record.id), identity=identity("bob"))
+        )
         await office.card_says(card, "Approved by")
         assert "<@UANN>" not in shown(card)
         assert slack.messages("C1") == [root]
@@ -223,7 +227,7 @@ async def test_a_thread_that_is_gone_is_a_place_that_nobody_sees(
     route = Route(approvers=("ann",), targets=(gone,), escalations=(step,))
     async with at_work(slack, world, route, steps=True) as office:
         record, message = await office.asked()
-        assert "thread_not_found" in (await office.desk.copies(record.id))[gone].why
+        assert "thread_not_found" in (await office.world.core.outbox.copies(record.id))[gone].why
         assert message.thread_ts is None
 
 

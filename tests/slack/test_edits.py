@@ -46,7 +46,7 @@ async def test_32_a_dead_copy_is_dropped_and_the_others_are_true(
         gone = await office.until_event("copy_gone")
         assert gone.data["target"] == "slack:T1/C2"
         tries = len([c for c in slack.state.called("chat.update") if c["channel"] == "C2"])
-        await world.approvals.decide(click(await office.ask()))
+        await world.core.requests.decide(click(await office.ask()))
         assert tries <= 1
 
 
@@ -70,7 +70,7 @@ async def test_34_what_was_decided_before_a_crash_is_shown_after_it(
     async with at_work(slack, world) as first:
         record, message = await first.asked()
         await first.until_kept(record, "slack:T1/C1")
-    await world.approvals.decide(click(record))
+    await world.core.requests.decide(click(record))
     assert "Approval needed" in shown(message)
     async with at_work(slack, world) as office:
         await office.card_says(message, "Approved by ann")
@@ -82,7 +82,7 @@ async def test_06_a_crowd_of_edits_is_coalesced(office: Office) -> None:
     for _ in range(60):
         await office.desk.notes.delay("other update T1", per_minute=35, burst=2)
     for on in (True, False) * 5:
-        record = await office.desk.claim(record.id, click(record).identity, on=on)
+        record = await office.desk.requests.claim(record.id, click(record).identity, on=on)
     await office.ann.click(message, "Approve")
     await office.card_says(message, "Approved by ann")
     assert message.edits <= 3
@@ -107,7 +107,7 @@ async def test_11_other_surfaces_parse_nothing_either(office: Office) -> None:
             assert "<@U1>" not in call[where]
     for surface in (ann.modal.view, ann.home):
         assert "mrkdwn" not in str([b for b in surface["blocks"] if tool in str(b)])
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_12_a_reviewers_reason_pings_nobody(office: Office) -> None:
@@ -132,7 +132,7 @@ async def test_two_replicas_keep_one_card_true(slack: Slack, world: World) -> No
     async with at_work(slack, world) as office, at_work(slack, world):
         records = [await office.ask(tool=f"tool{n}") for n in range(4)]
         await slack.until(lambda: len(slack.messages("C1")) == 4, seconds=20)
-        await asyncio.gather(*(world.approvals.decide(click(r, Action.DENY)) for r in records))
+        await asyncio.gather(*(world.core.requests.decide(click(r, Action.DENY)) for r in records))
         await slack.until(
             lambda: all("Denied by ann" in shown(m) for m in slack.messages("C1")), seconds=20
         )

@@ -18,10 +18,12 @@ from tests.world import click
 async def remembered(office: Office, **details: Any) -> tuple[Grant, Message]:
     """Have ann remember a request at her terminal; return the grant and its card in C1."""
     record, _ = await office.asked(**details)
-    await office.desk.decide(click(record, Action.APPROVE, remember=Remember(lifetime="1d")))
+    await office.desk.requests.decide(
+        click(record, Action.APPROVE, remember=Remember(lifetime="1d"))
+    )
     channel = office.slack.messages("C1")
     await office.slack.until(lambda: any(is_grant(one) for one in office.slack.messages("C1")))
-    grant = (await office.desk.grants())[0]
+    grant = (await office.desk.grants.newest())[0]
     short = grant.id[:8]
     await office.slack.until(
         lambda: any(is_grant(one) and short in shown(one) for one in office.slack.messages("C1"))
@@ -54,7 +56,7 @@ async def test_a_grant_has_a_card_whose_button_takes_it_back(office: Office) -> 
     office.slack.workspace().channels["C1"].members.add("UEVE")
     await eve.click(message, "Revoke")
     await told(eve, "Only an admin or an approver")
-    assert (await office.desk.grants())[0].id == grant.id
+    assert (await office.desk.grants.newest())[0].id == grant.id
     await office.bob.click(message, "Revoke")
     await office.card_says(message, "Revoked, by bob")
     assert office.bob.buttons(message.blocks) == []
@@ -88,19 +90,19 @@ async def test_a_sessions_grants_and_all_are_taken_back_from_home_and_by_command
     await home(office, "ann", "3 remembered")
     await office.ann.click_home("Revoke the session's", 1)
     await office.slack.until(lambda: "Revoke all" not in str(office.ann.home))
-    assert [one.session for one in await office.desk.grants()] == ["other"]
+    assert [one.session for one in await office.desk.grants.newest()] == ["other"]
     await remembered(office)
     await home(office, "ann", "2 remembered")
     await office.ann.click_home("Revoke all")
     await office.slack.until(lambda: "remembered" not in str(office.ann.home))
-    assert await office.desk.grants() == []
+    assert await office.desk.grants.newest() == []
     await remembered(office)
     await remembered(office, session="other")
     await office.ann.slash("/approvals", "revoke session bot other", "C1")
     await told(office.ann, "Revoked: 1.")
     await office.ann.slash("/approvals", "revoke all", "C1")
     await office.slack.until(lambda: sum("Revoked: 1." in x for x in office.ann.private()) == 2)
-    assert await office.desk.grants() == []
+    assert await office.desk.grants.newest() == []
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ async def boss(office: Office) -> Office:
     policy = await office.world.store.policy()
     people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
     await office.world.store.apply(replace(policy, people=people), by="test")
-    office.world.approvals.forget_policy()
+    office.world.core.writer.forget_policy()
     return office
 
 

@@ -109,7 +109,7 @@ async def test_34_killed_around_the_post(
             await slack.person("UANN").click(message, "Approve")
             await slack.until(lambda: "Approved by ann" in shown(message), seconds=20)
         else:
-            await world.approvals.decide(click(await world.approvals.get(record.id)))
+            await world.core.requests.decide(click(await world.core.requests.get(record.id)))
         await one_decision(world, record.id)
         assert len(slack.messages("C1")) == cards
 
@@ -150,7 +150,7 @@ async def test_34_killed_around_the_click(
         await replica.gone()
         slack.sockets.on_ack = lambda: None
         await replica.start()
-        if not (await world.approvals.get(record.id)).final:
+        if not (await world.core.requests.get(record.id)).final:
             with suppress(NotShown):
                 await ann.click(message, "Approve")
         # What a killed process was looking at is looked at again when its lease ends.
@@ -161,6 +161,6 @@ async def test_34_killed_around_the_click(
 
 async def one_decision(world: World, request_id: str) -> None:
     """Fail unless it is approved, once."""
-    assert (await world.approvals.get(request_id)).status is Status.APPROVED
+    assert (await world.core.requests.get(request_id)).status is Status.APPROVED
     events = await world.events(request_id)
     assert len([one for one in events if one.type == "approved"]) == 1

@@ -92,7 +92,7 @@ async def test_36_slack_may_be_away_at_the_start(slack: Slack, world: World, fau
         assert len(adapter.problems()) == 2
         record = await office.ask()
         await slack.until(lambda: len(slack.faults.happened) > 8)
-        assert (await world.approvals.get(record.id)).status is Status.PENDING
+        assert (await world.core.requests.get(record.id)).status is Status.PENDING
         slack.faults.planned.clear()
         await slack.until(lambda: not adapter.problems(), seconds=30)
         await slack.until(lambda: slack.messages("C1"), seconds=30)
@@ -139,7 +139,7 @@ async def test_38_a_failing_handler_still_answers(
     monkeypatch.setattr(Directory, "member", broken)
     await office.bob.click(message, "Deny…")
     await office.slack.until(lambda: "Not recorded" in office.modal_says(office.bob))
-    assert (await office.desk.get(record.id)).status is Status.PENDING
+    assert (await office.desk.requests.get(record.id)).status is Status.PENDING
     assert "xoxb" not in caplog.text
 
 
@@ -159,7 +159,7 @@ async def test_39_leaving_waits_for_clicks_in_flight(slack: Slack, world: World)
         slack.faults.plan("users.info", Fault.LIMITED)
         assert (await office.ann.click(message, "Approve")).ok
         assert office.adapter.busy
-    done = await world.approvals.get(record.id)
+    done = await world.core.requests.get(record.id)
     assert done.status is Status.APPROVED
 
 
@@ -281,7 +281,7 @@ async def test_48_logs_hold_no_tokens_addresses_or_texts(
         stranger = {**payload_of(office, message), "team": {"id": "T9"}}
         await slack.deliveries.interaction(stranger)
         await office.ann.slash("/approvals", "approve swordfish", "C1")
-        await world.approvals.decide(click(record))
+        await world.core.requests.decide(click(record))
         await slack.sockets.disconnect("refresh_requested")
         await slack.until(lambda: slack.sockets.connected > 1)
     for secret in ("xoxb-", "xapp-", "swordfish", "/response/", "/link/"):
@@ -348,7 +348,7 @@ async def test_an_adapter_of_its_own_is_reached_over_http(
             (message,) = slack.messages("C1")
             await slack.person("UANN").click(message, "Approve")
             await slack.until(lambda: "Approved by ann" in shown(message))
-            assert (await world.approvals.get(record.id)).final
+            assert (await world.core.requests.get(record.id)).final
             assert (await http.get(f"{url}/readyz")).status == 200
             assert (await http.post(f"{url}/slack/events")).status in (400, 401)
             assert (await http.get(f"{url}/v1/requests")).status == 404

@@ -105,9 +105,9 @@ async def partial(world: World) -> AsyncIterator[Seat]:
     tap = click(
         record, Action.EDIT, identity=identity("bob"), arguments={"command": "make dry-run"}
     )
-    edited = await world.approvals.decide(tap)
+    edited = await world.core.requests.decide(tap)
     await world.store.redis.delete(world.store.keys.processes)
-    await world.approvals.expire_process("bot", "p" * 16)
+    await world.store.expire_process("bot", "p" * 16)
     assert replace(edited).votes
     async with opened(world, "1 of 2 approvals", "Nobody waits") as seat:
         yield seat

@@ -66,7 +66,7 @@ class Seat:
     async def ended(self, record: Record) -> Record:
         """Return a request once it is decided."""
         async with asyncio.timeout(40):
-            while not (now := await self.world.approvals.get(record.id)).final:
+            while not (now := await self.world.core.requests.get(record.id)).final:
                 await self.pilot.pause(MOMENT)
         return now
 
@@ -80,7 +80,7 @@ async def seated(
     world: World, name: str = "ann", size: tuple[int, int] = SIZE
 ) -> AsyncIterator[Seat]:
     """Sit a person down at a terminal."""
-    desk = desk_of("terminal", world.approvals, world.store)
+    desk = desk_of("terminal", world.core, world.store)
     screen = Answering(desk, Identity(platform="terminal", id=name), SystemClock())
     async with screen.run_test(size=size, notifications=True) as pilot:
         yield Seat(world, screen, pilot)
@@ -92,10 +92,10 @@ async def staffed(world: World, **route: Any) -> None:
     routes = (Route(approvers=("ann", "bob"), targets=("terminal",), **route),)
     policy = PolicyDocument(generation=now.generation, people=PEOPLE, routes=routes, risks=RISKS)
     await world.store.apply(policy, by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
 
 
 async def by_bob(world: World, record: Record, **more: Any) -> None:
     """Have bob decide elsewhere."""
     tap = replace(click(record), identity=identity("bob"), **more)
-    await world.approvals.decide(tap)
+    await world.core.requests.decide(tap)

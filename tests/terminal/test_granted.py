@@ -13,13 +13,13 @@ async def test_what_is_remembered_is_told_listed_and_taken_back(world: World) ->
     await staffed(world)
     for number in range(3):
         record = await world.submit(arguments={"command": f"ls {number}"})
-        await world.approvals.decide(click(record, remember=Remember()))
+        await world.core.requests.decide(click(record, remember=Remember()))
     async with seated(world, "eve", size=(120, 40)) as seat:
         await seat.press("g")
         await seat.sees("1. Approval remembered", "exactly this", "Remembered by ann", "not used")
         await seat.type("1")
         await seat.sees("only an admin or an approver")
-    assert len(await world.approvals.granted.all()) == 3
+    assert len(await world.core.grants.all()) == 3
     async with seated(world, size=(120, 40)) as seat:
         await seat.press("g")
         await seat.type("9")

@@ -21,7 +21,7 @@ async def test_no_key_approves_what_a_mask_could_hide(world: World) -> None:
             for key in keys:
                 await seat.press(key)
             await seat.until(lambda: len(seat.screen._notifications) == 1)
-            assert (await world.approvals.get(record.id)).status is Status.PENDING
+            assert (await world.core.requests.get(record.id)).status is Status.PENDING
         seat.screen.clear_notifications()
         await seat.press("a")
         await seat.sees("Approve how many?")

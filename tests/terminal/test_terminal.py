@@ -82,7 +82,7 @@ async def test_escape_takes_nothing(world: World) -> None:
         await seat.sees("Words for the agent")
         await seat.press("escape")
         await seat.until(lambda: "Words for the agent" not in seat.text())
-    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_arrows_walk_the_queue_oldest_first(world: World) -> None:
@@ -110,7 +110,7 @@ async def test_high_risk_takes_a_typed_yes(world: World) -> None:
         await seat.sees("Have you read all of it?")
         await seat.type("y")
         await seat.sees("not approved")
-        assert (await world.approvals.get(record.id)).status is Status.PENDING
+        assert (await world.core.requests.get(record.id)).status is Status.PENDING
         await seat.press("y")
         await seat.sees("Have you read all of it?")
         await seat.type("yes")
@@ -125,7 +125,7 @@ async def test_what_was_cut_is_approved_from_the_full_text_only(world: World) ->
         await seat.sees("Approval needed")
         await seat.press("y")
         await seat.sees("it does not fit here")
-        assert (await world.approvals.get(record.id)).status is Status.PENDING
+        assert (await world.core.requests.get(record.id)).status is Status.PENDING
         await seat.press("f")
         await seat.sees("508 characters")
         await seat.press("end")
@@ -161,7 +161,7 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="deletes", contains=("rm -rf",))
     current = await world.store.policy()
     await world.store.apply(replace(current, risks=(rule,)), by="test")
-    world.approvals.forget_policy()
+    world.core.writer.forget_policy()
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/ls/rm -rf x/' \"$1\"\n")
     editor.chmod(editor.stat().st_mode | stat.S_IXUSR)
@@ -174,7 +174,7 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(
         await seat.sees("Approve with these changes?", '+   "command": "rm -rf x"')
         await seat.type("yes")
         await seat.sees("With these changes it is high risk", '+   "command": "rm -rf x"')
-        assert (await world.approvals.get(record.id)).status is Status.PENDING
+        assert (await world.core.requests.get(record.id)).status is Status.PENDING
         await seat.type("yes")
         assert (await seat.ended(record)).status is Status.APPROVED
 
@@ -243,9 +243,9 @@ async def test_several_leaves_out_what_needs_a_look(world: World) -> None:
         await seat.type("yes")
         await seat.sees("of 3")
     for one in plain:
-        assert (await world.approvals.get(one.id)).status is Status.APPROVED
+        assert (await world.core.requests.get(one.id)).status is Status.APPROVED
     for one in (risky, long, asked):
-        assert (await world.approvals.get(one.id)).status is Status.PENDING
+        assert (await world.core.requests.get(one.id)).status is Status.PENDING
 
 
 async def test_a_question_is_withdrawn_when_it_was_decided_elsewhere(world: World) -> None:
@@ -292,7 +292,7 @@ async def test_whoever_may_not_decide_is_told(world: World) -> None:
         await seat.sees("You may only look", "not an approver")
         await seat.press("y")
         await seat.sees("you are not an approver")
-    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
     assert [event for event in await world.events() if event.type == "refused"]
 
 
@@ -309,7 +309,7 @@ async def test_a_removed_approver_is_out_at_the_next_key(world: World) -> None:
         )
         await seat.press("y")
         await seat.sees("you are not an approver")
-    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ async def test_high_risk_is_never_remembered(world: World) -> None:
         await seat.sees("high risk")
         await seat.press("r")
         await seat.sees("asked about each time")
-    assert (await world.approvals.get(record.id)).status is Status.PENDING
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
 async def test_a_long_line_is_folded_not_lost(world: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.api.requests import shown
 from gateway.models import FieldKind, Kind, Question
-from gateway.ports.offload import HEAVY_CHARS, heavy, made, weight_of
+from gateway.ports.offload import HEAVY_CHARS, draw, heavy, weight_of
 from tests.unit.test_cards import record
 
 
@@ -28,7 +28,7 @@ async def test_only_what_is_large_goes_to_a_thread(
 ) -> None:
     """A thread costs more than a small card, and the loop must not stand still for a large one."""
     assert heavy(*values) == beside
-    assert (await made(threading.get_ident, *values) != threading.get_ident()) == beside
+    assert (await draw(threading.get_ident, *values) != threading.get_ident()) == beside
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Risk, RiskLevel
 from gateway.policy.chain import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, settled
-from gateway.ports import Verdict
+from gateway.policy.decider import Verdict
 from tests.unit.test_transitions import form, record
 
 

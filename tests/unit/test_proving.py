@@ -105,7 +105,7 @@ def test_what_a_mask_could_hide_is_not_approved_where_it_is_masked(
     one = asking(arguments)
     made = card_of(one, lines=WHOLE, chars=WHOLE)
     assert not actions(made) & set(NEEDS_ALL_SEEN)
-    assert made.approve_scopes == ()
+    assert made.remembers == frozenset()
     assert HIDDEN in made.notices
     bare = card_of(one, lines=WHOLE, chars=WHOLE, reveal=True)
     assert set(NEEDS_ALL_SEEN) <= actions(bare)

@@ -43,7 +43,7 @@ class Inbox:
             agent=AGENT, **{"context": Context(cwd="/srv/shop", host="ci-7"), **details}
         )
         origin = MessageContext(agent=AGENT, process=PROCESS)
-        record, _ = await self.gateway.approvals.submit(asked, origin)
+        record, _ = await self.gateway.core.approvals.submit(asked, origin)
         return record
 
     async def sign_in(self, page: Page, person: str = "ann") -> None:
@@ -68,38 +68,38 @@ class Inbox:
             ),
             by="test",
         )
-        self.gateway.approvals.forget_policy()
+        self.gateway.core.writer.forget_policy()
 
     async def get(self, record: Record) -> Record:
         """Return a request as it stands."""
-        return await self.gateway.approvals.get(record.id)
+        return await self.gateway.core.requests.get(record.id)
 
     async def decide(self, record: Record, action: Action = Action.APPROVE, **more: Any) -> Record:
         """Decide as somebody elsewhere does: bob, unless another identity is given."""
         now = await self.get(record)
-        return await self.gateway.approvals.decide(
+        return await self.gateway.core.requests.decide(
             click(now, action, **{"identity": identity("bob"), "confirmed": True, **more})
         )
 
     async def claim(self, record: Record, person: str = "bob") -> None:
         """Say that somebody looks at it."""
-        desk = desk_of("web", self.gateway.approvals, self.gateway.backend.store)
-        await desk.claim(record.id, identity(person))
+        desk = desk_of("web", self.gateway.core, self.gateway.backend.store)
+        await desk.requests.claim(record.id, identity(person))
 
     async def leave(self) -> None:
         """Have the asking process go away: its lease has run out."""
         store = self.gateway.backend.store
         await store.redis.zadd(store.keys.processes, {f"{AGENT} {PROCESS}": 1})
-        await self.gateway.approvals.expire_process(AGENT, PROCESS)
+        await self.gateway.backend.store.expire_process(AGENT, PROCESS)
 
     async def expire(self, record: Record) -> None:
         """Let a request that was asked with hardly any time run out."""
         while not (await self.get(record)).final:
-            await self.gateway.approvals.expire(record.id)
+            await self.gateway.core.approvals.expire(record.id)
 
     async def events(self, kind: str) -> list[Event]:
         """Return what the audit holds of one kind."""
-        found = await self.gateway.approvals.history(None, 10_000)
+        found = await self.gateway.backend.store.history(None, 10_000)
         return [event for event in found if event.type == kind]
 
 

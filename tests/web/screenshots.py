@@ -219,7 +219,7 @@ async def together(box: Inbox, camera: Camera) -> None:
     await page.send("Network.setBlockedURLs", urls=[])
     await page.press("Deny with a reason")
     await camera.take("denied with a reason")
-    for record in (*records, *(await box.gateway.approvals.page(Query())).items):
+    for record in (*records, *(await box.gateway.core.requests.page(Query())).items):
         if not (await box.get(record)).final:
             await box.decide(record, Action.DENY)
     await page.goto(f"{box.gateway.url}/inbox")
@@ -261,13 +261,13 @@ async def done(box: Inbox, camera: Camera) -> None:
     approved = await box.ask(**COMMAND)
     await box.decide(approved)
     report = Report(execution=Execution.SUCCEEDED, duration_ms=1840)
-    await box.gateway.approvals.report(approved.id, report, MessageContext(agent=AGENT))
+    await box.gateway.core.approvals.report(approved.id, report, MessageContext(agent=AGENT))
     await box.decide(
         await box.ask(**FILE_CHANGE), Action.DENY, message="use the rates table of 2026"
     )
     await box.expire(await box.ask(tool="restart", arguments={"service": "web"}, timeout=0.001))
     cancelled = await box.ask(**HIGH_RISK)
-    await box.gateway.approvals.cancel(
+    await box.gateway.core.approvals.cancel(
         cancelled.id, MessageContext(agent=AGENT), reason=Reason.CANCELLED_BY_AGENT
     )
     await page.press("History")

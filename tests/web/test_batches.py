@@ -99,7 +99,7 @@ async def test_what_is_edited_loses_its_tick(box: Inbox, page: Page) -> None:
     for record in records:
         await tick(page, record)
     edit = click(records[0], Action.EDIT, arguments={"n": 7}, identity=identity("bob"))
-    await box.gateway.approvals.decide(edit)
+    await box.gateway.core.requests.decide(edit)
     await page.until(f"{card(records[0])}.textContent.includes('changed after you ticked it')")
     assert await page.evaluate("document.querySelectorAll('input:checked').length") == 1
     await tick(page, records[0])
@@ -152,7 +152,7 @@ async def canary(box: Inbox, due: str) -> Record:
     store = box.gateway.backend.store
     notes = RedisNotes(store, "canaries")
     await notes.put("default 1", due)
-    maker = Canaries(store, box.gateway.approvals.writer, notes, SystemClock(), Random(1))
+    maker = Canaries(store, box.gateway.core.writer, notes, SystemClock(), Random(1))
     (made,) = await maker.tick()
     return made
 

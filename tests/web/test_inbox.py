@@ -235,7 +235,7 @@ async def test_the_history_tells_what_became_of_it(box: Inbox, page: Page) -> No
     record = await box.ask(**COMMAND)
     await box.decide(record, note="seen with eve")
     report = Report(execution=Execution.FAILED, duration_ms=1840, detail="exit status 7")
-    await box.gateway.approvals.report(record.id, report, MessageContext(agent=AGENT))
+    await box.gateway.core.approvals.report(record.id, report, MessageContext(agent=AGENT))
     await page.press("History")
     await page.until(f"{card(record)}.textContent.includes('exit status 7')")
     text = await page.evaluate(f"{card(record)}.textContent")
@@ -264,7 +264,7 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
     store = box.gateway.backend.store
     policy = await store.policy()
     await store.apply(replace(policy, budgets=(Budget(denials=1),)), by="test")
-    box.gateway.approvals.forget_policy()
+    box.gateway.core.writer.forget_policy()
     await box.decide(await box.ask(**COMMAND), Action.DENY)
     refused = await box.ask(**COMMAND)
     assert refused.decision is not None and refused.decision.reason is Reason.BREAKER
@@ -285,7 +285,7 @@ async def test_identical_requests_are_one_card_that_counts(box: Inbox, page: Pag
     assert not await page.evaluate(f"{card(second)} || {card(third)}")
     await page.press("Deny", card(first))
     await page.until("!document.querySelector('.card.pending')")
-    async with box.gateway.approvals.changes() as changes:
+    async with box.gateway.core.feed.changes() as changes:
         while not all([(await box.get(one)).final for one in (second, third)]):
             await anext(changes)
     assert (await box.get(third)).status is Status.DENIED

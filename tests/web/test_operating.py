@@ -19,8 +19,8 @@ async def remembered(box: Inbox, who: str = "ann", **details: object) -> str:
     """Have somebody remember a request; return the grant's id."""
     record = await box.ask(**{**COMMAND, **details})
     tap = click(record, Action.APPROVE, identity=identity(who), remember=Remember(lifetime="1d"))
-    await box.gateway.approvals.decide(tap)
-    return (await box.gateway.approvals.granted.all())[0].id
+    await box.gateway.core.requests.decide(tap)
+    return (await box.gateway.core.grants.all())[0].id
 
 
 async def test_a_grant_is_a_card_that_says_how_far_it_reaches_and_ends_live(
@@ -36,7 +36,7 @@ async def test_a_grant_is_a_card_that_says_how_far_it_reaches_and_ends_live(
         assert part in text, part
     await page.press("How far it reaches")
     await page.until("document.querySelector('.grant').textContent.includes('of the last 1 req')")
-    await box.gateway.approvals.granted.revoke(grant, identity("bob"))
+    await box.gateway.core.grants.revoke(grant, identity("bob"))
     await page.until("document.querySelector('.grant.ended')?.textContent.includes('by bob')")
     assert await page.evaluate("document.querySelectorAll('.grant button').length") == 0
 
@@ -56,7 +56,7 @@ async def test_a_sessions_grants_and_all_of_them_are_taken_back_together(
     await page.press("Revoke all 1 that you may")
     await page.press("Really revoke all 1 that you may")
     await page.until(f"{GRANTS} === 0")
-    assert await box.gateway.approvals.granted.all() == []
+    assert await box.gateway.core.grants.all() == []
 
 
 async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, page: Page) -> None:
@@ -65,7 +65,7 @@ async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, pa
     for tool in ("wipe", "tell"):
         match = Match(shape=Shape.TOOL, tool=tool)
         await stored(box.gateway.backend.store, match, agent=AGENT)
-    await box.gateway.approvals.granted.reread()
+    await box.gateway.core.grants.reread()
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     await page.until(f"{GRANTS} === 3")
     said = await page.evaluate("document.querySelector('.grants > .notice').textContent")
@@ -75,9 +75,9 @@ async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, pa
         "[...document.querySelectorAll('.grant')].map((card) => card.textContent)"
     )
     assert sum("Suspended" in text and "let the agent ask again" in text for text in cards) == 2
-    for grant in await box.gateway.approvals.granted.all():
+    for grant in await box.gateway.core.grants.all():
         if grant.id != kept:
-            await box.gateway.approvals.granted.revoke(grant.id, identity("ann"))
+            await box.gateway.core.grants.revoke(grant.id, identity("ann"))
     await page.until(f"{GRANTS} === 1")
     assert await page.evaluate("document.querySelector('.grants > .notice') === null")
 
@@ -127,7 +127,7 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
     for tab in (page, other):
         await tab.until("document.getElementById('stop').hidden")
     assert (await box.ask(**COMMAND)).status is Status.PENDING
-    events = await box.gateway.approvals.history(None, 1000)
+    events = await box.gateway.backend.store.history(None, 1000)
     switched = [(one.type, one.data["by"]) for one in events if one.type in ("stopped", "resumed")]
     assert switched == [("stopped", "ann"), ("resumed", "ann")]
 
@@ -140,5 +140,5 @@ async def test_nobody_else_stops_anything(box: Inbox) -> None:
     async with visitor(box, "ann") as ann:
         for _ in range(2):
             assert (await ann.post("stop", {"on": True}))[0] == 200
-    events = [one.type for one in await box.gateway.approvals.history(None, 1000)]
+    events = [one.type for one in await box.gateway.backend.store.history(None, 1000)]
     assert (events.count("refused"), events.count("stopped")) == (1, 1)

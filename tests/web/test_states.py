@@ -232,7 +232,7 @@ async def test_an_edit_that_makes_it_high_risk_is_confirmed_as_such(box: Inbox, 
     store = box.gateway.backend.store
     rule = RiskRule(name="r", level=RiskLevel.HIGH, reason="enormous", contains=("900000",))
     await store.apply(replace(await store.policy(), risks=(rule,)), by="test")
-    box.gateway.approvals.forget_policy()
+    box.gateway.core.writer.forget_policy()
     record = await box.ask(tool="pay", arguments={"amount": 900})
     await page.press("Edit")
     await page.fill("[data-key=edit]", '{"amount": 900000}')

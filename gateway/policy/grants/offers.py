@@ -71,18 +71,26 @@ def offers(record: Record, effect: Effect = Effect.ALLOW) -> tuple[Offer, ...]:
     High risk, questions, and text that hides something are asked about each time. Every offer
     covers the request that it was made from.
     """
-    request = record.request
-    high = record.risk.level is RiskLevel.HIGH and effect is Effect.ALLOW
-    if high or request.questions or not legible([request.tool, *record.parts]):
-        return ()
-    matches = _matches(record, effect)
-    made = (_offer(words, match) for words, match in matches if len(words) <= _LONGEST_WORDS)
-    return tuple(offer for offer in made if _covered(offer, record, effect))
+    return tuple(_offers(record, effect))
 
 
 def narrowest(record: Record, effect: Effect = Effect.ALLOW) -> Offer | None:
-    """Return the narrowest offer: for a `remember` that cannot say how much."""
-    return next(iter(offers(record, effect)), None)
+    """Return the narrowest offer: for a `remember` that cannot say how much. Wider ones are not
+    looked for, which would take reading commands."""
+    return next(_offers(record, effect), None)
+
+
+def _offers(record: Record, effect: Effect) -> Iterator[Offer]:
+    request = record.request
+    high = record.risk.level is RiskLevel.HIGH and effect is Effect.ALLOW
+    if high or request.questions or not legible([request.tool, *record.parts]):
+        return
+    for words, match in _matches(record, effect):
+        if len(words) > _LONGEST_WORDS:
+            continue
+        offer = _offer(words, match)
+        if _covered(offer, record, effect):
+            yield offer
 
 
 def offered(record: Record, offer_id: str, effect: Effect = Effect.ALLOW) -> Offer | None:

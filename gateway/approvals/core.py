@@ -1,0 +1,75 @@
+"""All parts of the life of a request, put together: one of these per gateway process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.approvals.decisions import Clicks
+from gateway.approvals.grant_creation import Remembering
+from gateway.approvals.grant_lifecycle import Granted
+from gateway.approvals.grouping import HeldStore, Holding
+from gateway.approvals.hook_reviews import Reviews
+from gateway.approvals.operator_desk import OperatorDesk
+from gateway.approvals.posted_copies import PostedCopies
+from gateway.approvals.report_query import Reporting
+from gateway.approvals.request_desk import RequestDesk
+from gateway.approvals.service import Approvals
+from gateway.approvals.session_desk import SessionDesk
+from gateway.approvals.writer import Writer
+from gateway.domain.clock import Clock
+from gateway.domain.store import WritableStore
+from gateway.policy.chain import Chain
+from gateway.policy.decider import Decider
+from gateway.policy.grant_deciders import GrantBook, GrantStore
+from gateway.policy.rules import rule_links
+from gateway.ports import Desk, Feed
+from gateway.ports.card_size import CardSizes
+from gateway.ports.outgoing import Notes, Outbox
+from gateway.wire.signatures import Signer
+
+
+class Core:
+    """The parts, each of which does its own; replicas share what the stores hold."""
+
+    def __init__(
+        self,
+        store: WritableStore,
+        feed: Feed,
+        deciders: Sequence[Decider],
+        clock: Clock,
+        *,
+        signer: Signer | None,
+        grants: GrantStore,
+        outbox: Outbox,
+        held: HeldStore,
+    ) -> None:
+        book = GrantBook(grants, clock)
+        self.feed = feed
+        self.outbox = outbox
+        self.held = held
+        self.sizes = CardSizes()
+        self.writer = writer = Writer(store, clock, signer, book)
+        chain = Chain([*book.deciders, *rule_links(writer.policy), *deciders])
+        self.copies = PostedCopies(store, outbox)
+        self.grants = Granted(store, book, clock, writer, self.copies)
+        self.remembering = Remembering(store, chain, clock, writer, self.grants)
+        self.reviews = Reviews(chain, writer, self.grants)
+        self.holding = Holding(store, held, writer)
+        self.reporting = Reporting(store, writer)
+        self.approvals = Approvals(store, chain, writer, self.grants)
+        self.clicks = Clicks(store, chain, writer, self.remembering)
+        self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
+        self.sessions = SessionDesk(store, writer, self.approvals, self.grants)
+        self.operator = OperatorDesk(store, writer, held, self.reporting)
+
+    def desk(self, notes: Notes) -> Desk:
+        """Return what an adapter works at; the notes are its own."""
+        return Desk(
+            requests=self.requests,
+            grants=self.grants,
+            sessions=self.sessions,
+            operator=self.operator,
+            feed=self.feed,
+            notes=notes,
+            sizes=self.sizes,
+        )

@@ -1,0 +1,71 @@
+"""What operators do: the kill switch, paused agents, and the report on how people decide."""
+
+from __future__ import annotations
+
+from gateway.approvals.grouping import HeldStore
+from gateway.approvals.report_query import Reporting
+from gateway.approvals.writer import Writer
+from gateway.domain.policy_document import Budget
+from gateway.domain.records import Identity, Paused
+from gateway.domain.statistics import Report
+from gateway.domain.store import Store
+from gateway.errors import Unauthorized
+from gateway.policy.authorization import answers_for
+
+
+class OperatorDesk:
+    """A `gateway.ports.OperatorCalls`: rights are checked under the policy read anew."""
+
+    def __init__(self, store: Store, writer: Writer, held: HeldStore, reporting: Reporting) -> None:
+        self._store = store
+        self._writer = writer
+        self._held = held
+        self._reporting = reporting
+
+    async def stopped(self) -> bool:
+        """Tell whether the kill switch is on."""
+        return await self._store.stopped()
+
+    async def stop_all(self, identity: Identity, *, on: bool) -> None:
+        """Turn the kill switch on or off. See `gateway.ports.OperatorCalls` for what it raises."""
+        policy = await self._writer.current_policy()
+        if not policy.is_admin(identity):
+            await self._refuse(identity, "only an admin may use the kill switch")
+            raise Unauthorized("only an admin may stop everything, or lift that")
+        if await self._store.stopped() != on:
+            await self._store.set_stopped(on, by=policy.name_of(identity))
+
+    async def paused(self) -> list[Paused]:
+        """Return the agents that ask nobody for now, as people denied too much of them in a row."""
+        return await self._held.paused()
+
+    async def budget_of(self, agent: str) -> Budget:
+        """Return how much of an agent may wait, and how often it may be denied before a pause."""
+        return (await self._writer.policy()).budget_for(agent)
+
+    async def lift(self, agent: str, identity: Identity) -> bool:
+        """Let an agent ask again; return whether it was paused.
+
+        Raises Unauthorized unless the person is an admin, or an approver of the agent. That others
+        tried is audited.
+        """
+        policy = await self._writer.fresh_policy()
+        if not answers_for(policy, agent, identity):
+            why = "only an admin or an approver of this agent may let it ask again"
+            await self._refuse(identity, why)
+            raise Unauthorized(why)
+        return await self._held.resume_agent(agent, by=policy.name_of(identity))
+
+    async def report(
+        self, identity: Identity, *, since: int | None = None, until: int | None = None
+    ) -> Report:
+        """Return how people decided, in the last 30 days where no period is given.
+
+        Raises Unauthorized for all but admins.
+        """
+        if not (await self._writer.fresh_policy()).is_admin(identity):
+            raise Unauthorized("only an admin may see how people decide")
+        return await self._reporting.read(since=since, until=until)
+
+    async def _refuse(self, identity: Identity, why: str) -> None:
+        await self._store.note("refused", agent=identity.written, data={"why": why})

@@ -1,0 +1,69 @@
+"""Where the copies of cards stand: clicks are accepted on those alone that the gateway posted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.domain.records import Click, MessageRef
+from gateway.domain.redaction import masked
+from gateway.domain.store import Store
+from gateway.errors import Unauthorized
+from gateway.ports.outgoing import Copy, CopyState, Outbox
+from gateway.wire.codec import JsonObject
+
+_MOST_PLACES = 10_000  # kept in mind
+_MOST_WORDS = 500
+
+
+class PostedCopies:
+    """Recognises posted copies, and audits what became of them."""
+
+    def __init__(self, store: Store, outbox: Outbox) -> None:
+        self._store = store
+        self._outbox = outbox
+        self._places: dict[tuple[str, str], MessageRef] = {}
+
+    async def recognise(self, click: Click) -> None:
+        """Check that a click was made on a copy that we posted, where we posted it.
+
+        A copy that was posted just before a crash is written down now. Raises Unauthorized.
+        """
+        if click.ref is None or self._places.get((click.request_id, click.copy or "")) == click.ref:
+            return
+        copies = (await self._outbox.copies(click.request_id)).values()
+        copy = next((one for one in copies if one.nonce == click.copy and not one.outcome), None)
+        if copy is not None and copy.ref == click.ref:
+            self.remember_place(click.request_id, copy)
+            return
+        if copy is None or copy.ref is not None:
+            raise Unauthorized("this is not a card that the gateway posted here")
+        await self.adopt(click.request_id, copy.nonce, click.ref)
+
+    async def adopt(self, subject_id: str, nonce: str, ref: MessageRef) -> None:
+        """Write down where a copy stands that was posted just before a crash."""
+        for copy in (await self._outbox.copies(subject_id)).values():
+            if copy.nonce == nonce and not copy.outcome and copy.ref is None:
+                posted = replace(copy, state=CopyState.POSTED, ref=ref, revision=0)
+                await self._outbox.put_copy(subject_id, posted, before=copy)
+                await self._outbox.mark(ref.adapter, subject_id)
+
+    def remember_place(self, subject_id: str, copy: Copy) -> None:
+        """Keep in mind where a copy was posted, which never changes: its clicks need no look."""
+        if copy.ref is not None:
+            self._places[subject_id, copy.nonce] = copy.ref
+        while len(self._places) > _MOST_PLACES:
+            del self._places[next(iter(self._places))]
+
+    async def note(self, event: str, agent: str, about: JsonObject, copy: Copy, why: str) -> None:
+        """Write down what became of a copy; it changes nothing of what the copy is about."""
+        data = {**about, "target": copy.target}
+        if copy.ref is not None:
+            data["message"] = copy.ref.message
+        if why:
+            data["why"] = shorten(why)
+        await self._store.note(event, agent=agent, data=data)
+
+
+def shorten(why: str) -> str:
+    """Return a reason as it is audited: masked, and not longer than people read."""
+    return str(masked(why))[:_MOST_WORDS]  # in this order: half a secret looks like none

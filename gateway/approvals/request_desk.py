@@ -1,0 +1,178 @@
+"""Requests as people see and answer them, and the steps of a request that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gateway.approvals.batches import Batches
+from gateway.approvals.decisions import Clicks
+from gateway.approvals.grant_creation import Remembering
+from gateway.approvals.posted_copies import PostedCopies, shorten
+from gateway.approvals.writer import Writer
+from gateway.domain.outcome import Outcome
+from gateway.domain.records import Claim, Click, Identity, Page, Person, Query, Record
+from gateway.domain.store import Store, Transition
+from gateway.errors import Conflict, NotFound, Unauthorized
+from gateway.models import Reason, Status
+from gateway.policy.authorization import approver
+from gateway.ports.desk import Groups
+from gateway.wire.codec import JsonObject
+
+
+class RequestDesk:
+    """A `gateway.ports.RequestCalls`: what policy hooks are still asked about is not found here."""
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        clicks: Clicks,
+        remembering: Remembering,
+        copies: PostedCopies,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._clicks = clicks
+        self._batches = Batches(writer, clicks)
+        self._remembering = remembering
+        self._copies = copies
+
+    # ---------------------------------------------------------------- what people see
+
+    async def get(self, request_id: str) -> Record:
+        """Return a request; raises NotFound."""
+        record = await self._store.load(request_id)
+        if record is None or record.unreviewed:
+            raise NotFound("no such request")
+        return record
+
+    async def seen(self, request_id: str, revision: int) -> Record:
+        """Return a request that a card shows at this revision. See `gateway.ports`."""
+        known = self._store.recent(request_id)
+        if known is not None and known.revision == revision and not known.unreviewed:
+            return known
+        return await self.get(request_id)
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+        page = await self._store.page(query)
+        return replace(page, items=tuple(one for one in page.items if not one.unreviewed))
+
+    async def reach(self, request_id: str, offer: str) -> str:
+        """Say how many recent requests an offer would have covered, and what people said to
+        those."""
+        record = await self.get(request_id)
+        return (await self._remembering.reach(record, offer)).words()
+
+    async def person(self, identity: Identity) -> Person | None:
+        """Return the person whom an identity belongs to."""
+        return (await self._writer.policy()).person_of(identity)
+
+    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence."""
+        try:
+            approver(await self._writer.policy(), record, identity)
+        except Unauthorized as refusal:
+            return str(refusal)
+        return None
+
+    # ---------------------------------------------------------------- what people do
+
+    async def decide(self, click: Click, *, groups: Groups | None = None) -> Record:
+        """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
+        await self._recognise(click)
+        return await self._clicks.decide(click, groups)
+
+    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
+        """Apply one person's clicks, all or none. See `gateway.ports.RequestCalls`."""
+        for click in clicks:
+            await self._recognise(click)
+        return await self._batches.decide(clicks)
+
+    async def claim(
+        self,
+        request_id: str,
+        identity: Identity,
+        *,
+        on: bool = True,
+        groups: Groups | None = None,
+    ) -> Record:
+        """Say that this person is looking at a request, or is not any more."""
+
+        async def step(record: Record) -> Transition | None:
+            nonlocal identity, groups
+            if record.unreviewed:
+                raise NotFound("no such request")
+            if record.final:
+                raise Conflict("this was decided already")
+            policy = await self._writer.policy()
+            try:
+                approver(policy, record, identity)
+            except Unauthorized:
+                if groups is None:
+                    raise
+                identity, groups = replace(identity, groups=await groups()), None
+                approver(policy, record, identity)
+            name = policy.name_of(identity)
+            mine = record.claim is not None and record.claim.person == name
+            if mine == on or (not on and record.claim is None):
+                return None
+            if not on and not mine:
+                raise Conflict("someone else is looking at it")
+            claim = Claim(person=name, at=self._writer.now()) if on else None
+            event = "claimed" if on else "unclaimed"
+            return _step(record, replace(record, claim=claim), event, {"person": name})
+
+        try:
+            return (await self._writer.update(request_id, step)).record
+        except Unauthorized as refusal:
+            await self.refuse(request_id, identity, str(refusal))
+            raise
+
+    async def reveal(self, request_id: str, identity: Identity) -> Record:
+        """Return a request whose secrets this person is about to see, and write that down.
+
+        Only who may decide it and admins see them; that others tried is audited, too. Raises
+        NotFound, Unauthorized.
+        """
+        record = await self.get(request_id)
+        policy = await self._writer.fresh_policy()
+        try:
+            approver(policy, record, identity)
+        except Unauthorized as refusal:
+            if not policy.is_admin(identity):
+                await self.refuse(request_id, identity, str(refusal))
+                raise
+        data = {"request_id": request_id, "person": policy.name_of(identity)}
+        await self._store.note("revealed", agent=record.holder, data=data)
+        return record
+
+    async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
+        """Write down that somebody was turned away."""
+        data = {"request_id": request_id, "why": shorten(why)}
+        await self._store.note("refused", agent=identity.written, data=data)
+
+    # ---------------------------------------------------------------- what time does
+
+    async def progress(self, before: Record, after: Record, event: str, data: JsonObject) -> bool:
+        """Take a step of a waiting request; False when it changed meanwhile."""
+        return await self._writer.apply(_step(before, after, event, data))
+
+    async def end_undelivered(self, record: Record) -> None:
+        """End a request that reached nobody, and tell the agent at once."""
+        ending = Outcome(status=Status.DENIED, reason=Reason.UNDELIVERABLE)
+        await self._writer.apply(self._writer.plan_end(record, ending))
+
+    async def _recognise(self, click: Click) -> None:
+        """Check where a click was made, and audit it when that is no card of ours."""
+        try:
+            await self._copies.recognise(click)
+        except Unauthorized as refusal:
+            await self.refuse(click.request_id, click.identity, str(refusal))
+            raise
+
+
+def _step(before: Record, after: Record, event: str, data: JsonObject) -> Transition:
+    moved = replace(after, revision=before.revision + 1)
+    return Transition(before=before, after=moved, event=event, data=data, clock="before")

@@ -1,0 +1,84 @@
+"""What an adapter offers: it runs at a desk, and may have pages, commands, checks of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, runtime_checkable
+
+from gateway.domain.records import Identity
+from gateway.ports.checks import Finding
+from gateway.ports.desk import Desk
+from gateway.ports.outgoing import Notes
+
+
+class Logins(Protocol):
+    """Browser logins: a one-time code becomes a session, a session names an identity."""
+
+    async def redeem(self, code: str) -> str:
+        """Use up a one-time login code; return a session token. Raises Unauthorized."""
+
+    async def who(self, session: str) -> Identity | None:
+        """Return whom the session belongs to; None when it ended."""
+
+    async def end(self, session: str) -> None:
+        """End the session."""
+
+
+class Adapter(Protocol):
+    """A place where people answer. Built by its entry point with no arguments."""
+
+    @property
+    def name(self) -> str:
+        """The adapter's name, as in settings and message references."""
+
+    def run(self, desk: Desk) -> AbstractAsyncContextManager[None]:
+        """Serve until left. Entering means connected and healthy."""
+
+
+@runtime_checkable
+class HasRoutes(Protocol):
+    """An adapter that serves web pages beside the HTTP API."""
+
+    def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[Any]:
+        """Return aiohttp route definitions. `secure` tells whether browsers reach us over TLS."""
+
+
+@runtime_checkable
+class HasStreams(Protocol):
+    """An adapter whose pages keep answers open, which the web server would wait for."""
+
+    def end_streams(self) -> None:
+        """End them: the web server stops."""
+
+
+@runtime_checkable
+class HasCommands(Protocol):
+    """An adapter with commands of its own, called as `gateway COMMAND NAME`."""
+
+    def commands(self, verbs: Any) -> None:
+        """Add a parser for each command to `verbs`, which argparse's `add_subparsers` returned.
+
+        Each sets the default `run`, an async function of the parsed options that returns the exit
+        code. The adapter is not running, and perhaps not configured.
+        """
+
+
+@runtime_checkable
+class HasProblems(Protocol):
+    """An adapter that knows when people cannot answer through it."""
+
+    def problems(self) -> Sequence[str]:
+        """Return what is wrong, in sentences; while there is any, the gateway is not ready."""
+
+
+@runtime_checkable
+class HasChecks(Protocol):
+    """An adapter that can be examined by `gateway doctor`. It is not running then."""
+
+    async def checks(
+        self, targets: Sequence[str], notes: Notes, *, live: bool
+    ) -> Sequence[tuple[str, Finding]]:
+        """Return what is found, by name. `targets` are those of the routes in force that are this
+        adapter's, `notes` are what it keeps. With `live` it may post, and takes away what it
+        posted."""

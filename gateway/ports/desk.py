@@ -1,0 +1,199 @@
+"""The calls that adapters may make, in groups: requests, grants, sessions, and what operators do.
+
+Whoever acts is checked in the core, at that moment. All are structural protocols; what implements
+one stands where its subject lives, in `gateway.approvals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.domain.records import (
+    Click,
+    Event,
+    Identity,
+    MessageRef,
+    Page,
+    Paused,
+    Person,
+    Query,
+    Record,
+    Session,
+)
+from gateway.domain.statistics import Report
+from gateway.policy.grants.grant import Grant
+from gateway.ports.card_size import CardSizes
+from gateway.ports.grant_cards import GrantCard
+from gateway.ports.outgoing import Notes
+
+
+class Watch(Protocol):
+    """Tells when something happened to what is watched."""
+
+    async def wait(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds; return whether an event came since the last call."""
+
+
+class Feed(Protocol):
+    """The event stream as it grows, from all replicas."""
+
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+        """Subscribe to events from now on; entering has registered, so read state after it."""
+
+    def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
+        """Watch one request, or with None whatever happens; entering has registered."""
+
+
+Groups = Callable[[], Awaitable[tuple[str, ...]]]
+"""Asks the platform which of its groups somebody is in, as identities are written. Raises what the
+adapter raises where the platform does not say."""
+
+
+class RequestCalls(Protocol):
+    """Requests, and the answers of people. What policy hooks are still asked about is not found."""
+
+    async def get(self, request_id: str) -> Record:
+        """Return a request; raises NotFound."""
+
+    async def seen(self, request_id: str, revision: int) -> Record:
+        """Return a request that a card shows at this revision; raises NotFound.
+
+        It may have changed since: `decide` has the last word, and refuses what the card is too old
+        for.
+        """
+
+    async def page(self, query: Query) -> Page:
+        """Return one page of requests, newest first."""
+
+    async def decide(self, click: Click, *, groups: Groups | None = None) -> Record:
+        """Apply a click; return the request as it then stands.
+
+        Rights are asked here and nowhere else. `groups` is called for who may not decide without
+        their groups, where to know them takes a call of the platform.
+
+        Raises NotFound, Unauthorized (no approver, the requester, or a card that the gateway did
+        not post there), Conflict (ended, or an older revision was seen), InvalidRequest (action not
+        allowed, bad arguments).
+        """
+
+    async def decide_all(self, clicks: Sequence[Click]) -> list[Record]:
+        """Apply the clicks of one person, all of them or none: one answer to requests of one agent.
+
+        Raises BatchRefused, which says for each request why not, and InvalidRequest.
+        """
+
+    async def claim(
+        self,
+        request_id: str,
+        identity: Identity,
+        *,
+        on: bool = True,
+        groups: Groups | None = None,
+    ) -> Record:
+        """Say that this person is looking at a request, or is not any more.
+
+        Raises as `decide` does.
+        """
+
+    async def reveal(self, request_id: str, identity: Identity) -> Record:
+        """Return a request whose masked secrets this person is about to see; that is audited.
+
+        Raises NotFound, and Unauthorized unless they may decide it, or are an admin.
+        """
+
+    async def reach(self, request_id: str, offer: str) -> str:
+        """Say how many recent requests an offer would have covered, and what people said to
+        those. Raises NotFound, InvalidRequest."""
+
+    async def person(self, identity: Identity) -> Person | None:
+        """Return the person whom an identity belongs to."""
+
+    async def may_decide(self, identity: Identity, record: Record) -> str | None:
+        """Return None when this identity may decide the request, else the reason as a sentence.
+
+        It is for what people see: `decide` asks again.
+        """
+
+    async def refuse(self, request_id: str, identity: Identity, why: str) -> None:
+        """Write down that somebody was turned away before a click was made of what they did."""
+
+
+class GrantCalls(Protocol):
+    """Remembered decisions."""
+
+    async def newest(self) -> list[Grant]:
+        """Return the newest with their uses, 500 at most."""
+
+    async def list_ended(self) -> list[Grant]:
+        """Return the last 50 that ended."""
+
+    async def revocable(self, identity: Identity) -> list[Grant]:
+        """Return those of the newest that this person may take back."""
+
+    async def card(self, grant_id: str) -> GrantCard:
+        """Return the card of one, also of one that ended. Raises NotFound."""
+
+    async def revoke(
+        self, grant_id: str, identity: Identity, *, copy: str = "", ref: MessageRef | None = None
+    ) -> Grant:
+        """Take one back: from then on it decides nothing.
+
+        `copy` and `ref` say on which posted card it was pressed. Raises NotFound, Conflict, which
+        says how it ended before, and Unauthorized unless they are an admin, made it, or may approve
+        there.
+        """
+
+    async def revoke_all(
+        self, identity: Identity, *, agent: str | None = None, session: str | None = None
+    ) -> list[Grant]:
+        """Take back all that this person may, or an agent's, or a session's; return those."""
+
+
+class SessionCalls(Protocol):
+    """The sessions of agents."""
+
+    async def open(self, agent: str | None) -> list[Session]:
+        """Return the sessions that have not ended, of one agent or of all."""
+
+    async def end_as(self, identity: Identity, agent: str, session: str) -> list[str]:
+        """End a session, cancel what waits in it, return the ids. Raises Unauthorized unless the
+        person is an admin, or an approver of the agent."""
+
+
+class OperatorCalls(Protocol):
+    """The kill switch, paused agents, and how people decide."""
+
+    async def stopped(self) -> bool:
+        """Tell whether the kill switch is on."""
+
+    async def stop_all(self, identity: Identity, *, on: bool) -> None:
+        """Deny everything from now on, or lift that again. Raises Unauthorized unless they are an
+        admin; that somebody else tried is audited."""
+
+    async def paused(self) -> list[Paused]:
+        """Return the agents that ask nobody for now, as people denied too much of them in a row."""
+
+    async def lift(self, agent: str, identity: Identity) -> bool:
+        """Let an agent ask again; return whether it was paused. Raises Unauthorized unless the
+        person is an admin, or an approver of the agent."""
+
+    async def report(self, identity: Identity) -> Report:
+        """Return how people decided in the last 30 days. Raises Unauthorized for all but admins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What an adapter works at. `notes` are what it keeps for itself, shared by its replicas;
+    `feed` tells what happens, from all replicas of the gateway. `sizes` knows which cards show all
+    that would run."""
+
+    requests: RequestCalls
+    grants: GrantCalls
+    sessions: SessionCalls
+    operator: OperatorCalls
+    feed: Feed
+    notes: Notes
+    sizes: CardSizes
