@@ -88,9 +88,8 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         core = assembled(settings, store, feed, hooks, signer)
         await _remembered(settings, core)
         intake = Intake(core, store, backend.credentials)
-        ingress = Ingress(
-            store.redis, blocking, store.keys, intake.handle, intake.dead_letter, at=at
-        )
+        handlers = intake.handle, intake.dead_letter
+        ingress = Ingress(store.redis, blocking, store.keys, *handlers, at=at)
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, core, store, feed, hooks))

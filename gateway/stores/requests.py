@@ -29,8 +29,8 @@ class RedisStore:
     """A `gateway.domain.store.WritableStore` over one namespace of a Redis or Valkey server.
 
     `redis` is a redis.asyncio client (single, Sentinel or Cluster) that decodes responses.
-    `line` runs its scripts, where there is one. `at` is called before and after every script.
-    What concerns many requests is done to so many `at_once`.
+    `line` runs its scripts, where there is one; `at` is called before and after each. A process
+    that is gone is told of to so many requests `at_once`.
     """
 
     def __init__(
@@ -43,9 +43,7 @@ class RedisStore:
         at_once: int = 500,
     ) -> None:
         self.redis, self.keys, self.at = redis, keys or Keys(), at
-        self.line = line or redis
-        self._at_once = at_once
-        self._recent = Recent()
+        self.line, self._at_once, self._recent = line or redis, at_once, Recent()
         self._submit, self._change = Script("submit", at), Script("change", at)
         self._attach, self._answer = Script("attach", at), Script("answer", at)
         self._due, self._expire_process = Script("due", at), Script("expire_process", at)
@@ -120,15 +118,13 @@ class RedisStore:
         """Apply a transition if its guards hold. See `domain.store`."""
         self._recent.forget(transition.before.id)
         call = arguments.changes(self.keys, [transition], origin)
-        answer = await self._change.run(self.line, call.keys, call.arguments)
-        return WriteResult(answer[0])
+        return WriteResult((await self._change.run(self.line, *call))[0])
 
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:
         """Apply all these transitions or none of them. See `domain.store`."""
         for one in transitions:
             self._recent.forget(one.before.id)
-        call = arguments.changes(self.keys, transitions)
-        answer = await self._change.run(self.line, call.keys, call.arguments)
+        answer = await self._change.run(self.line, *arguments.changes(self.keys, transitions))
         which = int(answer[2])
         return WriteResult(answer[0]), transitions[which - 1].before.id if which else ""
 
@@ -279,10 +275,9 @@ class RedisStore:
         waiting, left = keys.waiting(agent, process), True
         while left:
             ids = await self.redis.srandmember(waiting, self._at_once)
-            records = map(keys.record, ids)
             left, *told = await self._expire_process.run(
                 self.line,
-                [keys.processes, waiting, keys.events, keys.dirty(""), *records],
+                [keys.processes, waiting, keys.events, keys.dirty(""), *map(keys.record, ids)],
                 [agent, process, *ids],
             )
             lost += told

@@ -47,10 +47,7 @@ class Office:
     """A recording adapter at its desk, and the work behind it, driven by hand."""
 
     def __init__(
-        self,
-        world: World,
-        adapter: RecordingAdapter | None = None,
-        timings: Timings = TIMINGS,
+        self, world: World, adapter: RecordingAdapter | None = None, timings: Timings = TIMINGS
     ) -> None:
         self.world = world
         self.adapter = adapter or RecordingAdapter()

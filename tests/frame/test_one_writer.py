@@ -19,7 +19,7 @@ PROTOCOLS = {
     "WritableStore": {
         WRITER,
         Path("gateway/domain/store.py"),
-        Path("gateway/approvals/service.py"),
+        Path("gateway/approvals/core.py"),
     },
 }
 
