@@ -97,8 +97,9 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         desks = {name: desk_of(name, core, store) for name in settings.adapters}
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
-            serving = served(adapter, desks[name], core, inbox=settings.inbox_url)
-            await stack.enter_async_context(serving)
+            await stack.enter_async_context(
+                served(adapter, desks[name], core, inbox=settings.inbox_url)
+            )
         await stack.enter_async_context(reviewed(core))
         await stack.enter_async_context(followed_up(core, store))
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
@@ -116,14 +117,8 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         local = await listen(app, settings, stack)
         url = settings.public_url.rstrip("/") if settings.public_url else local
         if enrolling is not None:
-            stack.enter_context(
-                announced(
-                    settings.data_dir,
-                    url=url,
-                    enroll=enrolling.secret,
-                    public_key=signer.public_key,
-                )
-            )
+            found = {"url": url, "enroll": enrolling.secret, "public_key": signer.public_key}
+            stack.enter_context(announced(settings.data_dir, **found))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
 
