@@ -5,7 +5,20 @@ from __future__ import annotations
 from aiohttp import web
 
 from gateway.api.call import Call, reply
-from gateway.api.messages import Enrolled, SessionEnded, Sessions, States
+from gateway.api.messages import (
+    Cancel,
+    Consume,
+    Enroll,
+    Enrolled,
+    Reported,
+    SessionEnded,
+    Sessions,
+    States,
+    Submit,
+    Sync,
+    WhichAgent,
+)
+from gateway.api.operation import Nothing, operation
 from gateway.domain.records import Record
 from gateway.domain.store import Origin
 from gateway.errors import InvalidRequest, NotFound
@@ -14,6 +27,7 @@ from gateway.wire.codec import build
 from gateway.wire.identifiers import SESSION_NAME
 
 
+@operation("verbs.submit", {201: State, 200: State}, 409, body=Submit)
 async def submit(call: Call) -> web.Response:
     """Take a request in, or find it again."""
     body = call.body
@@ -22,6 +36,7 @@ async def submit(call: Call) -> web.Response:
     return reply(await _state(call, record, origin), 201 if new else 200)
 
 
+@operation("verbs.cancel", {200: State}, 404, body=Cancel)
 async def cancel(call: Call) -> web.Response:
     """Withdraw a request, also one that has not arrived yet."""
     origin = call.origin("cancel")
@@ -31,6 +46,7 @@ async def cancel(call: Call) -> web.Response:
     return reply(await _state(call, record, origin))
 
 
+@operation("verbs.consume", {200: State}, 404, 409, body=Consume)
 async def consume(call: Call) -> web.Response:
     """Take the approval for the process."""
     return reply(
@@ -38,6 +54,7 @@ async def consume(call: Call) -> web.Response:
     )
 
 
+@operation("verbs.report", {200: State}, 404, 409, body=Reported)
 async def report(call: Call) -> web.Response:
     """Say what became of the action."""
     origin = call.origin("report")
@@ -45,18 +62,21 @@ async def report(call: Call) -> web.Response:
     return reply(await _state(call, record, origin))
 
 
+@operation("verbs.sync", {200: States}, body=Sync)
 async def sync(call: Call) -> web.Response:
     """Attach the process to requests, renew its lease, and say how they stand."""
     origin = call.origin("sync", call.body.process)
     return reply(States(items=tuple(await call.services.approvals.sync(call.body.ids, origin))))
 
 
-async def sessions(call: Call) -> web.Response:
+@operation("verbs.sessions", {200: Sessions}, query=WhichAgent)
+async def list_sessions(call: Call) -> web.Response:
     """List the sessions that have not ended."""
     agent = call.caller.name if call.is_agent else call.query.agent
     return reply(Sessions(items=tuple(await call.services.approvals.sessions(agent))))
 
 
+@operation("verbs.end_session", {200: SessionEnded}, 404, query=WhichAgent, body=Nothing)
 async def end_session(call: Call) -> web.Response:
     """End a session and cancel what waits in it."""
     session = call.request.match_info["session"]
@@ -72,6 +92,7 @@ async def end_session(call: Call) -> web.Response:
     return reply(SessionEnded(cancelled=tuple(ids)))
 
 
+@operation("verbs.enroll", {200: Enrolled}, body=Enroll)
 async def enroll(call: Call) -> web.Response:
     """Give a local agent a credential of its own."""
     enrolment = call.services.enrolment

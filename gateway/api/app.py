@@ -16,7 +16,7 @@ from gateway.api.call import Call, Enrolment, Intercept, Limits, Services, read_
 from gateway.api.metrics import Metrics
 from gateway.api.middleware import Handler, as_problems, at_our_address, secured, traced
 from gateway.api.openapi import served_document
-from gateway.api.routes import Endpoint, routes
+from gateway.api.routes import ApiRoute, routes
 from gateway.approvals.grouping import Holding
 from gateway.approvals.service import Approvals
 from gateway.ports import Credentials
@@ -89,7 +89,7 @@ def build_api(
     )
     app[SERVICES] = services
     for one in table:
-        app.router.add_route(one.method, one.path, _served(one, services))
+        app.router.add_route(one.method, one.path, _serve(one, services))
     app.add_routes(site.pages)
     app.on_response_prepare.append(secured(site.secure))
     app.cleanup_ctx.append(_counting)
@@ -112,24 +112,26 @@ def runner(app: web.Application) -> web.AppRunner:
     )
 
 
-def _served(endpoint: Endpoint, services: Services) -> Handler:
+def _serve(route: ApiRoute, services: Services) -> Handler:
+    operation = route.operation
+
     async def serve(request: web.Request) -> web.StreamResponse:
         who = None
-        if endpoint.needs_token:
-            who = await services.access.caller(request, endpoint.who)
-        query: Any = read_query(endpoint.query, request.query)
+        if route.needs_token:
+            who = await services.access.caller(request, route.who)
+        query: Any = read_query(operation.query, request.query)
         body: Any = None
-        if endpoint.body is not None:
-            body = await read_body(endpoint.body, request, services.limits)
+        if operation.body is not None:
+            body = await read_body(operation.body, request, services.limits)
         call = Call(request=request, services=services, who=who, body=body, query=query)
-        if endpoint.method == "GET":
-            return await endpoint.handle(call)
-        return await _finished(endpoint.handle(call))
+        if route.method == "GET":
+            return await operation.handle(call)
+        return await _finish(operation.handle(call))
 
     return serve
 
 
-async def _finished(work: Awaitable[T]) -> T:
+async def _finish(work: Awaitable[T]) -> T:
     """Let a write come to its end also when its caller hangs up in the middle."""
     task = asyncio.ensure_future(work)
     try:

@@ -9,7 +9,8 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.call import Call, reply
-from gateway.api.messages import NONCE, check_match
+from gateway.api.messages import NONCE, Requests, check_match
+from gateway.api.operation import operation
 from gateway.api.requests import shown
 from gateway.approvals.batches import MOST
 from gateway.domain.records import Click
@@ -47,6 +48,7 @@ class Batch(Wire):
         check_match(NONCE, "nonce", self.nonce)
 
 
+@operation("batches.decide", {200: Requests}, 409, body=Batch)
 async def decide(call: Call) -> web.Response:
     """Apply an approver's one answer to several requests, to all of them or to none."""
     body, name = call.body, call.caller.name

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from gateway.api.call import Call, hanging
 from gateway.api.messages import EVENT_ID, check_match
+from gateway.api.operation import operation
 from gateway.api.problems import TooMany, Unauthenticated
 from gateway.domain.records import Event, place_of
 from gateway.domain.tasks import check_wanted
@@ -19,6 +20,7 @@ from gateway.wire.codec import plain
 _PAGE = 200
 
 
+@operation("events.stream", {200: "text/event-stream"})
 async def stream(call: Call) -> web.StreamResponse:
     """Send events as they happen, from the one after Last-Event-ID or from now on."""
     last = call.request.headers.get("Last-Event-ID") or None

@@ -9,7 +9,8 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.call import Call, masked_reply, reply
-from gateway.api.messages import MAX_PAGE
+from gateway.api.messages import MAX_PAGE, WhichAgent
+from gateway.api.operation import Nothing, operation
 from gateway.api.requests import known
 from gateway.errors import InvalidRequest, NotFound
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
@@ -109,7 +110,8 @@ class Revoked(Wire):
     ids: tuple[str, ...]
 
 
-async def offered(call: Call) -> web.Response:
+@operation("grants.offered", {200: Offers}, 404)
+async def list_offers(call: Call) -> web.Response:
     """Return what may be remembered about a request."""
     record = await known(call)
     waits = not record.final
@@ -122,25 +124,29 @@ async def offered(call: Call) -> web.Response:
     )
 
 
-async def reach(call: Call) -> web.Response:
+@operation("grants.reach", {200: Reach}, 404, query=WhichOffer)
+async def measure_reach(call: Call) -> web.Response:
     """Return how far remembering an approval would have reached."""
     remembering = call.services.approvals.remembering
     found = await remembering.reach(await known(call), call.query.offer)
     return reply(Reach(reach=found, words=found.words()))
 
 
-async def listing(call: Call) -> web.Response:
+@operation("grants.listing", {200: Grants}, query=GrantPage)
+async def list_grants(call: Call) -> web.Response:
     """Return a page of grants."""
     query: GrantPage = call.query
     found, cursor = await call.services.approvals.granted.page(after=query.after, limit=query.limit)
     return await masked_reply(Grants(items=tuple(found), next=cursor))
 
 
+@operation("grants.look", {200: Grant}, 404)
 async def look(call: Call) -> web.Response:
     """Return one grant with its uses."""
     return await masked_reply(await call.services.approvals.granted.get(_grant_id(call)))
 
 
+@operation("grants.create", {201: Grant}, 409, body=NewGrant)
 async def create(call: Call) -> web.Response:
     """Write a grant as an admin."""
     body: NewGrant = call.body
@@ -157,7 +163,8 @@ async def create(call: Call) -> web.Response:
     return await masked_reply(made, 201)
 
 
-async def let_through(call: Call) -> web.Response:
+@operation("grants.let_through", {201: Grant}, 404, query=WhichAgent, body=NewPass)
+async def create_pass(call: Call) -> web.Response:
     """Give a session a pass."""
     session, agent = call.request.match_info["session"], call.query.agent
     if not SESSION_NAME.fullmatch(session):
@@ -176,6 +183,7 @@ async def let_through(call: Call) -> web.Response:
     return await masked_reply(made, 201)
 
 
+@operation("grants.revoke", {200: Grant}, 404, body=Nothing)
 async def revoke(call: Call) -> web.Response:
     """End one grant."""
     return await masked_reply(
@@ -183,6 +191,7 @@ async def revoke(call: Call) -> web.Response:
     )
 
 
+@operation("grants.revoke_all", {200: Revoked}, body=Whose)
 async def revoke_all(call: Call) -> web.Response:
     """End all grants, or an agent's, or those of a session."""
     body: Whose = call.body

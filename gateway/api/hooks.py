@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from gateway.api.call import Call, reply
+from gateway.api.operation import operation
 from gateway.errors import InvalidRequest
 from gateway.wire.codec import JsonObject, Wire
 from gateway.wire.identifiers import SESSION_NAME
@@ -39,7 +40,8 @@ class HookOutcome(Wire):
     changed: JsonObject | None = None
 
 
-async def passed(call: Call) -> web.Response:
+@operation("hooks.passed", {200: HookOutcome}, body=HookMessage)
+async def run_hooks(call: Call) -> web.Response:
     """Pass a message through the hooks that intercept it."""
     body: HookMessage = call.body
     meta = {"AgentID": call.caller.name, "SessionKey": body.session, "TurnID": body.turn or ""}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from gateway.api.call import Call, reply
+from gateway.api.operation import Nothing, operation
 from gateway.domain.policy_document import Budget
 from gateway.errors import NotFound
 from gateway.wire.codec import Wire
@@ -37,7 +38,8 @@ class Lifted(Wire):
     lifted: bool
 
 
-async def paused(call: Call) -> web.Response:
+@operation("agents.paused", {200: PausedAgents})
+async def list_paused(call: Call) -> web.Response:
     """List the agents that ask nobody after many denials, with their budgets."""
     holding = call.services.holding
     policy = await holding.policy()
@@ -48,6 +50,7 @@ async def paused(call: Call) -> web.Response:
     return reply(PausedAgents(items=items))
 
 
+@operation("agents.lift", {200: Lifted}, 404, body=Nothing)
 async def lift(call: Call) -> web.Response:
     """Let a paused agent ask again."""
     agent = call.request.match_info["agent"]

@@ -9,6 +9,8 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.call import Call, reply
+from gateway.api.operation import operation
+from gateway.domain.statistics import Report
 from gateway.wire.codec import Wire
 
 _LATEST = 2**53
@@ -22,6 +24,7 @@ class Period(Wire):
     until: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
 
 
+@operation("reports.report", {200: Report}, query=Period)
 async def report(call: Call) -> web.Response:
     """Return what a period's answers were like, by person and by agent."""
     query: Period = call.query

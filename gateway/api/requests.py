@@ -8,15 +8,26 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from gateway.api.call import Call, long_poll, reply
-from gateway.api.messages import MAX_WAIT_SECONDS, Look, Requests, masked_view, view
+from gateway.api.messages import (
+    MAX_WAIT_SECONDS,
+    Decide,
+    Listing,
+    Look,
+    Requests,
+    RequestView,
+    masked_view,
+    view,
+)
+from gateway.api.operation import operation
 from gateway.domain.records import Click, Query, Record
 from gateway.domain.tasks import check_wanted
 from gateway.errors import NotFound
-from gateway.models import Status, new_id
+from gateway.models import State, Status, new_id
 from gateway.ports.offload import made, weight_of
 from gateway.wire.codec import JsonObject, plain
 
 
+@operation("requests.look", {200: (State, RequestView)}, 404, query=Look)
 async def look(call: Call) -> web.Response:
     """Return a request, after waiting for news of it when asked to."""
     query: Look = call.query
@@ -30,7 +41,8 @@ async def look(call: Call) -> web.Response:
     return reply(await call.services.approvals.state(record.id, origin))
 
 
-async def listing(call: Call) -> web.Response:
+@operation("requests.listing", {200: Requests}, query=Listing)
+async def list_requests(call: Call) -> web.Response:
     """Return a page of requests."""
     query = call.query
     agent = call.caller.name if call.is_agent else query.agent
@@ -55,6 +67,7 @@ async def listing(call: Call) -> web.Response:
     return reply({"items": items, "next": page.next})
 
 
+@operation("requests.decide", {200: RequestView}, 404, 409, body=Decide)
 async def decide(call: Call) -> web.Response:
     """Apply an approver's decision."""
     body, name = call.body, call.caller.name
