@@ -101,7 +101,11 @@ class World:
         """Return a reader of the agents' streams."""
         store = self.store
         return Ingress(
-            store.redis, self.blocking, store.keys, handle or self.intake.handle, self.intake.bury
+            store.redis,
+            self.blocking,
+            store.keys,
+            handle or self.intake.handle,
+            self.intake.dead_letter,
         )
 
     async def submit(self, **changes: Any) -> Record:

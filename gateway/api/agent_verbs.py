@@ -12,7 +12,7 @@ from gateway.api.messages import (
     Enrolled,
     Reported,
     SessionEnded,
-    Sessions,
+    SessionList,
     States,
     Submit,
     Sync,
@@ -69,11 +69,11 @@ async def sync(call: Call) -> web.Response:
     return reply(States(items=tuple(await call.services.approvals.sync(call.body.ids, origin))))
 
 
-@operation("verbs.sessions", {200: Sessions}, query=WhichAgent)
+@operation("verbs.sessions", {200: SessionList}, query=WhichAgent)
 async def list_sessions(call: Call) -> web.Response:
     """List the sessions that have not ended."""
     agent = call.caller.name if call.is_agent else call.query.agent
-    return reply(Sessions(items=tuple(await call.services.approvals.sessions(agent))))
+    return reply(SessionList(items=tuple(await call.services.approvals.sessions(agent))))
 
 
 @operation("verbs.end_session", {200: SessionEnded}, 404, query=WhichAgent, body=Nothing)

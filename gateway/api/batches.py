@@ -1,4 +1,4 @@
-"""Several requests of one agent decided by one answer, over HTTP."""
+"""One decision for several requests of an agent, over HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from gateway.api.call import Call, reply
 from gateway.api.messages import NONCE, Requests, check_match
 from gateway.api.operation import operation
-from gateway.api.requests import shown
+from gateway.api.requests import render_records
 from gateway.approvals.batches import MOST
 from gateway.domain.records import Click
 from gateway.models import Action, new_id
@@ -67,4 +67,4 @@ async def decide(call: Call) -> web.Response:
         for item in body.items
     ]
     records = await call.services.approvals.decide_all(clicks)
-    return reply({"items": await shown(records), "next": None})
+    return reply({"items": await render_records(records), "next": None})

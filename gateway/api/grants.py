@@ -1,4 +1,4 @@
-"""What people remember, over HTTP. Agents' tokens are refused on every route of this file."""
+"""Grants over HTTP, for approvers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from gateway.api.call import Call, masked_reply, reply
 from gateway.api.messages import MAX_PAGE, WhichAgent
 from gateway.api.operation import Nothing, operation
-from gateway.api.requests import known
+from gateway.api.requests import find_visible
 from gateway.errors import InvalidRequest, NotFound
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.policy.grants.offers import LIFETIMES, Offer, offers
@@ -113,7 +113,7 @@ class Revoked(Wire):
 @operation("grants.offered", {200: Offers}, 404)
 async def list_offers(call: Call) -> web.Response:
     """Return what may be remembered about a request."""
-    record = await known(call)
+    record = await find_visible(call)
     waits = not record.final
     return await masked_reply(
         Offers(
@@ -128,7 +128,7 @@ async def list_offers(call: Call) -> web.Response:
 async def measure_reach(call: Call) -> web.Response:
     """Return how far remembering an approval would have reached."""
     remembering = call.services.approvals.remembering
-    found = await remembering.reach(await known(call), call.query.offer)
+    found = await remembering.reach(await find_visible(call), call.query.offer)
     return reply(Reach(reach=found, words=found.words()))
 
 

@@ -1,4 +1,4 @@
-"""What operators ask: does it live, is it ready, its figures, and its OpenAPI document."""
+"""Liveness, readiness, metrics and the OpenAPI document."""
 
 from __future__ import annotations
 

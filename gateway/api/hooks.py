@@ -1,4 +1,4 @@
-"""An agent's side passes its own messages through the operator's policy hooks."""
+"""Policy hooks for the messages that an agent's side sends to and gets from its model."""
 
 from __future__ import annotations
 

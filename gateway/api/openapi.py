@@ -22,7 +22,7 @@ from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
 
 _REF = "#/components/schemas/{model}"
-_OPEN_LISTS = (Reason,)  # a newer gateway may say what is not on them
+_OPEN_LISTS = (Reason,)  # a newer gateway may answer with further values
 _NAMES = {f"{cls.__module__}.{cls.__qualname__}": name for cls, name in SCHEMA_NAMES.items()}
 _PATH_PATTERNS = {
     "agent": AGENT_NAME.pattern,
@@ -47,7 +47,7 @@ _REASONS = {
 
 @lru_cache(maxsize=2)
 def served_document(*, enrolment: bool) -> bytes:
-    """Return the document as it is served; made when first asked for, as it takes long."""
+    """Return the document as it is served; built at the first call, as it takes long."""
     return encode(document_of(routes(enrolment=enrolment)))
 
 
@@ -161,7 +161,7 @@ def _schemas(operations: Sequence[Operation]) -> JsonObject:
     given = _definitions(answers)
     for name, schema in given.items():
         if name not in taken:
-            # What the gateway says may gain members; what it is told may not have unknown ones.
+            # Answers may gain members later; bodies may not have unknown ones.
             schema.pop("additionalProperties", None)
     both = {**given, **taken}
     for kind in _OPEN_LISTS:

@@ -1,4 +1,4 @@
-"""Agents that ask nobody for now, over HTTP, for approvers."""
+"""Agents that are paused after many denials, over HTTP, for approvers."""
 
 from __future__ import annotations
 

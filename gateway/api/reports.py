@@ -1,4 +1,4 @@
-"""How people decide, over HTTP, for admins."""
+"""Statistics of how people decide, over HTTP, for admins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at requests, waiting for them, and deciding them."""
+"""Reading requests, waiting for news of them, and deciding them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gateway.api.messages import (
     MAX_WAIT_SECONDS,
     Decide,
     Listing,
-    Look,
     Requests,
     RequestView,
+    WaitQuery,
     masked_view,
     view,
 )
@@ -27,14 +27,14 @@ from gateway.ports.offload import made, weight_of
 from gateway.wire.codec import JsonObject, plain
 
 
-@operation("requests.look", {200: (State, RequestView)}, 404, query=Look)
+@operation("requests.look", {200: (State, RequestView)}, 404, query=WaitQuery)
 async def look(call: Call) -> web.Response:
     """Return a request, after waiting for news of it when asked to."""
-    query: Look = call.query
-    record = await known(call)
+    query: WaitQuery = call.query
+    record = await find_visible(call)
     if query.wait and not _is_news(record, query.revision):
         record = await _news(call, query)
-        await call.services.access.still(call.request, call.caller)
+        await call.services.access.check_unchanged(call.request, call.caller)
     if not call.is_agent:
         return reply(await _for_approver(call, record))
     origin = call.origin("sync", query.process)
@@ -63,7 +63,7 @@ async def list_requests(call: Call) -> web.Response:
     if call.is_agent:
         items = [plain(view(record, whole=False)) for record in own]
     else:
-        items = await shown([record for record in own if not record.unreviewed])
+        items = await render_records([record for record in own if not record.unreviewed])
     return reply({"items": items, "next": page.next})
 
 
@@ -76,7 +76,7 @@ async def decide(call: Call) -> web.Response:
         revision=body.revision,
         identity=call.identity,
         action=body.action,
-        # Bound to who sent it, so that nobody is told that another one's click was theirs.
+        # The caller's name keeps one person's nonce apart from another's.
         nonce=f"http:{name}:{body.nonce or new_id()}",
         message=body.message,
         note=body.note,
@@ -90,20 +90,19 @@ async def decide(call: Call) -> web.Response:
     )
     with call.services.metrics.decide_seconds.time():
         record = await call.services.approvals.decide(click)
-    (seen,) = await shown([record])
+    (seen,) = await render_records([record])
     return reply(seen)
 
 
-async def shown(records: Sequence[Record]) -> list[JsonObject]:
-    """Return records as approvers get them; drawn beside the event loop when together they are
-    large."""
+async def render_records(records: Sequence[Record]) -> list[JsonObject]:
+    """Render records for approvers, in a thread when they are large."""
     parts = [part for record in records for part in weight_of(record)]
     return await made(lambda: [masked_view(record) for record in records], *parts)
 
 
 async def _for_approver(call: Call, record: Record) -> JsonObject:
-    """Return what one request is to an approver, with its secrets where that was asked for."""
-    (seen,) = await shown([record])
+    """Render one request for an approver, with its secrets when `reveal` asks for them."""
+    (seen,) = await render_records([record])
     if not call.query.reveal or seen == plain(view(record, whole=True)):
         return seen
     record = await call.services.approvals.revealing.reveal(record.id, call.identity)
@@ -111,8 +110,8 @@ async def _for_approver(call: Call, record: Record) -> JsonObject:
     return whole
 
 
-async def known(call: Call) -> Record:
-    """Return the request that a call names, if whoever calls may know of it. Raises NotFound."""
+async def find_visible(call: Call) -> Record:
+    """Return the request that a call names. Raises NotFound when the caller may not see it."""
     record = await call.services.approvals.get(call.id)
     caller = call.caller
     if call.is_agent and (record.holder != caller.name or record.created < caller.since):
@@ -122,19 +121,19 @@ async def known(call: Call) -> Record:
     return record
 
 
-async def _news(call: Call, query: Look) -> Record:
-    """Wait until the request has news, for `query.wait` seconds at most; return it as it stands."""
+async def _news(call: Call, query: WaitQuery) -> Record:
+    """Wait for news, `query.wait` seconds at most; return the request as it is then."""
     approvals, seconds = call.services.approvals, min(query.wait, MAX_WAIT_SECONDS)
     end = time.monotonic() + seconds
     if call.is_agent and query.process is not None:
         await approvals.sync([call.id], call.origin("sync", query.process))
     with long_poll(call), call.services.metrics.waiters.track_inprogress():
         async with approvals.watch(call.id) as watch:
-            record = await known(call)
+            record = await find_visible(call)
             while not _is_news(record, query.revision) and (left := end - time.monotonic()) > 0:
                 check_wanted()
                 await watch.wait(left)
-                record = await known(call)
+                record = await find_visible(call)
     return record
 
 

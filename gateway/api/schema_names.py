@@ -72,7 +72,7 @@ SCHEMA_NAMES: dict[type, str] = {
     grant.RuleKind: "RuleKind",
     records.Session: "Session",
     messages.SessionEnded: "SessionEnded",
-    messages.Sessions: "Sessions",
+    messages.SessionList: "Sessions",
     grant.Shape: "Shape",
     models.State: "State",
     messages.States: "States",

@@ -91,7 +91,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         approvals = assembled(settings, store, feed, hooks, signer)
         await _remembered(settings, approvals)
         intake = Intake(approvals, store, backend.credentials)
-        ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)
+        ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.dead_letter, at=at)
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(ingress.running())
         await stack.enter_async_context(_upkeep(settings, approvals, store, feed, hooks))
