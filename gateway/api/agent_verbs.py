@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
 from gateway.api.messages import (
     Cancel,
     Consume,
@@ -28,7 +28,7 @@ from gateway.wire.identifiers import SESSION_NAME
 
 
 @operation("verbs.submit", {201: State, 200: State}, 409, body=Submit)
-async def submit(call: Call) -> web.Response:
+async def submit(call: ApiCall) -> web.Response:
     """Take a request in, or find it again."""
     body = call.body
     origin = call.origin("submit", body.process)
@@ -37,7 +37,7 @@ async def submit(call: Call) -> web.Response:
 
 
 @operation("verbs.cancel", {200: State}, 404, body=Cancel)
-async def cancel(call: Call) -> web.Response:
+async def cancel(call: ApiCall) -> web.Response:
     """Withdraw a request, also one that has not arrived yet."""
     origin = call.origin("cancel")
     record = await call.services.approvals.cancel(
@@ -47,7 +47,7 @@ async def cancel(call: Call) -> web.Response:
 
 
 @operation("verbs.consume", {200: State}, 404, 409, body=Consume)
-async def consume(call: Call) -> web.Response:
+async def consume(call: ApiCall) -> web.Response:
     """Take the approval for the process."""
     return reply(
         await call.services.approvals.consume(call.id, call.origin("consume", call.body.process))
@@ -55,7 +55,7 @@ async def consume(call: Call) -> web.Response:
 
 
 @operation("verbs.report", {200: State}, 404, 409, body=Reported)
-async def report(call: Call) -> web.Response:
+async def report(call: ApiCall) -> web.Response:
     """Say what became of the action."""
     origin = call.origin("report")
     record = await call.services.approvals.report(call.id, call.body.report, origin)
@@ -63,21 +63,21 @@ async def report(call: Call) -> web.Response:
 
 
 @operation("verbs.sync", {200: States}, body=Sync)
-async def sync(call: Call) -> web.Response:
+async def sync(call: ApiCall) -> web.Response:
     """Attach the process to requests, renew its lease, and say how they stand."""
     origin = call.origin("sync", call.body.process)
     return reply(States(items=tuple(await call.services.approvals.sync(call.body.ids, origin))))
 
 
 @operation("verbs.sessions", {200: SessionList}, query=WhichAgent)
-async def list_sessions(call: Call) -> web.Response:
+async def list_sessions(call: ApiCall) -> web.Response:
     """List the sessions that have not ended."""
     agent = call.caller.name if call.is_agent else call.query.agent
     return reply(SessionList(items=tuple(await call.services.approvals.sessions(agent))))
 
 
 @operation("verbs.end_session", {200: SessionEnded}, 404, query=WhichAgent, body=Nothing)
-async def end_session(call: Call) -> web.Response:
+async def end_session(call: ApiCall) -> web.Response:
     """End a session and cancel what waits in it."""
     session = call.request.match_info["session"]
     if not SESSION_NAME.fullmatch(session):
@@ -93,7 +93,7 @@ async def end_session(call: Call) -> web.Response:
 
 
 @operation("verbs.enroll", {200: Enrolled}, body=Enroll)
-async def enroll(call: Call) -> web.Response:
+async def enroll(call: ApiCall) -> web.Response:
     """Give a local agent a credential of its own."""
     enrolment = call.services.enrolment
     if enrolment is None:
@@ -102,5 +102,5 @@ async def enroll(call: Call) -> web.Response:
     return reply(build(Enrolled, await enrolment.enroll(call.body.agent)))
 
 
-async def _state(call: Call, record: Record, origin: Origin) -> State:
+async def _state(call: ApiCall, record: Record, origin: Origin) -> State:
     return await call.services.approvals.state(record.id, origin)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from gateway.api.authentication import LOOPBACK_HOSTS, Access, FailureLimit
-from gateway.api.call import Call, Enrolment, Intercept, Limits, Services, read_body, read_query
+from gateway.api.call import ApiCall, Enrolment, Intercept, Limits, Services, read_body, read_query
 from gateway.api.metrics import Metrics
 from gateway.api.middleware import Handler, host_guard, log_call, problem_guard, security_headers
 from gateway.api.openapi import served_document
@@ -123,7 +123,7 @@ def _serve(route: ApiRoute, services: Services) -> Handler:
         body: Any = None
         if operation.body is not None:
             body = await read_body(operation.body, request, services.limits)
-        call = Call(request=request, services=services, who=who, body=body, query=query)
+        call = ApiCall(request=request, services=services, who=who, body=body, query=query)
         if route.method == "GET":
             return await operation.handle(call)
         return await _finish(operation.handle(call))

@@ -8,7 +8,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
 from gateway.api.messages import NONCE, Requests, check_match
 from gateway.api.operation import operation
 from gateway.api.requests import render_records
@@ -49,7 +49,7 @@ class Batch(Wire):
 
 
 @operation("batches.decide", {200: Requests}, 409, body=Batch)
-async def decide(call: Call) -> web.Response:
+async def decide(call: ApiCall) -> web.Response:
     """Apply an approver's one answer to several requests, to all of them or to none."""
     body, name = call.body, call.caller.name
     nonce = body.nonce or new_id()

@@ -88,7 +88,7 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ApiCall:
     """One admitted call. `body` and `query` are the validated messages of its operation."""
 
     request: web.Request
@@ -131,7 +131,7 @@ class Call:
 
 
 @contextmanager
-def end_on_shutdown(call: Call) -> Iterator[None]:
+def end_on_shutdown(call: ApiCall) -> Iterator[None]:
     """Have this call cancelled as soon as the server stops."""
     task = asyncio.current_task()
     if task is None:
@@ -144,7 +144,7 @@ def end_on_shutdown(call: Call) -> Iterator[None]:
 
 
 @contextmanager
-def long_poll(call: Call) -> Iterator[None]:
+def long_poll(call: ApiCall) -> Iterator[None]:
     """Count this call as a long poll, and cancel it when the server stops.
 
     Raises TooManyWaits when there are too many.

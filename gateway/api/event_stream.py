@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from gateway.api.call import Call, end_on_shutdown
+from gateway.api.call import ApiCall, end_on_shutdown
 from gateway.api.messages import EVENT_ID, check_match
 from gateway.api.operation import operation
 from gateway.api.problems import TooMany, Unauthenticated
@@ -21,7 +21,7 @@ _PAGE = 200
 
 
 @operation("events.stream", {200: "text/event-stream"})
-async def stream(call: Call) -> web.StreamResponse:
+async def stream(call: ApiCall) -> web.StreamResponse:
     """Send events as they happen, from the one after Last-Event-ID or from now on."""
     last = call.request.headers.get("Last-Event-ID") or None
     check_match(EVENT_ID, "Last-Event-ID", last)
@@ -47,7 +47,7 @@ def _hang_up(request: web.Request) -> None:
 
 
 async def _send(
-    call: Call,
+    call: ApiCall,
     answer: web.StreamResponse,
     live: AsyncIterator[Event],
     last: str | None,
@@ -75,7 +75,7 @@ async def _send(
         coming.cancel()
 
 
-async def _replay(call: Call, answer: web.StreamResponse, last: str) -> str | None:
+async def _replay(call: ApiCall, answer: web.StreamResponse, last: str) -> str | None:
     """Send the events after `last`; return the id of the last one, None when there was none."""
     sent: str | None = None
     while events := await call.services.approvals.history(sent or last, _PAGE):
@@ -85,7 +85,7 @@ async def _replay(call: Call, answer: web.StreamResponse, last: str) -> str | No
     return sent
 
 
-async def _write(call: Call, answer: web.StreamResponse, data: bytes) -> None:
+async def _write(call: ApiCall, answer: web.StreamResponse, data: bytes) -> None:
     async with asyncio.timeout(call.services.limits.heartbeat_seconds):
         await answer.write(data)
 

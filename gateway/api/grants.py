@@ -8,7 +8,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import Call, masked_reply, reply
+from gateway.api.call import ApiCall, masked_reply, reply
 from gateway.api.messages import MAX_PAGE, WhichAgent
 from gateway.api.operation import Nothing, operation
 from gateway.api.requests import find_visible
@@ -111,7 +111,7 @@ class Revoked(Wire):
 
 
 @operation("grants.offered", {200: Offers}, 404)
-async def list_offers(call: Call) -> web.Response:
+async def list_offers(call: ApiCall) -> web.Response:
     """Return what may be remembered about a request."""
     record = await find_visible(call)
     waits = not record.final
@@ -125,7 +125,7 @@ async def list_offers(call: Call) -> web.Response:
 
 
 @operation("grants.reach", {200: Reach}, 404, query=WhichOffer)
-async def measure_reach(call: Call) -> web.Response:
+async def measure_reach(call: ApiCall) -> web.Response:
     """Return how far remembering an approval would have reached."""
     remembering = call.services.approvals.remembering
     found = await remembering.reach(await find_visible(call), call.query.offer)
@@ -133,7 +133,7 @@ async def measure_reach(call: Call) -> web.Response:
 
 
 @operation("grants.listing", {200: Grants}, query=GrantPage)
-async def list_grants(call: Call) -> web.Response:
+async def list_grants(call: ApiCall) -> web.Response:
     """Return a page of grants."""
     query: GrantPage = call.query
     found, cursor = await call.services.approvals.granted.page(after=query.after, limit=query.limit)
@@ -141,13 +141,13 @@ async def list_grants(call: Call) -> web.Response:
 
 
 @operation("grants.look", {200: Grant}, 404)
-async def look(call: Call) -> web.Response:
+async def look(call: ApiCall) -> web.Response:
     """Return one grant with its uses."""
     return await masked_reply(await call.services.approvals.granted.get(_grant_id(call)))
 
 
 @operation("grants.create", {201: Grant}, 409, body=NewGrant)
-async def create(call: Call) -> web.Response:
+async def create(call: ApiCall) -> web.Response:
     """Write a grant as an admin."""
     body: NewGrant = call.body
     made = await call.services.approvals.remembering.create(
@@ -164,7 +164,7 @@ async def create(call: Call) -> web.Response:
 
 
 @operation("grants.let_through", {201: Grant}, 404, query=WhichAgent, body=NewPass)
-async def create_pass(call: Call) -> web.Response:
+async def create_pass(call: ApiCall) -> web.Response:
     """Give a session a pass."""
     session, agent = call.request.match_info["session"], call.query.agent
     if not SESSION_NAME.fullmatch(session):
@@ -184,7 +184,7 @@ async def create_pass(call: Call) -> web.Response:
 
 
 @operation("grants.revoke", {200: Grant}, 404, body=Nothing)
-async def revoke(call: Call) -> web.Response:
+async def revoke(call: ApiCall) -> web.Response:
     """End one grant."""
     return await masked_reply(
         await call.services.approvals.granted.revoke(_grant_id(call), call.identity)
@@ -192,7 +192,7 @@ async def revoke(call: Call) -> web.Response:
 
 
 @operation("grants.revoke_all", {200: Revoked}, body=Whose)
-async def revoke_all(call: Call) -> web.Response:
+async def revoke_all(call: ApiCall) -> web.Response:
     """End all grants, or an agent's, or those of a session."""
     body: Whose = call.body
     ended = await call.services.approvals.granted.revoke_all(
@@ -201,7 +201,7 @@ async def revoke_all(call: Call) -> web.Response:
     return reply(Revoked(ids=tuple(grant.id for grant in ended)))
 
 
-def _grant_id(call: Call) -> str:
+def _grant_id(call: ApiCall) -> str:
     text = call.request.match_info["grant"]
     if not REQUEST_ID.fullmatch(text):
         raise NotFound("no such grant")

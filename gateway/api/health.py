@@ -6,7 +6,7 @@ import asyncio
 
 from aiohttp import web
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
 from gateway.api.messages import Health
 from gateway.api.metrics import CONTENT_TYPE
 from gateway.api.operation import operation
@@ -15,13 +15,13 @@ READY_SECONDS = 2.0
 
 
 @operation("operations.health", {200: Health})
-async def check_health(call: Call) -> web.Response:
+async def check_health(call: ApiCall) -> web.Response:
     """Say that the process serves calls; nothing else is asked."""
     return reply(Health(status="alive"))
 
 
 @operation("operations.readiness", {200: Health, 503: Health})
-async def check_readiness(call: Call) -> web.Response:
+async def check_readiness(call: ApiCall) -> web.Response:
     """Say whether the store answers and agents are heard."""
     try:
         async with asyncio.timeout(READY_SECONDS):
@@ -34,14 +34,14 @@ async def check_readiness(call: Call) -> web.Response:
 
 
 @operation("operations.metrics", {200: "text/plain"})
-async def render_metrics(call: Call) -> web.Response:
+async def render_metrics(call: ApiCall) -> web.Response:
     """Return the figures for Prometheus."""
     page = await call.services.metrics.page()
     return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 
 
 @operation("operations.document", {200: "application/json"})
-async def send_document(call: Call) -> web.Response:
+async def send_document(call: ApiCall) -> web.Response:
     """Return the OpenAPI document of the routes that are served."""
     body = await asyncio.to_thread(call.services.document)
     return web.Response(body=body, content_type="application/json")

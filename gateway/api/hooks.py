@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
 from gateway.api.operation import operation
 from gateway.errors import InvalidRequest
 from gateway.wire.codec import JsonObject, Wire
@@ -41,7 +41,7 @@ class HookOutcome(Wire):
 
 
 @operation("hooks.passed", {200: HookOutcome}, body=HookMessage)
-async def run_hooks(call: Call) -> web.Response:
+async def run_hooks(call: ApiCall) -> web.Response:
     """Pass a message through the hooks that intercept it."""
     body: HookMessage = call.body
     meta = {"AgentID": call.caller.name, "SessionKey": body.session, "TurnID": body.turn or ""}

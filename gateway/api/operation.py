@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api.call import Call
+from gateway.api.call import ApiCall
 from gateway.wire.codec import Wire
 
-Handle = Callable[[Call], Awaitable[web.StreamResponse]]
+Handle = Callable[[ApiCall], Awaitable[web.StreamResponse]]
 Answers = Mapping[int, type | tuple[type, ...] | str]
 
 

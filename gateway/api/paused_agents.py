@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
 from gateway.api.operation import Nothing, operation
 from gateway.domain.policy_document import Budget
 from gateway.errors import NotFound
@@ -39,7 +39,7 @@ class Lifted(Wire):
 
 
 @operation("agents.paused", {200: PausedAgents})
-async def list_paused(call: Call) -> web.Response:
+async def list_paused(call: ApiCall) -> web.Response:
     """List the agents that ask nobody after many denials, with their budgets."""
     holding = call.services.holding
     policy = await holding.policy()
@@ -51,7 +51,7 @@ async def list_paused(call: Call) -> web.Response:
 
 
 @operation("agents.lift", {200: Lifted}, 404, body=Nothing)
-async def lift(call: Call) -> web.Response:
+async def lift(call: ApiCall) -> web.Response:
     """Let a paused agent ask again."""
     agent = call.request.match_info["agent"]
     if not AGENT_NAME.fullmatch(agent):

@@ -8,7 +8,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
 from gateway.api.operation import operation
 from gateway.domain.statistics import Report
 from gateway.wire.codec import Wire
@@ -25,7 +25,7 @@ class Period(Wire):
 
 
 @operation("reports.report", {200: Report}, query=Period)
-async def report(call: Call) -> web.Response:
+async def report(call: ApiCall) -> web.Response:
     """Return what a period's answers were like, by person and by agent."""
     query: Period = call.query
     reporting = call.services.approvals.reporting

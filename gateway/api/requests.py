@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from gateway.api.call import Call, long_poll, reply
+from gateway.api.call import ApiCall, long_poll, reply
 from gateway.api.messages import (
     MAX_WAIT_SECONDS,
     Decide,
@@ -28,7 +28,7 @@ from gateway.wire.codec import JsonObject, plain
 
 
 @operation("requests.look", {200: (State, RequestView)}, 404, query=WaitQuery)
-async def look(call: Call) -> web.Response:
+async def look(call: ApiCall) -> web.Response:
     """Return a request, after waiting for news of it when asked to."""
     query: WaitQuery = call.query
     record = await find_visible(call)
@@ -42,7 +42,7 @@ async def look(call: Call) -> web.Response:
 
 
 @operation("requests.listing", {200: Requests}, query=Listing)
-async def list_requests(call: Call) -> web.Response:
+async def list_requests(call: ApiCall) -> web.Response:
     """Return a page of requests."""
     query = call.query
     agent = call.caller.name if call.is_agent else query.agent
@@ -68,7 +68,7 @@ async def list_requests(call: Call) -> web.Response:
 
 
 @operation("requests.decide", {200: RequestView}, 404, 409, body=Decide)
-async def decide(call: Call) -> web.Response:
+async def decide(call: ApiCall) -> web.Response:
     """Apply an approver's decision."""
     body, name = call.body, call.caller.name
     click = Click(
@@ -100,7 +100,7 @@ async def render_records(records: Sequence[Record]) -> list[JsonObject]:
     return await made(lambda: [masked_view(record) for record in records], *parts)
 
 
-async def _for_approver(call: Call, record: Record) -> JsonObject:
+async def _for_approver(call: ApiCall, record: Record) -> JsonObject:
     """Render one request for an approver, with its secrets when `reveal` asks for them."""
     (seen,) = await render_records([record])
     if not call.query.reveal or seen == plain(view(record, whole=True)):
@@ -110,7 +110,7 @@ async def _for_approver(call: Call, record: Record) -> JsonObject:
     return whole
 
 
-async def find_visible(call: Call) -> Record:
+async def find_visible(call: ApiCall) -> Record:
     """Return the request that a call names. Raises NotFound when the caller may not see it."""
     record = await call.services.approvals.get(call.id)
     caller = call.caller
@@ -121,7 +121,7 @@ async def find_visible(call: Call) -> Record:
     return record
 
 
-async def _news(call: Call, query: WaitQuery) -> Record:
+async def _news(call: ApiCall, query: WaitQuery) -> Record:
     """Wait for news, `query.wait` seconds at most; return the request as it is then."""
     approvals, seconds = call.services.approvals, min(query.wait, MAX_WAIT_SECONDS)
     end = time.monotonic() + seconds
