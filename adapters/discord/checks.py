@@ -8,7 +8,8 @@ from dataclasses import replace
 import aiohttp
 import discord
 
-from adapters.discord.connection import login_of, point_at
+from adapters.discord import library
+from adapters.discord.connection import login_of
 from adapters.discord.custom_ids import read_target
 from adapters.discord.permissions import examined_at
 from adapters.discord.settings import DiscordSettings, read_settings
@@ -29,7 +30,10 @@ async def examined(targets: Sequence[str], *, live: bool) -> list[Found]:
         return [("discord settings", failed(str(error), _PAGE))]
     over = "over HTTP" if settings.public_key else "over the gateway connection"
     found: list[Found] = [("discord settings", fine(f"clicks come {over}"))]
-    point_at(settings)
+    try:
+        library.prepare(settings)
+    except GatewayError as error:
+        return [*found, ("discord library", failed(str(error), _PAGE))]
     try:
         client = await login_of(settings)
     except GatewayError as error:

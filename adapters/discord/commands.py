@@ -12,6 +12,7 @@ import aiohttp
 import discord
 from discord import ui
 
+from adapters.discord import library
 from adapters.discord.card_views import READ, Shown, outcome_view
 from adapters.discord.custom_ids import PLATFORM, Button
 from adapters.discord.full_view import Reading
@@ -81,7 +82,7 @@ async def registered(client: discord.Client, notes: Notes) -> None:
     known = hashlib.sha256(json.dumps(DEFINITIONS, sort_keys=True).encode()).hexdigest()
     if application is None or await notes.get(_NOTE) == f"{application} {known}":
         return
-    await client.http.bulk_upsert_global_commands(application, DEFINITIONS)
+    await library.register_commands(client, application, DEFINITIONS)
     await notes.put(_NOTE, f"{application} {known}")
 
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import discord
-import yarl
-from discord.gateway import DiscordWebSocket, KeepAliveHandler
 
+from adapters.discord import library
 from adapters.discord.leader_lock import Lease, Sessions
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import GatewayError, Misconfigured
@@ -60,13 +58,7 @@ class Bot(discord.Client):
         try:
             await self._sessions.begin()
         except TryLater:
-            # discord.py forgets a socket that has no session yet; its thread would beat on.
-            for thread in threading.enumerate():
-                if (
-                    isinstance(thread, KeepAliveHandler)
-                    and thread.ws._connection is self._connection
-                ):
-                    await thread.ws.close(code=1000)
+            await library.close_new_sockets(self)
             raise
         await super().before_identify_hook(shard_id, initial=initial)
 
@@ -128,11 +120,12 @@ class Connection:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve until left. Raises GatewayError when Discord refuses us at the first try.
+        """Serve until left. Raises GatewayError when Discord refuses us at the first try, or
+        when discord.py is of a version that we cannot use.
 
         When Discord is merely away, entering succeeds after a while, and we go on trying.
         """
-        point_at(self._settings)
+        library.prepare(self._settings)
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._supervise(first), name="discord connection")
         try:
@@ -298,11 +291,3 @@ def _said(error: Exception) -> str:
     if isinstance(error, GatewayError):
         return str(error)
     return f"no connection to Discord ({type(error).__name__})"
-
-
-def point_at(settings: DiscordSettings) -> None:
-    """Talk to another Discord, where the settings name one."""
-    if settings.api_base is not None:
-        discord.http.Route.BASE = settings.api_base
-    if settings.gateway_url is not None:
-        DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)

@@ -15,7 +15,16 @@ from aiohttp import web
 from nacl.exceptions import BadSignatureError
 from nacl.signing import VerifyKey
 
-from gateway.ports import BodyTooLarge, BodyTooSlow, Notes, SystemClock, TryLater, read_whole
+from adapters.discord import library
+from gateway.ports import (
+    BodyTooLarge,
+    BodyTooSlow,
+    JsonObject,
+    Notes,
+    SystemClock,
+    TryLater,
+    read_whole,
+)
 
 log = logging.getLogger("adapters.discord")
 
@@ -66,7 +75,7 @@ class Endpoint:
             return web.json_response({"type": _PING})
         return await self._take(payload, number)
 
-    async def _take(self, payload: object, number: str) -> web.Response:
+    async def _take(self, payload: JsonObject, number: str) -> web.Response:
         try:
             async with asyncio.timeout(_NOTE_SECONDS):
                 fresh = await self._notes.put_new(f"seen {number}", "", seconds=_SEEN_SECONDS)
@@ -77,11 +86,7 @@ class Endpoint:
         if not fresh:
             return web.Response(status=401)
         try:
-            client = self._client()
-            interaction: discord.Interaction = discord.Interaction(
-                data=payload,  # type: ignore[arg-type]
-                state=client._connection,
-            )
+            interaction = library.read_interaction(self._client(), payload)
         except TryLater:
             return web.Response(status=503)
         except Exception as error:

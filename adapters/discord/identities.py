@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import discord
 
+from adapters.discord import library
 from adapters.discord.custom_ids import PLATFORM
 from gateway.errors import Unauthorized
 from gateway.ports import Desk, Identity, Record
@@ -17,8 +18,7 @@ def identity_of(interaction: discord.Interaction) -> Identity:
     user, guild = interaction.user, interaction.guild_id
     roles: tuple[str, ...] = ()
     if guild is not None and isinstance(user, discord.Member):
-        # `roles` resolves through the cache, which may be empty; these are the payload's own.
-        roles = tuple(f"{PLATFORM}:{guild}/{role}" for role in user._roles)
+        roles = tuple(f"{PLATFORM}:{guild}/{role}" for role in library.role_ids(user))
     return Identity(platform=PLATFORM, id=str(user.id), groups=roles)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import aiohttp
 import discord
 
-from adapters.discord.connection import login_of, point_at
+from adapters.discord import library
+from adapters.discord.connection import login_of
 from adapters.discord.custom_ids import Place, read_target
 from adapters.discord.settings import read_settings
 from gateway.errors import GatewayError
@@ -117,7 +118,7 @@ async def _channel(client: discord.Client, place: Place) -> Finding:
 @asynccontextmanager
 async def _logged_in() -> AsyncIterator[discord.Client]:
     settings = read_settings()
-    point_at(settings)
+    library.prepare(settings)
     client = await login_of(settings)
     try:
         yield client

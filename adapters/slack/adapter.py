@@ -19,14 +19,14 @@ from adapters.slack.actions import Acts
 from adapters.slack.admin_actions import Operating
 from adapters.slack.app import App
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
-from adapters.slack.checks import examined
+from adapters.slack.checks import run_checks
 from adapters.slack.commands import COMMAND, Commands
 from adapters.slack.grant_cards import GrantPosts
 from adapters.slack.home_tab import Home
 from adapters.slack.http_mode import Receiver
 from adapters.slack.interactions import Interaction
 from adapters.slack.manifest import manifest, problems
-from adapters.slack.oauth import Installing
+from adapters.slack.oauth import InstallPages
 from adapters.slack.payloads import PLATFORM
 from adapters.slack.permissions import Rights
 from adapters.slack.posting import Posts
@@ -99,8 +99,8 @@ class SlackAdapter:
             directory = Directory()
             self._app = app = self._built(desk, settings, workspaces, directory, uploads, session)
             if settings.oauth:
-                installing = Installing(settings, workspaces, desk.notes, session)
-                self._routes += installing.routes()
+                install_pages = InstallPages(settings, workspaces, desk.notes, session)
+                self._routes += install_pages.routes()
             watching = asyncio.create_task(workspaces.watch(self.token_seconds), name="slack token")
             try:
                 async with self._listening(app, settings, session):
@@ -173,7 +173,7 @@ class SlackAdapter:
         self, targets: Sequence[str], notes: Notes, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
         """Return what `gateway doctor` finds about Slack."""
-        return await examined(targets, notes, SystemClock(), live=live)
+        return await run_checks(targets, notes, SystemClock(), live=live)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway manifest slack`."""

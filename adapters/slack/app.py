@@ -142,7 +142,7 @@ class App:
             self._hand_over(self._uninstall(body))
 
     async def _on_access(self, body: Json) -> None:
-        self._hand_over(self._workspaces.look_again(str(body.get("enterprise_id") or "")))
+        self._hand_over(self._workspaces.refresh(str(body.get("enterprise_id") or "")))
 
     async def _on_closed(self, ack: Any) -> None:
         await ack()

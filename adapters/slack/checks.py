@@ -1,4 +1,4 @@
-"""What `gateway doctor` looks at: settings, tokens, scopes, the clock, each channel."""
+"""The checks of `gateway doctor`: settings, tokens, scopes, the clock, each channel."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.live_check import rehearsed
+from adapters.slack.live_check import try_channels
 from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.payloads import Malformed, Place, place_of
 from adapters.slack.settings import SlackSettings
 from adapters.slack.web_api import CALL_SECONDS, SlackRefused, answered, asked, client_of
-from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, granted
+from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, scopes_of
 from gateway.errors import GatewayError
 from gateway.ports import Clock, DeliveryFailed, Finding, Notes, doubtful, failed, fine
 
@@ -27,10 +27,10 @@ _APP_TOKEN = "make an app-level token with connections:write on the app's page"
 Found = tuple[str, Finding]
 
 
-async def examined(
+async def run_checks(
     targets: Sequence[str], notes: Notes, clock: Clock, *, live: bool
 ) -> list[Found]:
-    """Run every check; what depends on something that failed is left out."""
+    """Run the checks; those that depend on a failed one are left out."""
     settings = SlackSettings()
     try:
         settings.refuse_incomplete()
@@ -38,15 +38,15 @@ async def examined(
         return [("slack settings", failed(str(error), "see docs/slack.md"))]
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session:
-        examination = _Examination(settings, notes, clock, session)
-        await examination.tokens(sorted({place.team for place in _places(targets)}))
-        if examination.clients:
-            await examination.targets(targets, live=live)
-    return [("slack settings", fine(f"mode {settings.mode}")), *examination.found]
+        checks = _Checks(settings, notes, clock, session)
+        await checks.tokens(sorted({place.team for place in _places(targets)}))
+        if checks.clients:
+            await checks.targets(targets, live=live)
+    return [("slack settings", fine(f"mode {settings.mode}")), *checks.found]
 
 
-class _Examination:
-    """What was found so far, and a client for each workspace whose token is good."""
+class _Checks:
+    """The findings so far, and a client for each workspace whose token works."""
 
     def __init__(
         self, settings: SlackSettings, notes: Notes, clock: Clock, session: aiohttp.ClientSession
@@ -62,7 +62,7 @@ class _Examination:
         return client_of(token, self._settings.api_url, self._session)
 
     async def tokens(self, teams: Sequence[str]) -> None:
-        """Look at the one token, or at that of each workspace that a route names."""
+        """Check the configured token, or that of each workspace that a route names."""
         if self._settings.bot_token is not None:
             await self._token("", self._settings.bot_token.get_secret_value())
             return
@@ -96,7 +96,7 @@ class _Examination:
             self.found.append(("slack clock", self._gap(who)))
 
     async def _app(self, client: AsyncWebClient, team: str, who: Any) -> Finding:
-        """Look whether the app token is good, and of the same app as this bot token."""
+        """Check that the app token works and is of the same app as this bot token."""
         said = f"{who['user']} in {who.get('team')} ({team})"
         if self._settings.app_token is None or self._settings.mode != "socket":
             return fine(said)
@@ -128,14 +128,14 @@ class _Examination:
         return fine("agrees with Slack's")
 
     async def targets(self, targets: Sequence[str], *, live: bool) -> None:
-        """Look at each target; with `live` also try each channel."""
+        """Check each target; with `live` also post to each channel."""
         wrong = [why for target in targets if (why := await self._unreachable(target))]
         self.found.append(("slack channels", _channels(targets, wrong)))
         if live:
             places = [
                 one for one in _places(targets) if one.team in self.clients and not _is_person(one)
             ]
-            for finding in await rehearsed(self.clients, places, self._session):
+            for finding in await try_channels(self.clients, places, self._session):
                 self.found.append(("slack live", finding))
 
     async def _unreachable(self, target: str) -> str:
@@ -168,16 +168,16 @@ def _is_person(place: Place) -> bool:
 
 
 def _places(targets: Sequence[str]) -> list[Place]:
-    """Return the channels, each once, without those that nobody can understand."""
+    """Return the channels, each once, without targets that cannot be parsed."""
     found = []
     for target in targets:
-        with suppress(Malformed):  # `slack channels` tells of these
+        with suppress(Malformed):  # `slack channels` reports these
             found.append(place_of(target)._replace(thread=""))
     return list(dict.fromkeys(found))
 
 
 def _scopes(team: str, who: Any) -> Finding:
-    missing = [scope for scope in BOT_SCOPES if scope not in granted(who)]
+    missing = [scope for scope in BOT_SCOPES if scope not in scopes_of(who)]
     if not missing:
         return fine("all that the manifest asks for")
     said = f"missing in {team}: {', '.join(missing)}"

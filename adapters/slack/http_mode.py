@@ -1,4 +1,4 @@
-"""Mode http: Slack posts to us. What is not signed by Slack, just now, never reaches Bolt."""
+"""HTTP mode: Slack posts to us. Only what Slack signed within the last minutes reaches Bolt."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _WINDOW_SECONDS = 300
 _REMEMBERED = 20_000  # signatures; none is good for longer than the window
 
 
-class Refused(Exception):
-    """The delivery is turned away with this status."""
+class BadDelivery(Exception):
+    """A delivery that is refused with this status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class Receiver:
-    """Checks deliveries before anything reads them."""
+    """Verifies deliveries before Bolt gets them."""
 
     def __init__(self, app: AsyncApp, signing_secret: str, clock: Clock) -> None:
         self._app = app
@@ -47,25 +47,25 @@ class Receiver:
 
     async def _receive(self, request: web.Request) -> web.Response:
         try:
-            body = await self._checked(request)
-        except Refused as refused:
-            log.warning("refused: %s", refused, extra={"event": "slack_unsigned"})
-            return web.Response(status=refused.status, text="refused")
+            body = await self._read_verified(request)
+        except BadDelivery as bad:
+            log.warning("refused: %s", bad, extra={"event": "slack_unsigned"})
+            return web.Response(status=bad.status, text="refused")
         headers: dict[str, str | Sequence[str]] = dict(request.headers.items())
         answer = await self._app.async_dispatch(AsyncBoltRequest(body=body, headers=headers))
         first = answer.first_headers_without_set_cookie()
         kind = str(first.get("content-type", "text/plain")).partition(";")[0]
         return web.Response(status=answer.status, text=answer.body or "", content_type=kind)
 
-    async def _checked(self, request: web.Request) -> str:
-        """Return the body of a delivery that Slack signed within the last minutes, once."""
+    async def _read_verified(self, request: web.Request) -> str:
+        """Return the body of a delivery that Slack signed just now and that was not seen before."""
         if request.content_type not in (_FORM, _JSON):
-            raise Refused(400, "content type")
+            raise BadDelivery(400, "content type")
         raw = await _read(request)
         try:
             body = raw.decode("utf-8")
         except UnicodeDecodeError:
-            raise Refused(400, "not UTF-8") from None
+            raise BadDelivery(400, "not UTF-8") from None
         self._check_signature(request, body)
         _check_form(body) if request.content_type == _FORM else _check_json(raw)
         return body
@@ -74,14 +74,14 @@ class Receiver:
         stamps = request.headers.getall("X-Slack-Request-Timestamp", [])
         signatures = request.headers.getall("X-Slack-Signature", [])
         if len(stamps) != 1 or len(signatures) != 1 or not stamps[0].isascii():
-            raise Refused(401, "signature headers")
+            raise BadDelivery(401, "signature headers")
         if not (stamps[0].isdigit() and len(stamps[0]) <= 12):  # noqa: PLR2004 (a time in seconds)
-            raise Refused(401, "timestamp")
+            raise BadDelivery(401, "timestamp")
         now = self._clock.now_ms() // 1000
         if abs(now - int(stamps[0])) > _WINDOW_SECONDS:
-            raise Refused(401, "stale")
+            raise BadDelivery(401, "stale")
         if not self._verifier.is_valid(body, stamps[0], signatures[0]):
-            raise Refused(401, "signature")
+            raise BadDelivery(401, "signature")
         self._check_first(signatures[0], now)
 
     def _check_first(self, signature: str, now: int) -> None:
@@ -90,7 +90,7 @@ class Receiver:
         while self._seen and next(iter(self._seen.values())) < now - 2 * _WINDOW_SECONDS:
             self._seen.popitem(last=False)
         if key in self._seen:
-            raise Refused(401, "replay")
+            raise BadDelivery(401, "replay")
         self._seen[key] = now
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
@@ -100,20 +100,20 @@ async def _read(request: web.Request) -> bytes:
     try:
         return await read_whole(request.content.iter_any(), most=MAX_BYTES)
     except BodyTooLarge:
-        raise Refused(413, "too large") from None
+        raise BadDelivery(413, "too large") from None
     except BodyTooSlow:
-        raise Refused(408, "too slow") from None
+        raise BadDelivery(408, "too slow") from None
 
 
 def _check_form(body: str) -> None:
-    """Refuse a form whose readers could disagree about it, or a payload that is not strict JSON."""
+    """Refuse a form that parsers could read differently, or a payload that is not strict JSON."""
     try:
         pairs = parse_qsl(body, keep_blank_values=True, strict_parsing=True, max_num_fields=100)
     except ValueError:
-        raise Refused(400, "form") from None
+        raise BadDelivery(400, "form") from None
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise Refused(400, "a key stands twice")
+        raise BadDelivery(400, "a key stands twice")
     payload = dict(pairs).get("payload")
     if payload is not None:
         _check_json(payload.encode("utf-8", "surrogatepass"))
@@ -123,6 +123,6 @@ def _check_json(raw: bytes) -> None:
     try:
         value = parse_json(raw, max_bytes=MAX_BYTES)
     except InvalidRequest:
-        raise Refused(400, "not strict JSON") from None
+        raise BadDelivery(400, "not strict JSON") from None
     if not isinstance(value, dict):
-        raise Refused(400, "not an object")
+        raise BadDelivery(400, "not an object")

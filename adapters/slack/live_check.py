@@ -1,6 +1,6 @@
-"""`gateway doctor --live`: a card goes through its life in a real channel, and is taken away again.
+"""`gateway doctor --live`: post, edit and delete a sample card in a real channel.
 
-Block limits, edits of rich text and file uploads cannot be proven without Slack's own servers.
+Block limits, edits of rich text and file uploads cannot be tested without Slack's own servers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ID = "0" * 32
 MOST_CHANNELS = 20
 
 
-async def rehearsed(
+async def try_channels(
     clients: Mapping[str, AsyncWebClient], places: Sequence[Place], session: aiohttp.ClientSession
 ) -> list[Finding]:
     """Post, edit, attach and delete a sample card in each channel, one after the other."""
@@ -46,7 +46,7 @@ async def rehearsed(
     validated: set[str] = set()
     for place in places[:MOST_CHANNELS]:
         first = place.team not in validated
-        found.append(await _rehearsed(clients[place.team], place, session, validate=first))
+        found.append(await _try_channel(clients[place.team], place, session, validate=first))
         validated.add(place.team)
     if rest := places[MOST_CHANNELS:]:
         names = ", ".join(f"{place.team}/{place.channel}" for place in rest)
@@ -55,14 +55,14 @@ async def rehearsed(
     return found
 
 
-async def _rehearsed(
+async def _try_channel(
     client: AsyncWebClient, place: Place, session: aiohttp.ClientSession, *, validate: bool
 ) -> Finding:
     step = "validate"
     channel = place.channel
     try:
         if validate:
-            await _validated(client)
+            await _validate_samples(client)
         step = "post"
         text, made = blocks.message(_card(long=True), _COPY)
         posted = await sent(
@@ -70,11 +70,11 @@ async def _rehearsed(
         )
         try:
             step = "edit"
-            await _edited(client, channel, posted["ts"])
+            await _edit(client, channel, posted["ts"])
             step = "attach"
-            await _attached(client, place._replace(thread=posted["ts"]), session)
+            await _attach(client, place._replace(thread=posted["ts"]), session)
         finally:
-            await _deleted(client, channel, posted["ts"])
+            await _delete(client, channel, posted["ts"])
     except DeliveryFailed as failure:
         said = f"{place.team}/{channel}: {step}: {failure}"
         return failed(said, "if all other checks are well, report it with this sentence")
@@ -82,15 +82,15 @@ async def _rehearsed(
     return fine(f"{place.team}/{channel}: {did}")
 
 
-async def _validated(client: AsyncWebClient) -> None:
-    """Have Slack check blocks and modals, where it offers that."""
+async def _validate_samples(client: AsyncWebClient) -> None:
+    """Have Slack validate blocks and modals, where it has that method."""
     for card in (_card(long=False), _card(long=True)):
         _, made = blocks.message(card, _COPY)
-        await _checked(client, blocks_=made)
-        await _checked(client, view=modals.deny(card, Form(_ID, 1, _COPY)))
+        await _validate(client, blocks_=made)
+        await _validate(client, view=modals.deny(card, Form(_ID, 1, _COPY)))
 
 
-async def _checked(
+async def _validate(
     client: AsyncWebClient, *, blocks_: list[Json] | None = None, view: Json | None = None
 ) -> None:
     try:
@@ -103,19 +103,19 @@ async def _checked(
             raise
 
 
-async def _edited(client: AsyncWebClient, channel: str, ts: str) -> None:
+async def _edit(client: AsyncWebClient, channel: str, ts: str) -> None:
     text, made = blocks.message(_card(long=False, ended=True), _COPY)
     await asked(lambda: client.chat_update(channel=channel, ts=ts, text=text, blocks=made))
 
 
-async def _attached(client: AsyncWebClient, place: Place, session: aiohttp.ClientSession) -> None:
+async def _attach(client: AsyncWebClient, place: Place, session: aiohttp.ClientSession) -> None:
     content = full_view(_record(long=True)).text.encode()
     file = await uploaded(client, session, place, content, name="sample.txt", title="Sample")
-    # Deleting the card alone would leave its thread.
+    # Deleting the card alone would leave the file in its thread.
     await asked(lambda: client.files_delete(file=file))
 
 
-async def _deleted(client: AsyncWebClient, channel: str, ts: str) -> None:
+async def _delete(client: AsyncWebClient, channel: str, ts: str) -> None:
     try:
         await asked(lambda: client.chat_delete(channel=channel, ts=ts))
     except DeliveryFailed as failure:

@@ -1,4 +1,4 @@
-"""The app's manifest for Slack, and the rules of Slack's published schema that it must keep."""
+"""The app's manifest for Slack, and checks against the limits of Slack's published schema."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONG_DESCRIPTION = (
 def manifest(public_url: str | None = None, *, org: bool = False) -> Json:
     """Return the manifest for Socket Mode; with a public URL, the one for HTTP.
 
-    With `org` a whole organisation may install the app.
+    With `org`, an Enterprise organisation may install the app for all its workspaces.
     """
     http = public_url is not None
     url = f"{public_url.rstrip('/')}/slack/events" if public_url else ""
@@ -79,7 +79,7 @@ def manifest(public_url: str | None = None, *, org: bool = False) -> Json:
 
 
 def problems(found: Json) -> list[str]:
-    """Return what Slack would refuse in a manifest, empty when nothing."""
+    """Return what Slack would refuse in a manifest; empty when nothing."""
     wrong: list[str] = []
 
     def limit(path: str, most: int, least: int = 1) -> None:
@@ -103,7 +103,7 @@ def problems(found: Json) -> list[str]:
 
 
 def _addresses(found: Json) -> list[str]:
-    """Return which addresses are missing, are not https, or stand where Socket Mode has none."""
+    """Return what is wrong with the URLs: missing, not https, or set in Socket Mode."""
     socket = _at(found, "settings.socket_mode_enabled") is True
     paths = ["settings.event_subscriptions.request_url", "settings.interactivity.request_url"]
     commands = _at(found, "features.slash_commands") or []
@@ -112,7 +112,7 @@ def _addresses(found: Json) -> list[str]:
     for path in paths:
         url = _at(found, path)
         if socket and url is not None:
-            wrong.append(f"{path} has no use in Socket Mode")
+            wrong.append(f"{path} is not used in Socket Mode")
         if not socket and not (isinstance(url, str) and url.startswith("https://")):
             wrong.append(f"{path} must be an https address")
     return wrong

@@ -1,4 +1,7 @@
-"""Installation by OAuth: a workspace's admin adds the app, and the token is kept as a note."""
+"""Installation by OAuth: an admin adds the app to a workspace; its token is kept as a note.
+
+Why this is not Bolt's OAuth flow: docs/adr/0023-slack-installs-by-our-own-pages.md.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ _STATE_SECONDS = 600
 _STATE = re.compile(r"([0-9]{1,15})\.[A-Za-z0-9_-]{43}\.([0-9a-f]{64})")
 
 
-class Installing:
+class InstallPages:
     """The two pages of an installation.
 
-    A state is good for ten minutes, in the browser that asked for it, until an installation came of
-    it. It is signed, so that asking for one, which anybody can, keeps nothing anywhere.
+    A state is valid for ten minutes, in the browser that asked for it, for one installation. It is
+    signed rather than stored, so that a stranger who asks for states fills no store.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Installing:
 
     async def _begin(self, request: web.Request) -> web.Response:
         until = self._clock.now_ms() + _STATE_SECONDS * 1000
-        state = self._signed(f"{until}.{secrets.token_urlsafe(32)}")
+        state = self._sign(f"{until}.{secrets.token_urlsafe(32)}")
         query = {
             "client_id": self._settings.client_id or "",
             "scope": ",".join(BOT_SCOPES),
@@ -94,11 +97,11 @@ class Installing:
         except (DeliveryFailed, GatewayError) as error:
             log.warning("not installed: %s", type(error).__name__, extra={"event": "slack_oauth"})
             return _page(502, "Slack did not complete the installation. Begin again.")
-        # Only what Slack gave a token for is written down: no stranger can make us keep anything.
+        # Noted only after Slack gave a token, so that a stranger cannot fill the store.
         await self._notes.put(_note(state), "1", seconds=_STATE_SECONDS)
         return _page(200, "The app is installed. Invite it to a channel, and name it in a route.")
 
-    def _signed(self, text: str) -> str:
+    def _sign(self, text: str) -> str:
         secret = self._settings.client_secret
         key = secret.get_secret_value() if secret else ""
         if not key:
@@ -107,11 +110,11 @@ class Installing:
         return f"{text}.{hmac.new(key.encode(), words, hashlib.sha256).hexdigest()}"
 
     def _is_good(self, state: str) -> bool:
-        """Whether we signed this state, and not too long ago."""
+        """Whether we signed this state, and it has not expired."""
         found = _STATE.fullmatch(state)
         if found is None:
             return False
-        ours = self._signed(state.removesuffix(f".{found[2]}"))
+        ours = self._sign(state.removesuffix(f".{found[2]}"))
         return hmac.compare_digest(ours, state) and self._clock.now_ms() < int(found[1])
 
     async def _install(self, code: str) -> None:

@@ -1,6 +1,6 @@
-"""Keeps the Socket Mode connection, and knows when it is deaf, refused or gone.
+"""Keeps the Socket Mode connection, and detects when it is silent, refused or lost.
 
-The SDK reconnects for ever and tells nobody; so somebody must look at it from outside.
+The SDK reconnects for ever without telling anybody, so it is watched from outside.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gateway.ports import DeliveryFailed
 log = logging.getLogger("adapters.slack.sockets")
 
 PING_SECONDS = 5.0
-IDLE_SECONDS = 600.0  # nothing heard for so long: connect anew, the connection may be deaf
+IDLE_SECONDS = 600.0  # after so long without a message: reconnect, as the connection may be dead
 CONNECT_SECONDS = 30.0
-# In ping intervals. One to which nobody answers is given up after one and a half, and made anew
-# half of one later: looks are shorter than that, and it must last longer to count as well again.
+# In ping intervals. The SDK gives up an unanswered connection after 1.5 and reconnects 0.5 later:
+# we look more often than that, and report a connection as well only when it has lasted longer.
 _LOOK, _HOLD = 0.4, 2.0
-# After these no connection will come until an operator acts.
+# Errors that last until an operator acts.
 FATAL = {
     "invalid_auth",
     "not_authed",
@@ -60,9 +60,9 @@ class Socket:
         self._heard = heard
         self._idle_seconds = idle_seconds
         self._ping_seconds = ping_seconds
-        self._count = 0  # how much had come when we last looked
-        self._since = asyncio.get_running_loop().time()  # when it came
-        self._begun = False  # whether there was a connection, which the SDK then keeps
+        self._count = 0  # messages at the last look
+        self._since = asyncio.get_running_loop().time()  # when the last of them came
+        self._begun = False  # whether the SDK has connected once, and so reconnects
         self._renewing: asyncio.Future[None] | None = None
         self._handler: Any = AsyncSocketModeHandler(
             app,
@@ -81,28 +81,28 @@ class Socket:
     async def connect(self) -> None:
         """Connect; raises GatewayError when Slack refuses us for good.
 
-        When Slack is merely away, `watch` goes on trying.
+        When Slack does not answer, `watch` tries again.
         """
         code = await self._begin()
         if code in FATAL:
-            raise GatewayError(_said(code))
-        self._say(_said(code) if code else "")
+            raise GatewayError(_describe(code))
+        self._say(_describe(code) if code else "")
 
     async def _begin(self) -> str:
-        """Make the first connection; return the code of what was wrong, empty when it stands."""
+        """Make the first connection; return the error code, empty when it succeeded."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 self._handler.client.wss_uri = await self._address()
                 await self._handler.connect_async()
-        except Exception as error:  # away in whatever way: tried again in a moment
+        except Exception as error:  # whatever the reason, it is tried again
             return _code(error)
         self._begun = True
         return ""
 
     async def watch(self) -> None:
-        """Look at the connection until cancelled; mend it, and say what is wrong.
+        """Watch the connection until cancelled: reconnect, and report what is wrong.
 
-        A lost one is well again when it has lasted for longer than one to which nobody answers.
+        A new connection counts as well when it has lasted longer than an unanswered one would.
         """
         loop = asyncio.get_running_loop()
         lost = 0.0
@@ -117,24 +117,24 @@ class Socket:
     async def _look(self) -> str:
         """Return what is wrong now, empty when nothing is."""
         if not self._begun:
-            return _said(code) if (code := await self._begin()) else ""
+            return _describe(code) if (code := await self._begin()) else ""
         if not await self._handler.client.is_connected():
-            return _said(await self._refusal())
+            return _describe(await self._refusal())
         if not self._idle():
             return ""
         if (code := await self._refusal()) in FATAL:
-            return _said(code)
+            return _describe(code)
         self._since = asyncio.get_running_loop().time()
         log.info("idle: %s", code or "connecting anew", extra={"event": "slack_idle"})
         if code:
             return ""
-        # The SDK tries until it succeeds, and must not be stopped in the middle of it.
+        # The SDK retries until it succeeds, and must not be cancelled meanwhile.
         self._renewing = asyncio.ensure_future(self._renew())
         await asyncio.wait([self._renewing], timeout=CONNECT_SECONDS)
         return ""
 
     def _idle(self) -> bool:
-        """Whether nothing has come for so long that the connection may be deaf."""
+        """Whether nothing has come for so long that the connection may be dead."""
         now = asyncio.get_running_loop().time()
         if self._heard() != self._count:
             self._count, self._since = self._heard(), now
@@ -144,12 +144,12 @@ class Socket:
         try:
             await self._handler.client.connect_to_new_endpoint(force=True)
         except Exception as error:
-            # Away in whatever way: the connection that stands goes on, and is looked at again.
+            # Whatever the reason: the present connection goes on, and is checked again.
             data = {"event": "slack_not_renewed"}
             log.warning("not connected anew: %s", type(error).__name__, extra=data)
 
     async def _refusal(self) -> str:
-        """Return the code with which Slack would not connect us now, empty when it would."""
+        """Return the code with which Slack refuses a connection now, empty when it does not."""
         try:
             await self._address()
         except Exception as error:  # as above
@@ -157,7 +157,7 @@ class Socket:
         return ""
 
     async def _address(self) -> str:
-        """Return an address to connect to, which Slack takes once."""
+        """Return an address to connect to; it is good for one connection."""
         opened = await asked(lambda: self._client.apps_connections_open(app_token=self._token))
         return str(opened["url"])
 
@@ -168,19 +168,19 @@ class Socket:
         self._problem = problem
 
     async def close(self) -> None:
-        """Disconnect; what is being answered is not waited for."""
-        with suppress(Exception):  # whatever it was, the process ends, and with it the connection
+        """Disconnect, without waiting for running answers."""
+        with suppress(Exception):  # the process ends, and the connection with it
             await self._handler.close_async()
 
 
 def _code(error: Exception) -> str:
-    """Return Slack's own code of a refusal, else how it is away."""
+    """Return Slack's code of a refusal, else a name for the failure."""
     if isinstance(error, SlackRefused):
         return error.error
     return str(error) if isinstance(error, DeliveryFailed) else type(error).__name__
 
 
-def _said(code: str) -> str:
+def _describe(code: str) -> str:
     if code in FATAL:
         return f"Slack refuses the app token: {code}"
     return f"Slack is not connected: {code}" if code else "Slack is not connected"

@@ -1,7 +1,7 @@
-"""The workspaces that the app is installed in: one by tokens, or many by OAuth, kept as notes.
+"""The workspaces that the app is installed in: one by configured tokens, or many by OAuth.
 
-An organisation that installs the app has one token for all workspaces that it adds it to. It is
-kept for each of them, so that from there on they are workspaces like others.
+Tokens from OAuth are kept as notes. An organisation has one token for all workspaces that it adds
+the app to; it is kept for each of them, so that each is a workspace like any other.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NEEDED_SCOPES = ("chat:write", "commands", "users:read")
 
 
 class NotInstalled(GatewayError):
-    """The app is not installed in this workspace, or was taken out of it."""
+    """The app is not installed in this workspace, or was removed from it."""
 
     code = "not_installed"
 
 
 class TokenRefused(GatewayError):
-    """Slack does not take this bot token, or the app may not do with it what it must."""
+    """Slack refuses this bot token, or it lacks scopes that the app needs."""
 
     code = "token_refused"
 
@@ -45,7 +45,7 @@ class TokenRefused(GatewayError):
 class Workspace:
     """One workspace and the client that speaks for the app there.
 
-    `org` is the organisation whose token that is, empty where the workspace has its own.
+    `org` is the organisation whose token it is; empty where the workspace has its own.
     """
 
     team: str
@@ -56,9 +56,9 @@ class Workspace:
 
 
 class Workspaces:
-    """Finds the workspace of a team id, and never another one.
+    """Finds the workspace of a team id.
 
-    `problem` says why the configured token is of no use, empty when it is.
+    `problem` says why the configured token cannot be used; empty when it can.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Workspaces:
     async def start(self) -> None:
         """Check the workspace of the configured token. Raises TokenRefused with what to do.
 
-        When Slack is merely away, `watch` goes on trying.
+        When Slack does not answer, `watch` tries again.
         """
         try:
             await self._check()
@@ -82,14 +82,14 @@ class Workspaces:
             self._say(str(away))
 
     async def _check(self) -> None:
-        """Learn the workspace of the configured token. Raises TokenRefused, Unavailable."""
+        """Look up the workspace of the configured token. Raises TokenRefused, Unavailable."""
         if self._settings.bot_token is not None:
-            found = await self._checked(self._settings.bot_token.get_secret_value())
+            found = await self._look_up(self._settings.bot_token.get_secret_value())
             self._known[found.team] = found
 
     async def watch(self, seconds: float) -> None:
-        """Check the configured token again and again until cancelled; a revoked one stops nothing
-        else, so that nobody would see it."""
+        """Check the configured token regularly until cancelled: nothing else would show that it was
+        revoked."""
         while self._settings.bot_token is not None:
             await asyncio.sleep(seconds if self._known else min(seconds, _AWAY_SECONDS))
             try:
@@ -97,7 +97,7 @@ class Workspaces:
             except TokenRefused as refused:
                 self._say(str(refused))
             except Exception as error:
-                # That Slack is away says nothing about the token.
+                # An unreachable Slack says nothing about the token.
                 data = {"event": "slack_token_unsure"}
                 log.info("token not checked: %s", type(error).__name__, extra=data)
             else:
@@ -112,7 +112,7 @@ class Workspaces:
     async def of(self, team: str) -> Workspace:
         """Return the workspace with this id. Raises NotInstalled, TokenRefused, Unavailable."""
         if self._settings.bot_token is not None and not self._known:
-            await self._check()  # Slack was away when we started
+            await self._check()  # Slack did not answer at the start
         known = self._known.get(team)
         if known is not None and self._settings.bot_token is not None:
             return known
@@ -120,16 +120,16 @@ class Workspaces:
         if known is not None and known.token == token:
             return known
         async with self._lock:
-            found = await self._checked(token, team, org)
+            found = await self._look_up(token, team, org)
         if found.team != team:
             raise NotInstalled(f"the stored token is not of the Slack workspace {team}")
         self._known[team] = found
         return found
 
     async def token(self, team: str) -> tuple[str, str]:
-        """Return the token that a workspace's installation gave, and of which organisation it is.
+        """Return the token of a workspace's installation, and its organisation.
 
-        Raises NotInstalled. It is read each time: another replica may have stored or dropped it.
+        Raises NotInstalled. Read from the store each time: another replica may have changed it.
         """
         stored = None
         if self._settings.bot_token is None:
@@ -141,13 +141,13 @@ class Workspaces:
         return str(kept["token"]), str(kept.get("org", ""))
 
     async def install(self, token: str) -> None:
-        """Keep the token that a workspace's installation gave."""
-        found = await self._checked(token)
+        """Store the token of a workspace's installation."""
+        found = await self._look_up(token)
         await self._notes.put(_INSTALL.format(team=found.team), json.dumps({"token": token}))
         self._known[found.team] = found
 
     async def install_everywhere(self, org: str, token: str) -> None:
-        """Keep the token of an organisation for the workspaces that it added the app to."""
+        """Store the token of an organisation for each workspace that it added the app to."""
         stored = await self._notes.get(_ORG.format(org=org))
         before = set(json.loads(stored)["teams"]) if stored else set()
         teams = await self._teams(token)
@@ -168,33 +168,33 @@ class Workspaces:
             cursor = page.get("response_metadata", {}).get("next_cursor", "")
         return teams
 
-    async def look_again(self, org: str) -> None:
-        """Learn which workspaces an organisation added the app to, or took it out of."""
+    async def refresh(self, org: str) -> None:
+        """Update the workspaces that an organisation added the app to or removed it from."""
         if stored := await self._notes.get(_ORG.format(org=org)):
             await self.install_everywhere(org, json.loads(stored)["token"])
 
     async def uninstall(self, team: str) -> None:
-        """Forget a workspace that took the app out or revoked its token."""
+        """Forget a workspace that removed the app or revoked its token."""
         self._known.pop(team, None)
         await self._notes.delete(_INSTALL.format(team=team))
-        log.warning("a workspace took the app out", extra={"event": "slack_uninstalled"})
+        log.warning("a workspace removed the app", extra={"event": "slack_uninstalled"})
 
     async def uninstall_everywhere(self, org: str) -> None:
-        """Forget an organisation that took the app out."""
+        """Forget an organisation that removed the app."""
         stored = await self._notes.get(_ORG.format(org=org))
         for team in json.loads(stored)["teams"] if stored else ():
             await self.uninstall(team)
         await self._notes.delete(_ORG.format(org=org))
 
-    async def _checked(self, token: str, team: str = "", org: str = "") -> Workspace:
-        """Return the workspace of a token; that of an organisation belongs to no single one.
+    async def _look_up(self, token: str, team: str = "", org: str = "") -> Workspace:
+        """Return the workspace of a token; of an organisation's token, the workspace `team`.
 
         Raises TokenRefused, Unavailable.
         """
         client = client_of(token, self._settings.api_url, self._session)
         try:
             who = await answered(client.auth_test)
-            if missing := set(NEEDED_SCOPES) - granted(who):
+            if missing := set(NEEDED_SCOPES) - scopes_of(who):
                 raise TokenRefused(
                     f"the Slack app lacks the scopes {', '.join(sorted(missing))}; "
                     "add them from `gateway manifest slack` and install it again"
@@ -209,6 +209,6 @@ class Workspaces:
         return Workspace(team=team, org=org, token=token, app_id=app_id, client=client)
 
 
-def granted(who: Any) -> set[str]:
-    """Return the scopes of a token, of Slack's answer to who it is."""
+def scopes_of(who: Any) -> set[str]:
+    """Return the scopes of a token from Slack's answer to `auth.test`."""
     return set(str(who.headers.get("x-oauth-scopes", "")).split(","))

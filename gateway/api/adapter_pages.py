@@ -1,4 +1,4 @@
-"""What an adapter that runs as a process of its own serves: its health, and pages if it has any."""
+"""The HTTP side of an adapter that runs as its own process: health, and its pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.api.app import Site
 from gateway.api.authentication import LOOPBACK_HOSTS
-from gateway.api.middleware import Handler, at_our_address, secured, traced
+from gateway.api.middleware import Handler, host_guard, log_call, security_headers
 from gateway.api.problems import problem_of
 from gateway.errors import GatewayError
 
@@ -35,10 +35,10 @@ def build_pages(site: Site, ready: Callable[[], Awaitable[Sequence[str]]]) -> we
 
     allowed = LOOPBACK_HOSTS | {host.lower() for host in site.hosts}
     app = web.Application(
-        middlewares=[traced, _as_problems, at_our_address(allowed)], client_max_size=_LARGEST_BODY
+        middlewares=[log_call, _as_problems, host_guard(allowed)], client_max_size=_LARGEST_BODY
     )
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), *site.pages])
-    app.on_response_prepare.append(secured(site.secure))
+    app.on_response_prepare.append(security_headers(site.secure))
     app.on_shutdown.append(end_streams)
     return app
 

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from gateway.api.call import Call, reply
-from gateway.api.messages import Enrolled, SessionEnded, Sessions, States
+from gateway.api.call import ApiCall, reply
+from gateway.api.messages import (
+    Cancel,
+    Consume,
+    Enroll,
+    Enrolled,
+    Reported,
+    SessionEnded,
+    SessionList,
+    States,
+    Submit,
+    Sync,
+    WhichAgent,
+)
+from gateway.api.operation import Nothing, operation
 from gateway.domain.records import Record
 from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, NotFound
@@ -14,7 +27,8 @@ from gateway.wire.codec import build
 from gateway.wire.identifiers import SESSION_NAME
 
 
-async def submit(call: Call) -> web.Response:
+@operation("verbs.submit", {201: State, 200: State}, 409, body=Submit)
+async def submit(call: ApiCall) -> web.Response:
     """Take a request in, or find it again."""
     body = call.body
     origin = call.origin("submit", body.process)
@@ -22,7 +36,8 @@ async def submit(call: Call) -> web.Response:
     return reply(await _state(call, record, origin), 201 if new else 200)
 
 
-async def cancel(call: Call) -> web.Response:
+@operation("verbs.cancel", {200: State}, 404, body=Cancel)
+async def cancel(call: ApiCall) -> web.Response:
     """Withdraw a request, also one that has not arrived yet."""
     origin = call.origin("cancel")
     record = await call.core.approvals.cancel(
@@ -31,33 +46,38 @@ async def cancel(call: Call) -> web.Response:
     return reply(await _state(call, record, origin))
 
 
-async def consume(call: Call) -> web.Response:
+@operation("verbs.consume", {200: State}, 404, 409, body=Consume)
+async def consume(call: ApiCall) -> web.Response:
     """Take the approval for the process."""
     return reply(
         await call.core.approvals.consume(call.id, call.origin("consume", call.body.process))
     )
 
 
-async def report(call: Call) -> web.Response:
+@operation("verbs.report", {200: State}, 404, 409, body=Reported)
+async def report(call: ApiCall) -> web.Response:
     """Say what became of the action."""
     origin = call.origin("report")
     record = await call.core.approvals.report(call.id, call.body.report, origin)
     return reply(await _state(call, record, origin))
 
 
-async def sync(call: Call) -> web.Response:
+@operation("verbs.sync", {200: States}, body=Sync)
+async def sync(call: ApiCall) -> web.Response:
     """Attach the process to requests, renew its lease, and say how they stand."""
     origin = call.origin("sync", call.body.process)
     return reply(States(items=tuple(await call.core.approvals.sync(call.body.ids, origin))))
 
 
-async def sessions(call: Call) -> web.Response:
+@operation("verbs.sessions", {200: SessionList}, query=WhichAgent)
+async def list_sessions(call: ApiCall) -> web.Response:
     """List the sessions that have not ended."""
     agent = call.caller.name if call.is_agent else call.query.agent
-    return reply(Sessions(items=tuple(await call.core.sessions.open(agent))))
+    return reply(SessionList(items=tuple(await call.core.sessions.open(agent))))
 
 
-async def end_session(call: Call) -> web.Response:
+@operation("verbs.end_session", {200: SessionEnded}, 404, query=WhichAgent, body=Nothing)
+async def end_session(call: ApiCall) -> web.Response:
     """End a session and cancel what waits in it."""
     session = call.request.match_info["session"]
     if not SESSION_NAME.fullmatch(session):
@@ -72,7 +92,8 @@ async def end_session(call: Call) -> web.Response:
     return reply(SessionEnded(cancelled=tuple(ids)))
 
 
-async def enroll(call: Call) -> web.Response:
+@operation("verbs.enroll", {200: Enrolled}, body=Enroll)
+async def enroll(call: ApiCall) -> web.Response:
     """Give a local agent a credential of its own."""
     enrolment = call.services.enrolment
     if enrolment is None:
@@ -81,5 +102,5 @@ async def enroll(call: Call) -> web.Response:
     return reply(build(Enrolled, await enrolment.enroll(call.body.agent)))
 
 
-async def _state(call: Call, record: Record, origin: MessageContext) -> State:
+async def _state(call: ApiCall, record: Record, origin: MessageContext) -> State:
     return await call.core.approvals.state(record.id, origin)

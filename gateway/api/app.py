@@ -1,4 +1,4 @@
-"""Puts the HTTP API together: one aiohttp application, its guards around every call."""
+"""Builds the HTTP API: one aiohttp application with its middleware."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiohttp import web
 
 from gateway.api.authentication import LOOPBACK_HOSTS, Access, FailureLimit
 from gateway.api.call import (
-    Call,
+    ApiCall,
     Enrolment,
     Intercept,
     Limits,
@@ -23,23 +23,23 @@ from gateway.api.call import (
     read_query,
 )
 from gateway.api.metrics import Metrics
-from gateway.api.middleware import Handler, as_problems, at_our_address, secured, traced
+from gateway.api.middleware import Handler, host_guard, log_call, problem_guard, security_headers
 from gateway.api.openapi import served_document
-from gateway.api.routes import Endpoint, routes
+from gateway.api.routes import ApiRoute, routes
 from gateway.approvals.core import Core
 from gateway.ports import Credentials
 from gateway.wire.codec import JsonObject
 
-# A kept connection on which nothing is asked: longer than proxies keep theirs, so that none of them
-# sends a call into one that ends.
+# How long an idle connection stays open: longer than proxies keep theirs, so that none of them
+# sends a call over a connection that is being closed.
 IDLE_SECONDS = 180.0
 SERVICES = web.AppKey("services", Services)
 
 T = TypeVar("T")
 
 
-async def _unhooked(method: str, params: JsonObject) -> tuple[str, str, JsonObject | None]:
-    """Say that no hook has anything to say."""
+async def _without_hooks(method: str, params: JsonObject) -> tuple[str, str, JsonObject | None]:
+    """Let every message pass: no hooks are configured."""
     return "continue", "", None
 
 
@@ -55,7 +55,7 @@ class Site:
     secure: bool = False
     pages: tuple[web.AbstractRouteDef, ...] = ()
     closing: tuple[Callable[[], None], ...] = ()
-    intercept: Intercept = _unhooked
+    intercept: Intercept = _without_hooks
 
 
 def build_api(
@@ -92,15 +92,15 @@ def build_api(
     allowed = LOOPBACK_HOSTS | {host.lower() for host in site.hosts}
     ours = frozenset(one.path for one in table)
     app = web.Application(
-        middlewares=[traced, as_problems(services, ours, store_errors), at_our_address(allowed)],
+        middlewares=[log_call, problem_guard(services, ours, store_errors), host_guard(allowed)],
         client_max_size=bounds.body_bytes,
     )
     app[SERVICES] = services
     for one in table:
-        app.router.add_route(one.method, one.path, _served(one, services))
+        app.router.add_route(one.method, one.path, _serve(one, services))
     app.add_routes(site.pages)
-    app.on_response_prepare.append(secured(site.secure))
-    app.cleanup_ctx.append(_counting)
+    app.on_response_prepare.append(security_headers(site.secure))
+    app.cleanup_ctx.append(_run_metrics)
     app.on_shutdown.append(_end_waits(site.closing))
     return app
 
@@ -108,8 +108,8 @@ def build_api(
 def runner(app: web.Application) -> web.AppRunner:
     """Return the runner for an application of `build_api`.
 
-    Hung-up callers stop waiting at once, and connections on which nothing is asked do not stay;
-    aiohttp's own access log stays off, because it would write query strings.
+    A call is cancelled when its caller disconnects, and idle connections are closed. aiohttp's own
+    access log stays off, because it would write query strings.
     """
     return web.AppRunner(
         app,
@@ -120,36 +120,38 @@ def runner(app: web.Application) -> web.AppRunner:
     )
 
 
-def _served(endpoint: Endpoint, services: Services) -> Handler:
+def _serve(route: ApiRoute, services: Services) -> Handler:
+    operation = route.operation
+
     async def serve(request: web.Request) -> web.StreamResponse:
         who = None
-        if endpoint.needs_token:
-            who = await services.access.caller(request, endpoint.who)
-        query: Any = read_query(endpoint.query, request.query)
+        if route.needs_token:
+            who = await services.access.authenticate(request, route.who)
+        query: Any = read_query(operation.query, request.query)
         body: Any = None
-        if endpoint.body is not None:
-            body = await read_body(endpoint.body, request, services.limits)
-        call = Call(request=request, services=services, who=who, body=body, query=query)
-        if endpoint.method == "GET":
-            return await endpoint.handle(call)
-        return await _finished(endpoint.handle(call))
+        if operation.body is not None:
+            body = await read_body(operation.body, request, services.limits)
+        call = ApiCall(request=request, services=services, who=who, body=body, query=query)
+        if route.method == "GET":
+            return await operation.handle(call)
+        return await _finish(operation.handle(call))
 
     return serve
 
 
-async def _finished(work: Awaitable[T]) -> T:
-    """Let a write come to its end also when its caller hangs up in the middle."""
+async def _finish(work: Awaitable[T]) -> T:
+    """Complete a write even when its caller disconnects meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         if not task.cancelled():
-            task.exception()  # nobody is left to be told
+            task.exception()  # retrieved, so that asyncio does not warn; the caller is gone
         raise
 
 
-async def _counting(app: web.Application) -> AsyncIterator[None]:
+async def _run_metrics(app: web.Application) -> AsyncIterator[None]:
     services = app[SERVICES]
     task = asyncio.create_task(services.metrics.follow(services.core.feed), name="metrics")
     yield
@@ -163,7 +165,7 @@ def _end_waits(
     async def end(app: web.Application) -> None:
         for close in closing:
             close()
-        for task in app[SERVICES].hanging:
+        for task in app[SERVICES].open_calls:
             task.cancel()
 
     return end

@@ -1,4 +1,4 @@
-"""Who may knock: the Host header, bearer tokens, and a limit on failed ones."""
+"""Admission: the Host header, bearer tokens, and a limit on failed credentials."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 class FailureLimit:
     """Bounds failed credentials per address: `most` in `window` seconds, loopback included.
 
-    Only bad credentials are held off. Nobody guesses 256 random bits, and callers behind one proxy
-    share its address: whoever fails there on purpose must not lock the others out. `now` gives
-    monotonic seconds.
+    Good credentials are admitted all the same: callers behind one proxy share its address, and one
+    that fails on purpose must not lock out the others. `now` gives monotonic seconds.
     """
 
     now: Callable[[], float]
@@ -41,7 +40,7 @@ class FailureLimit:
     window: float = 60.0
     _failures: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
 
-    def failed(self, address: str) -> None:
+    def count_failure(self, address: str) -> None:
         """Count a failure; raises TooMany when there were too many already."""
         began, count = self._failures.get(address, (self.now(), 0))
         if self.now() - began >= self.window:
@@ -61,8 +60,8 @@ class Access:
     credentials: Credentials
     limit: FailureLimit
 
-    async def caller(self, request: web.Request, kinds: Collection[str]) -> Credential:
-        """Return who calls.
+    async def authenticate(self, request: web.Request, kinds: Collection[str]) -> Credential:
+        """Return the credential of the caller.
 
         Raises Unauthenticated for a bad token, TooMany after many of those, and Unauthorized when
         the token's kind is not among `kinds`.
@@ -75,32 +74,32 @@ class Access:
             raise Unauthorized(f"this is for {' and '.join(sorted(kinds))} tokens only")
         return found
 
-    async def still(self, request: web.Request, caller: Credential) -> None:
-        """Return when the token is as good as it was when the call came in; else raise."""
+    async def check_unchanged(self, request: web.Request, caller: Credential) -> None:
+        """Raise Unauthenticated when the token was revoked or changed since the call came in."""
         if await self.credentials.authenticate(bearer_token(request)) != caller:
             raise Unauthenticated("the token was revoked while the call waited")
 
     async def check_agent(self, name: str) -> None:
-        """Return when an agent of this name has a credential; else raise NotFound."""
+        """Raise NotFound unless an agent of this name has a credential."""
         try:
             await self.credentials.holder(name)
         except Unauthorized:
             raise NotFound(f"there is no agent {name}") from None
 
     def check_secret(self, request: web.Request, secret: str) -> None:
-        """Return when the bearer token is this secret; else raise as `caller` does."""
+        """Raise as `authenticate` does unless the bearer token is this secret."""
         if not hmac.compare_digest(bearer_token(request).encode(), secret.encode()):
             self._refuse(request)
 
     def _refuse(self, request: web.Request) -> NoReturn:
-        self.limit.failed(request.remote or "")
+        self.limit.count_failure(request.remote or "")
         raise Unauthenticated("the token is unknown or revoked: an operator can give a new one")
 
 
 def bearer_token(request: web.Request) -> str:
     """Return the bearer token of the Authorization header; raise Unauthenticated without one.
 
-    Of two headers a proxy may have judged the other one.
+    Two headers are refused: a proxy may have checked the other one.
     """
     given = request.headers.getall("Authorization", [])
     scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
@@ -110,7 +109,7 @@ def bearer_token(request: web.Request) -> str:
 
 
 def check_query(request: web.Request) -> None:
-    """Raise Unauthenticated when the query string carries a token: addresses end up in logs."""
+    """Raise Unauthenticated when the query string carries a token: URLs end up in logs."""
     for name, value in request.query.items():
         if name.lower() in _TOKEN_NAMES or _TOKEN_PREFIX in value:
             log.warning("a token in a query string", extra={"event": "token_in_query"})

@@ -1,4 +1,4 @@
-"""Several requests of one agent decided by one answer, over HTTP."""
+"""One decision for several requests of an agent, over HTTP."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import Call, reply
-from gateway.api.messages import NONCE, check_match
-from gateway.api.requests import shown
+from gateway.api.call import ApiCall, reply
+from gateway.api.messages import NONCE, Requests, check_match
+from gateway.api.operation import operation
+from gateway.api.requests import render_records
 from gateway.approvals.batches import MOST
 from gateway.domain.records import Click
 from gateway.models import Action, new_id
@@ -47,7 +48,8 @@ class Batch(Wire):
         check_match(NONCE, "nonce", self.nonce)
 
 
-async def decide(call: Call) -> web.Response:
+@operation("batches.decide", {200: Requests}, 409, body=Batch)
+async def decide(call: ApiCall) -> web.Response:
     """Apply an approver's one answer to several requests, to all of them or to none."""
     body, name = call.body, call.caller.name
     nonce = body.nonce or new_id()
@@ -65,4 +67,4 @@ async def decide(call: Call) -> web.Response:
         for item in body.items
     ]
     records = await call.core.requests.decide_all(clicks)
-    return reply({"items": await shown(records), "next": None})
+    return reply({"items": await render_records(records), "next": None})

@@ -1,4 +1,4 @@
-"""One call of the API: who calls, with what, and the parts of the gateway that answer it."""
+"""One call of the API: its caller, its messages, and the services that handlers use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much the API takes. Bytes of a body, seconds for it to arrive and between heartbeats.
+    """Limits of the API: bytes of a body, seconds for it to arrive and between heartbeats.
 
     `waits` are the long polls of one credential at once, `all_waits` those of all together.
     """
@@ -78,10 +78,11 @@ Intercept = Callable[[str, JsonObject], Awaitable[tuple[str, str, JsonObject | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What the calls are answered with.
+    """The parts of the gateway that handlers use.
 
-    `ready` returns what keeps the gateway from being ready, in sentences. `hanging` are the calls
-    that wait, which are ended when the server stops. `waits` counts long polls by credential.
+    `ready` returns what keeps the gateway from being ready, in sentences. `open_calls` are the
+    waiting calls, which are cancelled when the server stops. `waits` counts long polls by
+    credential.
     """
 
     core: Core
@@ -94,13 +95,13 @@ class Services:
     limits: Limits
     streams: asyncio.Semaphore
     document: Callable[[], bytes]
-    hanging: set[asyncio.Task[Any]] = field(default_factory=set)
+    open_calls: set[asyncio.Task[Any]] = field(default_factory=set)
     waits: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One admitted call. `body` and `query` are the validated messages of its endpoint."""
+class ApiCall:
+    """One admitted call. `body` and `query` are the validated messages of its operation."""
 
     request: web.Request
     services: Services
@@ -115,19 +116,19 @@ class Call:
 
     @property
     def caller(self) -> Credential:
-        """Whose token it came with; only for endpoints that need one."""
+        """The credential of the call; only for operations that need one."""
         if self.who is None:
-            raise RuntimeError("an endpoint without credential asked who calls")
+            raise RuntimeError("an operation without credentials asked for its caller")
         return self.who
 
     @property
     def is_agent(self) -> bool:
-        """Whether an agent calls, which sees only what is its own."""
+        """Whether an agent calls; agents see only their own requests."""
         return self.caller.kind == AGENT
 
     @property
     def id(self) -> str:
-        """The request id of the path. What is no id is not found, as if it were unknown."""
+        """The request id of the path. A malformed one raises NotFound, as an unknown one does."""
         text = self.request.match_info["id"]
         if not REQUEST_ID.fullmatch(text):
             raise NotFound("no such request")
@@ -135,7 +136,7 @@ class Call:
 
     @property
     def identity(self) -> Identity:
-        """Who decides: the person, by the token that it came with."""
+        """The identity that decides: the holder of the call's token."""
         return Identity(platform="token", id=self.caller.name)
 
     def origin(self, verb: str, process: str | None = None) -> MessageContext:
@@ -147,21 +148,24 @@ class Call:
 
 
 @contextmanager
-def hanging(call: Call) -> Iterator[None]:
-    """Mark this call as one that waits, so that a stopping server ends it at once."""
+def end_on_shutdown(call: ApiCall) -> Iterator[None]:
+    """Have this call cancelled as soon as the server stops."""
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a call is always a task")
-    call.services.hanging.add(task)
+    call.services.open_calls.add(task)
     try:
         yield
     finally:
-        call.services.hanging.discard(task)
+        call.services.open_calls.discard(task)
 
 
 @contextmanager
-def long_poll(call: Call) -> Iterator[None]:
-    """Mark this call as `hanging` does. Raises TooManyWaits when its credential has no place."""
+def long_poll(call: ApiCall) -> Iterator[None]:
+    """Count this call as a long poll, and cancel it when the server stops.
+
+    Raises TooManyWaits when there are too many.
+    """
     services, who = call.services, f"{call.caller.kind} {call.caller.name}"
     if services.waits[who] >= services.limits.waits:
         raise TooManyWaits("too many of this credential's calls wait; look without `wait`")
@@ -169,7 +173,7 @@ def long_poll(call: Call) -> Iterator[None]:
         raise TooManyWaits("too many calls wait on this gateway; look without `wait`")
     services.waits[who] += 1
     try:
-        with hanging(call):
+        with end_on_shutdown(call):
             yield
     finally:
         services.waits[who] -= 1

@@ -1,4 +1,4 @@
-"""Server-sent events: everything that happens, to approvers, without a gap after a reconnect."""
+"""Server-sent events for approvers, without a gap after a reconnect."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from gateway.api.call import Call, hanging
+from gateway.api.call import ApiCall, end_on_shutdown
 from gateway.api.messages import EVENT_ID, check_match
+from gateway.api.operation import operation
 from gateway.api.problems import TooMany, Unauthenticated
 from gateway.domain.records import Event, place_of
 from gateway.domain.tasks import check_wanted
@@ -19,7 +20,8 @@ from gateway.wire.codec import plain
 _PAGE = 200
 
 
-async def stream(call: Call) -> web.StreamResponse:
+@operation("events.stream", {200: "text/event-stream"})
+async def stream(call: ApiCall) -> web.StreamResponse:
     """Send events as they happen, from the one after Last-Event-ID or from now on."""
     last = call.request.headers.get("Last-Event-ID") or None
     check_match(EVENT_ID, "Last-Event-ID", last)
@@ -28,24 +30,24 @@ async def stream(call: Call) -> web.StreamResponse:
     async with call.services.streams, call.core.feed.changes() as live:
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(call.request)
-        with hanging(call):
+        with end_on_shutdown(call):
             try:
                 await _send(call, answer, live, last)
             except (Unreachable, Unauthenticated, TimeoutError, ConnectionResetError):
-                pass  # too slow, no longer allowed, or gone: it comes back with its last id
+                pass  # the client is too slow, revoked or gone; it may resume from its last id
             finally:
                 _hang_up(call.request)
     return answer
 
 
 def _hang_up(request: web.Request) -> None:
-    # An orderly end would wait for a client that does not read.
+    # A graceful close would wait for a client that does not read.
     if request.transport is not None:
         request.transport.abort()
 
 
 async def _send(
-    call: Call,
+    call: ApiCall,
     answer: web.StreamResponse,
     live: AsyncIterator[Event],
     last: str | None,
@@ -60,21 +62,21 @@ async def _send(
             # `wait` and not `timeout`: a cancelled iterator would be at its end.
             done, _ = await asyncio.wait({coming}, timeout=patience)
             if not done:
-                await call.services.access.still(call.request, call.caller)
+                await call.services.access.check_unchanged(call.request, call.caller)
                 await _write(call, answer, b": still here\n\n")
                 continue
             event = coming.result()
             coming = asyncio.ensure_future(anext(live))
             if last is None or place_of(event.id) > place_of(last):
-                if not event.request_id:  # it may be about people: who may listen is checked again
-                    await call.services.access.still(call.request, call.caller)
+                if not event.request_id:  # it may name people: check the token again
+                    await call.services.access.check_unchanged(call.request, call.caller)
                 await _write(call, answer, _frame(event))
     finally:
         coming.cancel()
 
 
-async def _replay(call: Call, answer: web.StreamResponse, last: str) -> str | None:
-    """Send what happened after `last`; return the id of the last event sent, None when none was."""
+async def _replay(call: ApiCall, answer: web.StreamResponse, last: str) -> str | None:
+    """Send the events after `last`; return the id of the last one, None when there was none."""
     sent: str | None = None
     while events := await call.services.reads.history(sent or last, _PAGE):
         for event in events:
@@ -83,7 +85,7 @@ async def _replay(call: Call, answer: web.StreamResponse, last: str) -> str | No
     return sent
 
 
-async def _write(call: Call, answer: web.StreamResponse, data: bytes) -> None:
+async def _write(call: ApiCall, answer: web.StreamResponse, data: bytes) -> None:
     async with asyncio.timeout(call.services.limits.heartbeat_seconds):
         await answer.write(data)
 

@@ -1,4 +1,4 @@
-"""What people remember, over HTTP. Agents' tokens are refused on every route of this file."""
+"""Grants over HTTP, for approvers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import Call, masked_reply, reply
-from gateway.api.messages import MAX_PAGE
-from gateway.api.requests import known
+from gateway.api.call import ApiCall, masked_reply, reply
+from gateway.api.messages import MAX_PAGE, WhichAgent
+from gateway.api.operation import Nothing, operation
+from gateway.api.requests import find_visible
 from gateway.errors import InvalidRequest, NotFound
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.policy.grants.offers import LIFETIMES, Offer, offers
@@ -109,9 +110,10 @@ class Revoked(Wire):
     ids: tuple[str, ...]
 
 
-async def offered(call: Call) -> web.Response:
+@operation("grants.offered", {200: Offers}, 404)
+async def list_offers(call: ApiCall) -> web.Response:
     """Return what may be remembered about a request."""
-    record = await known(call)
+    record = await find_visible(call)
     waits = not record.final
     return await masked_reply(
         Offers(
@@ -122,26 +124,30 @@ async def offered(call: Call) -> web.Response:
     )
 
 
-async def reach(call: Call) -> web.Response:
+@operation("grants.reach", {200: Reach}, 404, query=WhichOffer)
+async def measure_reach(call: ApiCall) -> web.Response:
     """Return how far remembering an approval would have reached."""
     remembering = call.core.remembering
-    found = await remembering.reach(await known(call), call.query.offer)
+    found = await remembering.reach(await find_visible(call), call.query.offer)
     return reply(Reach(reach=found, words=found.words()))
 
 
-async def listing(call: Call) -> web.Response:
+@operation("grants.listing", {200: Grants}, query=GrantPage)
+async def list_grants(call: ApiCall) -> web.Response:
     """Return a page of grants."""
     query: GrantPage = call.query
     found, cursor = await call.core.grants.page(after=query.after, limit=query.limit)
     return await masked_reply(Grants(items=tuple(found), next=cursor))
 
 
-async def look(call: Call) -> web.Response:
+@operation("grants.look", {200: Grant}, 404)
+async def look(call: ApiCall) -> web.Response:
     """Return one grant with its uses."""
     return await masked_reply(await call.core.grants.get(_grant_id(call)))
 
 
-async def create(call: Call) -> web.Response:
+@operation("grants.create", {201: Grant}, 409, body=NewGrant)
+async def create(call: ApiCall) -> web.Response:
     """Write a grant as an admin."""
     body: NewGrant = call.body
     made = await call.core.remembering.create(
@@ -157,7 +163,8 @@ async def create(call: Call) -> web.Response:
     return await masked_reply(made, 201)
 
 
-async def let_through(call: Call) -> web.Response:
+@operation("grants.let_through", {201: Grant}, 404, query=WhichAgent, body=NewPass)
+async def create_pass(call: ApiCall) -> web.Response:
     """Give a session a pass."""
     session, agent = call.request.match_info["session"], call.query.agent
     if not SESSION_NAME.fullmatch(session):
@@ -176,19 +183,21 @@ async def let_through(call: Call) -> web.Response:
     return await masked_reply(made, 201)
 
 
-async def revoke(call: Call) -> web.Response:
+@operation("grants.revoke", {200: Grant}, 404, body=Nothing)
+async def revoke(call: ApiCall) -> web.Response:
     """End one grant."""
     return await masked_reply(await call.core.grants.revoke(_grant_id(call), call.identity))
 
 
-async def revoke_all(call: Call) -> web.Response:
+@operation("grants.revoke_all", {200: Revoked}, body=Whose)
+async def revoke_all(call: ApiCall) -> web.Response:
     """End all grants, or an agent's, or those of a session."""
     body: Whose = call.body
     ended = await call.core.grants.revoke_all(call.identity, agent=body.agent, session=body.session)
     return reply(Revoked(ids=tuple(grant.id for grant in ended)))
 
 
-def _grant_id(call: Call) -> str:
+def _grant_id(call: ApiCall) -> str:
     text = call.request.match_info["grant"]
     if not REQUEST_ID.fullmatch(text):
         raise NotFound("no such grant")

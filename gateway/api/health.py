@@ -1,4 +1,4 @@
-"""What operators ask: does it live, is it ready, its figures, and its OpenAPI document."""
+"""Liveness, readiness, metrics and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import asyncio
 
 from aiohttp import web
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
 from gateway.api.messages import Health
 from gateway.api.metrics import CONTENT_TYPE
+from gateway.api.operation import operation
 
 READY_SECONDS = 2.0
 
 
-async def health(call: Call) -> web.Response:
+@operation("operations.health", {200: Health})
+async def check_health(call: ApiCall) -> web.Response:
     """Say that the process serves calls; nothing else is asked."""
     return reply(Health(status="alive"))
 
 
-async def readiness(call: Call) -> web.Response:
+@operation("operations.readiness", {200: Health, 503: Health})
+async def check_readiness(call: ApiCall) -> web.Response:
     """Say whether the store answers and agents are heard."""
     try:
         async with asyncio.timeout(READY_SECONDS):
@@ -30,13 +33,15 @@ async def readiness(call: Call) -> web.Response:
     return reply(Health(status="ready"))
 
 
-async def metrics(call: Call) -> web.Response:
+@operation("operations.metrics", {200: "text/plain"})
+async def render_metrics(call: ApiCall) -> web.Response:
     """Return the figures for Prometheus."""
     page = await call.services.metrics.page()
     return web.Response(body=page, headers={"Content-Type": CONTENT_TYPE})
 
 
-async def document(call: Call) -> web.Response:
+@operation("operations.document", {200: "application/json"})
+async def send_document(call: ApiCall) -> web.Response:
     """Return the OpenAPI document of the routes that are served."""
     body = await asyncio.to_thread(call.services.document)
     return web.Response(body=body, content_type="application/json")

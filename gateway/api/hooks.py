@@ -1,4 +1,4 @@
-"""An agent's side passes its own messages through the operator's policy hooks."""
+"""Policy hooks for the messages that an agent's side sends to and gets from its model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
+from gateway.api.operation import operation
 from gateway.errors import InvalidRequest
 from gateway.wire.codec import JsonObject, Wire
 from gateway.wire.identifiers import SESSION_NAME
@@ -39,7 +40,8 @@ class HookOutcome(Wire):
     changed: JsonObject | None = None
 
 
-async def passed(call: Call) -> web.Response:
+@operation("hooks.passed", {200: HookOutcome}, body=HookMessage)
+async def run_hooks(call: ApiCall) -> web.Response:
     """Pass a message through the hooks that intercept it."""
     body: HookMessage = call.body
     meta = {"AgentID": call.caller.name, "SessionKey": body.session, "TurnID": body.turn or ""}

@@ -1,4 +1,4 @@
-"""What is said over HTTP: the bodies and query strings that come in, the answers that go out."""
+"""The messages of the HTTP API: bodies, query strings and answers."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Enroll(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look(Wire):
+class WaitQuery(Wire):
     """How long to wait (seconds), for a newer revision than which, and who waits.
 
     Without `revision` the wait is for the end of the request. With `reveal` an approver who may
@@ -222,7 +222,7 @@ class States(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sessions(Wire):
+class SessionList(Wire):
     """Sessions that have not ended."""
 
     items: tuple[Session, ...]
@@ -271,7 +271,7 @@ class Problem(Wire):
 
 
 def view(record: Record, *, whole: bool) -> RequestView:
-    """Show a record; with `whole` also what is for approvers: votes, decision, note, findings."""
+    """Return the view of a record; `whole` adds votes, decision, note and findings."""
     return RequestView(
         request=record.request,
         status=record.status,
@@ -296,12 +296,12 @@ def view(record: Record, *, whole: bool) -> RequestView:
 
 
 def masked_view(record: Record) -> JsonObject:
-    """Show a record to approvers: whole, with its secrets masked as on cards."""
+    """Return the whole view of a record, with its secrets masked as on cards."""
     shown: JsonObject = masked(plain(view(record, whole=True)))
     return shown
 
 
 def check_match(pattern: re.Pattern[str], name: str, text: str | None) -> None:
-    """Return when `text` is None or wholly matches; raise InvalidRequest that names the member."""
+    """Raise InvalidRequest, naming the member, unless `text` is None or matches as a whole."""
     if text is not None and not pattern.fullmatch(text):
         raise InvalidRequest(f"{name} does not match {pattern.pattern}")

@@ -1,4 +1,4 @@
-"""What Prometheus reads. Counters of events follow the event stream, so each replica counts all."""
+"""Metrics for Prometheus. Each replica counts all events, by following the event stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds every call: its id and log line, problems for errors, our own address, headers."""
+"""Middleware of every call: id and log line, problem documents, host check, headers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CALL = web.RequestKey("call", str)  # the id of the call
 
-# Asked by address, not by name, by whoever runs the container; they tell nothing, change nothing.
+# Probes come by IP address, so the Host header is not checked; they reveal and change nothing.
 _PROBES = frozenset({"/healthz", "/readyz"})
 _CALL_ID = re.compile(r"[0-9A-Za-z_-]{8,64}")
 _HEADERS = {
@@ -35,7 +35,7 @@ _HEADERS = {
 
 
 @web.middleware
-async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def log_call(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Give each call an id and a log line, without query string, body or token."""
     given = request.headers.get("X-Request-ID", "")
     request[CALL] = given if _CALL_ID.fullmatch(given) else new_id()
@@ -55,10 +55,10 @@ async def traced(request: web.Request, handler: Handler) -> web.StreamResponse:
     return answer
 
 
-def as_problems(
+def problem_guard(
     services: Services, ours: Collection[str], store_errors: tuple[type[Exception], ...]
 ) -> Middleware:
-    """Return the guard that turns errors into problem documents; pages keep their own answers."""
+    """Return the middleware that turns errors into problem documents, but for adapters' pages."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -77,15 +77,15 @@ def as_problems(
             _log_failure(request, error, "store_unreachable")
             return problem_of(Unreachable("the store does not answer; nothing was approved"))
         except Exception as error:
-            # Whatever it was, the caller gets a problem that quotes nothing of it.
+            # The caller gets a problem document that quotes nothing of the error.
             _log_failure(request, error, "call_failed")
             return problem_of(GatewayError("the gateway failed; its log names this call's id"))
 
     return guard
 
 
-def at_our_address(allowed: Collection[str]) -> Middleware:
-    """Return the guard that refuses calls for other hosts, and tokens in the query string."""
+def host_guard(allowed: Collection[str]) -> Middleware:
+    """Return the middleware that refuses other hosts and tokens in the query string."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -97,8 +97,8 @@ def at_our_address(allowed: Collection[str]) -> Middleware:
     return guard
 
 
-def secured(secure: bool) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """Return the hook that adds headers to every answer; a page's own ones stay."""
+def security_headers(secure: bool) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Return the hook that adds headers to every answer; those that are set already stay."""
 
     async def add(request: web.Request, answer: web.StreamResponse) -> None:
         for name, value in _HEADERS.items():

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
+from pydantic.json_schema import CoreModeRef, CoreRef, DefsRef, GenerateJsonSchema
 
 import gateway
 from gateway.api.messages import Problem
+from gateway.api.operation import Nothing, Operation
 from gateway.api.problems import MEDIA_TYPE
-from gateway.api.routes import Endpoint, Nothing, routes
+from gateway.api.routes import ApiRoute, routes
+from gateway.api.schema_names import SCHEMA_NAMES
 from gateway.models import Reason
 from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
 
 _REF = "#/components/schemas/{model}"
-_OPEN_LISTS = (Reason,)  # a newer gateway may say what is not on them
+_OPEN_LISTS = (Reason,)  # a newer gateway may answer with further values
+_NAMES = {f"{cls.__module__}.{cls.__qualname__}": name for cls, name in SCHEMA_NAMES.items()}
 _PATH_PATTERNS = {
     "agent": AGENT_NAME.pattern,
     "grant": REQUEST_ID.pattern,
@@ -44,17 +47,16 @@ _REASONS = {
 
 @lru_cache(maxsize=2)
 def served_document(*, enrolment: bool) -> bytes:
-    """Return the document as it is served; made when first asked for, as it takes long."""
-    return encoded(document_of(routes(enrolment=enrolment)))
+    """Return the document as it is served; built at the first call, as it takes long."""
+    return encode(document_of(routes(enrolment=enrolment)))
 
 
-def document_of(endpoints: Iterable[Endpoint]) -> JsonObject:
+def document_of(table: Sequence[ApiRoute]) -> JsonObject:
     """Return the OpenAPI document of these routes as JSON values."""
-    table = tuple(endpoints)
-    schemas = _schemas(table)
+    schemas = _schemas([route.operation for route in table])
     paths: dict[str, JsonObject] = {}
-    for endpoint in table:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
+    for route in table:
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe(route, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -70,50 +72,49 @@ def document_of(endpoints: Iterable[Endpoint]) -> JsonObject:
     }
 
 
-def encoded(document: JsonObject) -> bytes:
+def encode(document: JsonObject) -> bytes:
     """Return the document as it is served and kept in the docs."""
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _operation(endpoint: Endpoint, schemas: JsonObject) -> JsonObject:
-    summary = (inspect.getdoc(endpoint.handle) or "").partition("\n")[0]
-    name = f"{endpoint.handle.__module__.rpartition('.')[2]}.{endpoint.handle.__name__}"
-    operation: JsonObject = {
-        "operationId": name,
-        "summary": summary,
-        "description": _who(endpoint),
-        "security": [{"bearer": []}] if endpoint.who else [],
-        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
-        "responses": {**_answers(endpoint), **_problems(endpoint)},
+def _describe(route: ApiRoute, schemas: JsonObject) -> JsonObject:
+    operation = route.operation
+    described: JsonObject = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "description": _access(route),
+        "security": [{"bearer": []}] if route.who else [],
+        "parameters": [*_path_parameters(route), *_query_parameters(operation)],
+        "responses": {**_answers(operation), **_problems(route)},
     }
-    if endpoint.body is not None:
-        operation["requestBody"] = {
-            "required": bool(schemas[endpoint.body.__name__].get("required")),
-            "content": {"application/json": {"schema": _reference(endpoint.body)}},
+    if operation.body is not None:
+        described["requestBody"] = {
+            "required": bool(schemas[SCHEMA_NAMES[operation.body]].get("required")),
+            "content": _json(_reference(operation.body)),
         }
-    return operation
+    return described
 
 
-def _who(endpoint: Endpoint) -> str:
-    if not endpoint.who:
+def _access(route: ApiRoute) -> str:
+    if not route.who:
         return "Open to everyone who reaches the port."
-    return f"For {' and '.join(sorted(endpoint.who))} tokens."
+    return f"For {' and '.join(sorted(route.who))} tokens."
 
 
-def _path_parameters(endpoint: Endpoint) -> Iterator[JsonObject]:
-    for name in re.findall(r"\{(\w+)\}", endpoint.path):
+def _path_parameters(route: ApiRoute) -> Iterator[JsonObject]:
+    for name in re.findall(r"\{(\w+)\}", route.path):
         schema = {"type": "string", "pattern": f"^{_PATH_PATTERNS[name]}$"}
         yield {"name": name, "in": "path", "required": True, "schema": schema}
 
 
-def _query_parameters(endpoint: Endpoint) -> Iterator[JsonObject]:
-    schema = TypeAdapter(endpoint.query).json_schema(ref_template=_REF)
+def _query_parameters(operation: Operation) -> Iterator[JsonObject]:
+    schema = TypeAdapter(operation.query).json_schema(ref_template=_REF)
     for name, member in schema.get("properties", {}).items():
         yield {"name": name, "in": "query", "required": False, "schema": member}
 
 
-def _answers(endpoint: Endpoint) -> JsonObject:
-    return {str(status): _answer(what) for status, what in endpoint.answers.items()}
+def _answers(operation: Operation) -> JsonObject:
+    return {str(status): _answer(what) for status, what in operation.answers.items()}
 
 
 def _answer(what: type | tuple[type, ...] | str) -> JsonObject:
@@ -126,17 +127,18 @@ def _answer(what: type | tuple[type, ...] | str) -> JsonObject:
     return {"description": description, "content": _json(_reference(what))}
 
 
-def _problems(endpoint: Endpoint) -> JsonObject:
-    statuses = {*endpoint.refusals, 421}
-    statuses |= {401, 403, 429, 503} if endpoint.who else set()
-    statuses |= {422} if endpoint.query is not Nothing else set()
-    statuses |= {400, 413, 415, 422} if endpoint.body is not None else set()
+def _problems(route: ApiRoute) -> JsonObject:
+    operation = route.operation
+    statuses = {*operation.refusals, 421}
+    statuses |= {401, 403, 429, 503} if route.who else set()
+    statuses |= {422} if operation.query is not Nothing else set()
+    statuses |= {400, 413, 415, 422} if operation.body is not None else set()
     return {
         str(status): {
             "description": _REASONS[status],
             "content": {MEDIA_TYPE: {"schema": _reference(Problem)}},
         }
-        for status in sorted(statuses - set(endpoint.answers))
+        for status in sorted(statuses - set(operation.answers))
     }
 
 
@@ -145,33 +147,48 @@ def _json(schema: JsonObject) -> JsonObject:
 
 
 def _reference(cls: type) -> JsonObject:
-    return {"$ref": _REF.format(model=cls.__name__)}
+    return {"$ref": _REF.format(model=SCHEMA_NAMES[cls])}
 
 
-def _schemas(endpoints: Iterable[Endpoint]) -> JsonObject:
-    bodies = {endpoint.body for endpoint in endpoints if endpoint.body is not None}
+def _schemas(operations: Sequence[Operation]) -> JsonObject:
+    bodies = {operation.body for operation in operations if operation.body is not None}
     answers: set[type] = {Problem}
-    for endpoint in endpoints:
-        for what in endpoint.answers.values():
+    for operation in operations:
+        for what in operation.answers.values():
             if not isinstance(what, str):
                 answers.update(what if isinstance(what, tuple) else (what,))
     taken = _definitions(bodies)
     given = _definitions(answers)
     for name, schema in given.items():
         if name not in taken:
-            # What the gateway says may gain members; what it is told may not have unknown ones.
+            # Answers may gain members later; bodies may not have unknown ones.
             schema.pop("additionalProperties", None)
     both = {**given, **taken}
     for kind in _OPEN_LISTS:
-        both[kind.__name__]["examples"] = both[kind.__name__].pop("enum")
+        schema = both[SCHEMA_NAMES[kind]]
+        schema["examples"] = schema.pop("enum")
     return {name: both[name] for name in sorted(both)}
 
 
 def _definitions(classes: Iterable[type]) -> dict[str, Any]:
     adapters: list[tuple[str, Literal["validation"], TypeAdapter[Any]]] = [
-        (cls.__name__, "validation", TypeAdapter(cls))
-        for cls in sorted(classes, key=lambda cls: cls.__name__)
+        (SCHEMA_NAMES[cls], "validation", TypeAdapter(cls))
+        for cls in sorted(classes, key=SCHEMA_NAMES.__getitem__)
     ]
-    _, schema = TypeAdapter.json_schemas(adapters, ref_template=_REF)
+    _, schema = TypeAdapter.json_schemas(
+        adapters, ref_template=_REF, schema_generator=_NamedSchemas
+    )
     definitions: dict[str, Any] = schema.get("$defs", {})
+    for name, definition in definitions.items():
+        definition["title"] = name
     return definitions
+
+
+class _NamedSchemas(GenerateJsonSchema):
+    """Calls each class's schema by its name in SCHEMA_NAMES."""
+
+    def get_defs_ref(self, core_mode_ref: CoreModeRef) -> DefsRef:
+        """Return the key of a class's schema; `core_mode_ref` is `module.Class:id` and a mode."""
+        reference, mode = core_mode_ref
+        qualified, _, number = reference.partition(":")
+        return super().get_defs_ref((CoreRef(f"{_NAMES[qualified]}:{number}"), mode))

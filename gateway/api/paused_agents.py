@@ -1,4 +1,4 @@
-"""Agents that ask nobody for now, over HTTP, for approvers."""
+"""Agents that are paused after many denials, over HTTP, for approvers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
+from gateway.api.operation import Nothing, operation
 from gateway.domain.policy_document import Budget
 from gateway.errors import NotFound
 from gateway.wire.codec import Wire
@@ -37,7 +38,8 @@ class Lifted(Wire):
     lifted: bool
 
 
-async def paused(call: Call) -> web.Response:
+@operation("agents.paused", {200: PausedAgents})
+async def list_paused(call: ApiCall) -> web.Response:
     """List the agents that ask nobody after many denials, with their budgets."""
     operator = call.core.operator
     items = [
@@ -47,7 +49,8 @@ async def paused(call: Call) -> web.Response:
     return reply(PausedAgents(items=tuple(items)))
 
 
-async def lift(call: Call) -> web.Response:
+@operation("agents.lift", {200: Lifted}, 404, body=Nothing)
+async def lift(call: ApiCall) -> web.Response:
     """Let a paused agent ask again."""
     agent = call.request.match_info["agent"]
     if not AGENT_NAME.fullmatch(agent):

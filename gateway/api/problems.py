@@ -91,7 +91,7 @@ _BY_STATUS: Mapping[int, type[GatewayError]] = {
 
 
 def problem_of(error: GatewayError) -> web.Response:
-    """Return the problem document for an error. All that is not found gets the same words."""
+    """Return the problem document for an error; NotFound always says the same."""
     detail = "there is nothing here for this credential" if _is_missing(error) else str(error)
     body = Problem(
         type=f"urn:approval-gateway:problem:{error.code}",

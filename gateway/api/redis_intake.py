@@ -1,4 +1,4 @@
-"""Turns ingress entries into calls of `Approvals`: the five verbs as they come over Redis."""
+"""The five verbs over Redis streams: each entry becomes a call of `Approvals`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NONCE_LENGTH = 64
 
 
 class Intake:
-    """Handles entries. What an agent did wrong is answered and audited; anything else is raised."""
+    """Handles entries. An agent's mistake is answered and audited; any other error is raised."""
 
     def __init__(self, core: Core, store: Store, credentials: Credentials) -> None:
         self._approvals = core.approvals
@@ -54,7 +54,7 @@ class Intake:
             await self._refuse(origin, error)
 
     async def dead_letter(self, agent: str, entry: str, fields: dict[str, str]) -> None:
-        """Answer an entry that failed again and again."""
+        """Answer an entry that failed too often, and write it to the audit."""
         origin = self._origin(agent, entry, fields)
         await self._store.note(
             "dead_letter", agent=agent, data={"entry": entry, "verb": origin.verb}
@@ -74,7 +74,7 @@ class Intake:
         )
 
     async def _refuse(self, origin: MessageContext, error: GatewayError) -> None:
-        why = masked(str(error))[:500]  # in this order: half a secret looks like none
+        why = masked(str(error))[:500]  # masked first: half a secret is not recognised
         await self._store.note(
             "refused",
             agent=origin.agent,
@@ -158,7 +158,7 @@ class ReportBody(Wire):
 
 
 def check_id(value: str) -> None:
-    """Return when `value` is a request id; raises InvalidRequest."""
+    """Raise InvalidRequest unless `value` is a request id."""
     if not REQUEST_ID.fullmatch(value):
         raise InvalidRequest("an id is 32 hex digits")
 

@@ -1,4 +1,4 @@
-"""How people decide, over HTTP, for admins."""
+"""Statistics of how people decide, over HTTP, for admins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from gateway.api.call import Call, reply
+from gateway.api.call import ApiCall, reply
+from gateway.api.operation import operation
+from gateway.domain.statistics import Report
 from gateway.wire.codec import Wire
 
 _LATEST = 2**53
@@ -22,7 +24,8 @@ class Period(Wire):
     until: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
 
 
-async def report(call: Call) -> web.Response:
+@operation("reports.report", {200: Report}, query=Period)
+async def report(call: ApiCall) -> web.Response:
     """Return what a period's answers were like, by person and by agent."""
     query: Period = call.query
     operator = call.core.operator

@@ -1,4 +1,4 @@
-"""Looking at requests, waiting for them, and deciding them."""
+"""Reading requests, waiting for news of them, and deciding them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,41 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from gateway.api.call import Call, long_poll, reply
-from gateway.api.messages import MAX_WAIT_SECONDS, Look, Requests, masked_view, view
+from gateway.api.call import ApiCall, long_poll, reply
+from gateway.api.messages import (
+    MAX_WAIT_SECONDS,
+    Decide,
+    Listing,
+    Requests,
+    RequestView,
+    WaitQuery,
+    masked_view,
+    view,
+)
+from gateway.api.operation import operation
 from gateway.domain.records import Click, Query, Record
 from gateway.domain.tasks import check_wanted
-from gateway.models import Status, new_id
+from gateway.models import State, Status, new_id
 from gateway.ports.offload import draw, weight_of
 from gateway.wire.codec import JsonObject, plain
 
 
-async def look(call: Call) -> web.Response:
+@operation("requests.look", {200: (State, RequestView)}, 404, query=WaitQuery)
+async def look(call: ApiCall) -> web.Response:
     """Return a request, after waiting for news of it when asked to."""
-    query: Look = call.query
-    record = await known(call)
+    query: WaitQuery = call.query
+    record = await find_visible(call)
     if query.wait and not _is_news(record, query.revision):
         record = await _news(call, query)
-        await call.services.access.still(call.request, call.caller)
+        await call.services.access.check_unchanged(call.request, call.caller)
     if not call.is_agent:
         return reply(await _for_approver(call, record))
     origin = call.origin("sync", query.process)
     return reply(await call.core.approvals.state(record.id, origin))
 
 
-async def listing(call: Call) -> web.Response:
+@operation("requests.listing", {200: Requests}, query=Listing)
+async def list_requests(call: ApiCall) -> web.Response:
     """Return a page of requests."""
     query = call.query
     agent = call.caller.name if call.is_agent else query.agent
@@ -50,11 +62,12 @@ async def listing(call: Call) -> web.Response:
     if call.is_agent:
         items = [plain(view(record, whole=False)) for record in own]
     else:
-        items = await shown([record for record in own if not record.unreviewed])
+        items = await render_records([record for record in own if not record.unreviewed])
     return reply({"items": items, "next": page.next})
 
 
-async def decide(call: Call) -> web.Response:
+@operation("requests.decide", {200: RequestView}, 404, 409, body=Decide)
+async def decide(call: ApiCall) -> web.Response:
     """Apply an approver's decision."""
     body, name = call.body, call.caller.name
     click = Click(
@@ -62,7 +75,7 @@ async def decide(call: Call) -> web.Response:
         revision=body.revision,
         identity=call.identity,
         action=body.action,
-        # Bound to who sent it, so that nobody is told that another one's click was theirs.
+        # The caller's name keeps one person's nonce apart from another's.
         nonce=f"http:{name}:{body.nonce or new_id()}",
         message=body.message,
         note=body.note,
@@ -76,20 +89,19 @@ async def decide(call: Call) -> web.Response:
     )
     with call.services.metrics.decide_seconds.time():
         record = await call.core.requests.decide(click)
-    (seen,) = await shown([record])
+    (seen,) = await render_records([record])
     return reply(seen)
 
 
-async def shown(records: Sequence[Record]) -> list[JsonObject]:
-    """Return records as approvers get them; drawn beside the event loop when together they are
-    large."""
+async def render_records(records: Sequence[Record]) -> list[JsonObject]:
+    """Render records for approvers, in a thread when they are large."""
     parts = [part for record in records for part in weight_of(record)]
     return await draw(lambda: [masked_view(record) for record in records], *parts)
 
 
-async def _for_approver(call: Call, record: Record) -> JsonObject:
-    """Return what one request is to an approver, with its secrets where that was asked for."""
-    (seen,) = await shown([record])
+async def _for_approver(call: ApiCall, record: Record) -> JsonObject:
+    """Render one request for an approver, with its secrets when `reveal` asks for them."""
+    (seen,) = await render_records([record])
     if not call.query.reveal or seen == plain(view(record, whole=True)):
         return seen
     record = await call.core.requests.reveal(record.id, call.identity)
@@ -97,14 +109,14 @@ async def _for_approver(call: Call, record: Record) -> JsonObject:
     return whole
 
 
-async def known(call: Call) -> Record:
+async def find_visible(call: ApiCall) -> Record:
     """Return the request that a call names, if whoever calls may know of it. Raises NotFound."""
     if call.is_agent:
         return await call.core.approvals.own(call.id, call.origin("sync"))
     return await call.core.requests.get(call.id)
 
 
-async def _news(call: Call, query: Look) -> Record:
+async def _news(call: ApiCall, query: WaitQuery) -> Record:
     """Wait until the request has news, for `query.wait` seconds at most; return it as it stands."""
     core, seconds = call.core, min(query.wait, MAX_WAIT_SECONDS)
     end = time.monotonic() + seconds
@@ -112,11 +124,11 @@ async def _news(call: Call, query: Look) -> Record:
         await core.approvals.sync([call.id], call.origin("sync", query.process))
     with long_poll(call), call.services.metrics.waiters.track_inprogress():
         async with core.feed.watch(call.id) as watch:
-            record = await known(call)
+            record = await find_visible(call)
             while not _is_news(record, query.revision) and (left := end - time.monotonic()) > 0:
                 check_wanted()
                 await watch.wait(left)
-                record = await known(call)
+                record = await find_visible(call)
     return record
 
 

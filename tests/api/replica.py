@@ -120,7 +120,7 @@ class Replica:
     @property
     def hanging(self) -> int:
         """How many calls wait on this replica."""
-        return len(self.app[SERVICES].hanging)
+        return len(self.app[SERVICES].open_calls)
 
     async def lapse(self, process: str) -> None:
         """Let the waiter lease of a process of agent1 run out."""

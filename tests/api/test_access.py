@@ -196,12 +196,12 @@ def test_the_limit_ends_with_its_window() -> None:
     now = [0.0]
     limit = FailureLimit(now=lambda: now[0], most=2, window=60.0)
     for _ in range(2):
-        limit.failed("a")
+        limit.count_failure("a")
     with pytest.raises(TooMany):
-        limit.failed("a")
-    limit.failed("b")
+        limit.count_failure("a")
+    limit.count_failure("b")
     now[0] = 60.0
-    limit.failed("a")
+    limit.count_failure("a")
 
 
 async def test_enrolment_guesses_are_limited(server_url: str, namespace: str) -> None:

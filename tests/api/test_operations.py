@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.api.openapi import document_of, encoded
+from gateway.api.openapi import document_of, encode
 from gateway.api.routes import ROUTES, routes
+from gateway.api.schema_names import SCHEMA_NAMES
 from gateway.errors import GatewayError
 from gateway.models import new_id
+from gateway.wire.codec import Wire
 from tests.api.replica import (
     AGENT_TOKEN,
     ANN_TOKEN,
@@ -183,9 +186,36 @@ def test_reasons_may_be_added_and_an_agent_gives_one_of_its_own() -> None:
         assert Draft202012Validator(schema).is_valid(reason) == fits, (name, reason)
 
 
+def test_every_schema_has_the_name_written_for_it() -> None:
+    """The names are those of the table, each once, and no name is left over."""
+    schemas = document_of(routes(enrolment=True))["components"]["schemas"]
+    assert sorted(schemas) == sorted(SCHEMA_NAMES.values())
+    assert {name: schema["title"] for name, schema in schemas.items()} == {
+        name: name for name in schemas
+    }
+
+
+def test_a_class_without_a_written_name_stops_the_document() -> None:
+    """No class of an answer gets into the document under a name that it has by chance."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Report(Wire):
+        """Another class of a name that is taken."""
+
+    (first, *_) = ROUTES
+    unnamed = replace(first, operation=replace(first.operation, answers={200: Report}))
+    with pytest.raises(KeyError):
+        document_of([unnamed])
+
+
+def test_operations_are_named_once() -> None:
+    """No two routes share an operationId."""
+    assert len({one.operation.id for one in ROUTES}) == len(ROUTES)
+
+
 def test_the_document_is_stable() -> None:
     """Two runs write the same bytes."""
-    assert encoded(document_of(ROUTES)) == encoded(document_of(ROUTES))
+    assert encode(document_of(ROUTES)) == encode(document_of(ROUTES))
 
 
 @pytest.mark.parametrize("token", [AGENT_TOKEN, ANN_TOKEN])
@@ -193,7 +223,7 @@ async def test_random_bodies_never_break_a_route(gate: Replica, token: str) -> N
     """Whatever is posted to whatever route, the answer is ours: never a 500, never empty."""
     bodies: list[object] = [None, [], "x", 0, {}, {"a": {}}, {"process": PROCESS, "ids": "x"}]
     for one in ROUTES:
-        if one.body is None:
+        if one.operation.body is None:
             continue
         path = one.path.replace("{id}", new_id()).replace("{session}", "default")
         for body in bodies:

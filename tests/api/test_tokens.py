@@ -14,7 +14,7 @@ from aiohttp import ClientError
 
 from gateway.api.app import SERVICES
 from gateway.api.call import Limits
-from gateway.api.routes import AGENTS, APPROVERS, ENROL_SECRET, Endpoint, routes
+from gateway.api.routes import AGENTS, APPROVERS, ENROL_SECRET, ApiRoute, routes
 from gateway.domain.clock import SystemClock
 from gateway.stores.credentials import RedisCredentials
 from gateway.wire.codec import plain
@@ -61,7 +61,7 @@ def wrong(token: str, others: list[str]) -> list[str]:
     return [head + one for one in (*whole, secret[:-1], f"{secret}A", "", "*")]
 
 
-async def status(gate: Replica, one: Endpoint, token: str) -> int:
+async def status(gate: Replica, one: ApiRoute, token: str) -> int:
     """Return what a call answers, whose body is read by nobody: it may never end."""
     path = re.sub(r"{\w+}", "0" * 32, one.path)
     data = b"{}" if one.method == "POST" else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.requests import shown
+from gateway.api.requests import render_records
 from gateway.models import FieldKind, Kind, Question
 from gateway.ports.offload import HEAVY_CHARS, draw, heavy, weight_of
 from tests.unit.test_cards import record
@@ -56,5 +56,5 @@ async def test_a_page_is_masked_beside_the_loop_when_it_is_large_together(
     turns: list[None] = []
     asyncio.get_running_loop().call_soon(turns.append, None)
     page = [record(ask={"arguments": {"text": "x" * chars}}) for _ in range(5)]
-    assert len(await shown(page)) == 5
+    assert len(await render_records(page)) == 5
     assert bool(turns) == beside

@@ -1,0 +1,94 @@
+"""What we use of discord.py beyond its documented interface, in one place.
+
+Where there is a documented way too, we fall back to it; where there is none, `prepare` says at the
+start what this version lacks. pyproject.toml allows the versions that were tried.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import discord
+import yarl
+
+from adapters.discord.settings import DiscordSettings
+from gateway.errors import Misconfigured
+from gateway.wire.codec import JsonObject
+
+# Without a documented counterpart: the addresses, the threads that keep connections alive, and the
+# call that takes all commands as JSON.
+_NEEDED = (
+    "gateway.DiscordWebSocket.DEFAULT_GATEWAY",
+    "gateway.KeepAliveHandler",
+    "http.HTTPClient.bulk_upsert_global_commands",
+    "http.Route.BASE",
+)
+_STATE = "_connection"  # of a client; each interaction and each connection refers to it
+
+
+def prepare(settings: DiscordSettings) -> None:
+    """Check the library, and talk to another Discord where the settings name one.
+
+    Raises Misconfigured when this version of discord.py lacks something that we cannot replace.
+    """
+    if lacking := _lacking():
+        raise Misconfigured(
+            f"discord.py {discord.__version__} lacks {', '.join(lacking)}, which we need: install "
+            "a version that the gateway's requirements allow"
+        )
+    if settings.api_base is not None:
+        discord.http.Route.BASE = settings.api_base
+    if settings.gateway_url is not None:
+        discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(settings.gateway_url)
+
+
+def read_interaction(client: discord.Client, payload: JsonObject) -> discord.Interaction:
+    """Return the interaction that a payload describes. Raises whatever discord.py raises."""
+    data: Any = payload
+    return discord.Interaction(data=data, state=client._connection)
+
+
+def role_ids(member: discord.Member) -> Sequence[int]:
+    """Return the roles that a member's payload lists, `@everyone` apart.
+
+    The documented `roles` knows those alone whose server is in the cache: fewer, never more.
+    """
+    listed: Sequence[int] | None = getattr(member, "_roles", None)
+    if listed is None:
+        return [role.id for role in member.roles if not role.is_default()]
+    return listed
+
+
+async def close_new_sockets(client: discord.Client) -> None:
+    """Close the client's sockets that have no session yet; discord.py forgets them otherwise, and
+    the thread of each goes on sending heartbeats."""
+    for thread in threading.enumerate():
+        if isinstance(thread, discord.gateway.KeepAliveHandler):
+            socket = thread.ws
+            if socket._connection is client._connection:
+                await socket.close(code=1000)
+
+
+async def register_commands(
+    client: discord.Client, application: int, definitions: list[JsonObject]
+) -> None:
+    """Tell Discord all our commands, instead of those that it knew."""
+    await client.http.bulk_upsert_global_commands(application, definitions)
+
+
+def _lacking() -> list[str]:
+    lacking = [name for name in _NEEDED if not _has(name)]
+    if not hasattr(discord.Client(intents=discord.Intents.none()), _STATE):
+        lacking.append(f"Client.{_STATE}")
+    return lacking
+
+
+def _has(name: str) -> bool:
+    try:
+        attrgetter(name)(discord)
+    except AttributeError:
+        return False
+    return True
