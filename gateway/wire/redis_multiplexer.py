@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as Unanswered
 
-from gateway.wire.redis_replies import Replies
+from gateway.wire.redis_replies import read_replies
 
 _ANSWER_SECONDS = 5.0
 
@@ -138,7 +138,7 @@ class _Session:
         self._loop = asyncio.get_running_loop()
         self._answers: deque[tuple[asyncio.Future[Any], _Seen, float]] = deque()
         self._watch: asyncio.TimerHandle | None = None
-        self._replies = Replies(connection, self._hand_out, self._lost, most_bytes)
+        self._replies = read_replies(connection, self._hand_out, self._lost, most_bytes)
 
     @property
     def alive(self) -> bool:

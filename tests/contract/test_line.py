@@ -9,15 +9,57 @@ from typing import Any
 
 import hiredis
 import pytest
+import redis.asyncio
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as Unanswered
 
+from gateway.stores import bounded_reads
 from gateway.stores.connect import connect, line_to
 from gateway.wire import redis_multiplexer as line_module
 from gateway.wire.redis_multiplexer import Line
+from gateway.wire.redis_replies import DirectReplies, PublicReplies, read_replies
 
 ECHO = "return ARGV[1]"
+
+
+class OnlyPublic:
+    """A connection of another redis-py: what is private today has gone."""
+
+    def __init__(self, connection: Any) -> None:
+        self._real = connection
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._real, name)
+
+
+@pytest.fixture(params=["direct", "public"], autouse=True)
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run every test twice: with redis-py's private attributes, and without them."""
+    if request.param == "public":
+        make = redis.asyncio.ConnectionPool.make_connection
+        monkeypatch.setattr(
+            redis.asyncio.ConnectionPool, "make_connection", lambda pool: OnlyPublic(make(pool))
+        )
+    return str(request.param)
+
+
+async def test_private_attributes_are_used_only_where_they_are(
+    server_url: str, reading: str
+) -> None:
+    """Replies come from the transport, or through the public calls where it is out of reach."""
+    made = connect(server_url, blocking=True)
+    connection = made.connection_pool.make_connection()
+    await connection.connect()
+    lost = asyncio.get_running_loop().create_future()
+    replies = read_replies(connection, lambda _: None, lost.set_result)
+    assert isinstance(replies, DirectReplies if reading == "direct" else PublicReplies)
+    replies.abort()
+    assert "closed" in await lost
+    await connection.disconnect()
+    await made.aclose()
 
 
 @pytest.fixture
@@ -173,9 +215,12 @@ def spoilt(nonsense: bytes) -> Said:
 
 
 @pytest.mark.parametrize("nonsense", [b"?what\r\n", b"+x\r\n+unasked\r\n", b"$99\r\n" + b"x" * 99])
-async def test_a_server_that_talks_nonsense_is_left(nonsense: bytes) -> None:
+async def test_a_server_that_talks_nonsense_is_left(
+    nonsense: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is no reply, answers nobody, or is too large ends the connection; the next call makes a
-    new one."""
+    new one. redis-py's public calls have the limit from the pool's parser."""
+    monkeypatch.setattr(bounded_reads, "MOST_BYTES", 64)
     async with saying(spoilt(nonsense), most_bytes=64) as line:
         with suppress(Disconnected):
             assert await line.send("ECHO", "x") == "x"
