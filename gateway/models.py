@@ -274,20 +274,20 @@ class Decision(Wire):
 
     def signed_bytes(self) -> bytes:
         """Return the canonical bytes that the signature covers: everything but itself."""
-        return canonical(self._unsigned())
+        return canonical(self._unsigned_values())
 
-    def _unsigned(self) -> JsonObject:
+    def _unsigned_values(self) -> JsonObject:
         values: JsonObject = plain(self)
         values.pop("signature", None)
         return values
 
-    def signed(self, sign: Callable[[bytes], str]) -> Decision:
+    def with_signature(self, sign: Callable[[bytes], str]) -> Decision:
         """Return this decision with the signature that `sign` makes of its bytes.
 
         Its JSON is kept beside the members, to be written down at once. What `replace` makes of it
         does not have that.
         """
-        values = self._unsigned()
+        values = self._unsigned_values()
         values["signature"] = sign(canonical(values))
         twin = object.__new__(Decision)
         twin.__dict__.update(self.__dict__, signature=values["signature"], _values=values)

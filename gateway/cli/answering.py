@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.cli.formatting import line, named, runs, whole
-from gateway.client.http_pool import Http
+from gateway.client.http_pool import HttpPool
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import Action, Status, new_id
 from gateway.server.first_run import OWNER_FILE
@@ -134,7 +134,7 @@ def _remember(options: argparse.Namespace) -> dict[str, Any]:
     return {}
 
 
-def connection() -> Http:
+def connection() -> HttpPool:
     """Return a connection with the caller's approver token, or the local owner's."""
     folder = Path(state_folder())
     url = os.environ.get("GATEWAY_URL") or (read_private(folder / FILE_NAME) or {}).get("url")
@@ -147,7 +147,7 @@ def connection() -> Http:
         )
     if not token:
         raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
-    return Http(url, token)
+    return HttpPool(url, token)
 
 
 def listed(
@@ -166,7 +166,7 @@ def listed(
     return 0
 
 
-def find_request(http: Http, wanted: str) -> dict[str, Any]:
+def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
     """Return the request with this id, or the one whose id begins so: first of what waits."""
     if len(wanted) == _ID_LENGTH:
         found: dict[str, Any] = http.call("GET", f"/v1/requests/{wanted}")
@@ -188,7 +188,7 @@ def _list(which: str, options: argparse.Namespace, nothing: str) -> int:
         return listed(_all(http, which), options, line, nothing)
 
 
-def _all(http: Http, which: str) -> Iterator[dict[str, Any]]:
+def _all(http: HttpPool, which: str) -> Iterator[dict[str, Any]]:
     after = ""
     while True:
         page = http.call("GET", f"/v1/requests?{which}&limit={_PAGE}{after}")
@@ -206,7 +206,7 @@ def _split(wanted: str) -> tuple[str, int | None]:
     return name, int(revision) if at else None
 
 
-def _meant(http: Http, wanted: str, action: Action) -> tuple[dict[str, Any], int]:
+def _meant(http: HttpPool, wanted: str, action: Action) -> tuple[dict[str, Any], int]:
     """Return the request that a person means, and the revision of it that they saw.
 
     Agents choose their ids, and may withdraw a request to ask for something else under an id that

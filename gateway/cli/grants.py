@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from gateway.cli.answering import connection, find_request, listed
 from gateway.cli.formatting import readable, runs
-from gateway.client.http_pool import Http
+from gateway.client.http_pool import HttpPool
 from gateway.domain.safe_text import visible
 from gateway.errors import Conflict, InvalidRequest, NotFound
 from gateway.policy.grants.grant import Shape
@@ -103,7 +103,7 @@ def _revoke(options: argparse.Namespace) -> int:
         return 0
 
 
-def _all(http: Http) -> list[dict[str, Any]]:
+def _all(http: HttpPool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     after = ""
     while True:
@@ -114,7 +114,7 @@ def _all(http: Http) -> list[dict[str, Any]]:
         after = f"&after={page['next']}"
 
 
-def _one(http: Http, wanted: str) -> dict[str, Any]:
+def _one(http: HttpPool, wanted: str) -> dict[str, Any]:
     if len(wanted) == _ID_LENGTH:
         grant: dict[str, Any] = http.call("GET", f"/v1/grants/{wanted}")
         return grant
@@ -129,7 +129,7 @@ def _one(http: Http, wanted: str) -> dict[str, Any]:
     return matches[0]
 
 
-def _line(http: Http, grant: dict[str, Any]) -> str:
+def _line(http: HttpPool, grant: dict[str, Any]) -> str:
     most = f" of {grant['max_uses']}" if "max_uses" in grant else ""
     uses = f"{grant.get('used', 0)}{most}"
     where = grant.get("session", "everywhere")
@@ -151,7 +151,7 @@ def _suspended(grant: dict[str, Any]) -> str:
     return ""
 
 
-def _exactly(http: Http, grant: dict[str, Any]) -> str:
+def _exactly(http: HttpPool, grant: dict[str, Any]) -> str:
     """Return what an exact grant covers: it holds a digest of it, its request the rest."""
     asked = grant.get("from_request")
     if grant["match"]["shape"] != Shape.EXACT or asked is None or grant.get("erased"):

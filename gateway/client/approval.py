@@ -41,14 +41,14 @@ class Event:
     approval: Approval | None = None
 
 
-def refusal(decision: Decision) -> NotApproved:
+def exception_for(decision: Decision) -> NotApproved:
     """Return the exception that tells how a request ended without leave."""
     if decision.status is Status.DENIED:
         return Aborted(decision) if decision.abort else Denied(decision)
     return Expired(decision) if decision.status is Status.EXPIRED else Cancelled(decision)
 
 
-def unanswered(request: ApprovalRequest) -> Decision:
+def local_expiry(request: ApprovalRequest) -> Decision:
     """Return what our own clock decided when no answer came."""
     return Decision(
         request_id=request.id,

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from gateway.client import config
-from gateway.client.bound_files import bound, check_bound
-from gateway.client.check_decision import Verdict, ended
-from gateway.client.http_connection import TIMEOUT_SECONDS, Connection
+from gateway.client.bound_files import check_files, hash_files
+from gateway.client.check_decision import CheckedDecision, has_ended
+from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable
 from gateway.wire.digest import action_digest
 from gateway.wire.identifiers import REQUEST_ID
@@ -40,25 +40,25 @@ _PAUSE_SECONDS = 0.5
 _NO_DEADLINE = 30 * 24 * 3600.0
 
 
-class _NoAnswer(Exception):
+class _TimedOut(Exception):
     """Our own clock ended the wait."""
 
 
-class _Stopped(BaseException):
+class _Interrupted(BaseException):
     """SIGINT or SIGTERM."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run `ask` or `wait`; return the exit code."""
     verb = argv[0]
-    asking = _Asking(verb, _options(list(argv)))
+    asking = _AskCommand(verb, _options(list(argv)))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
         return asking.run()
-    except _Stopped:
+    except _Interrupted:
         return EXIT_CODES["cancelled"]
-    except _NoAnswer:
+    except _TimedOut:
         # Our clock ends what we asked ourselves; what we only look at goes on waiting.
         waits = verb == "wait"
         _say(f"gateway {verb}: {'no answer yet' if waits else 'nobody answered in time'}")
@@ -69,14 +69,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _stop(number: int, frame: object) -> NoReturn:
-    raise _Stopped
+    raise _Interrupted
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-class _Asking:
+class _AskCommand:
     """One request from the command line, whichever credential it takes."""
 
     def __init__(self, verb: str, options: argparse.Namespace) -> None:
@@ -97,10 +97,10 @@ class _Asking:
                 # The kept credential is of another time, or was rotated while we waited. Whatever
                 # was asked before goes on under its id: it is never asked twice.
                 return self._run(check=True)
-        except _Stopped:
+        except _Interrupted:
             self._withdraw("gateway ask was stopped", TIMEOUT_SECONDS)
             raise
-        except _NoAnswer:
+        except _TimedOut:
             self._withdraw("gateway ask waits no longer", _GRACE_SECONDS)
             raise
 
@@ -110,7 +110,7 @@ class _Asking:
         if not found.url or not found.token:
             missing = "GATEWAY_TOKEN" if found.url else "GATEWAY_URL and GATEWAY_TOKEN"
             raise InvalidRequest(f"this command speaks HTTP: set {missing}")
-        with Connection(found.url, found.token) as gateway:
+        with HttpConnection(found.url, found.token) as gateway:
             self._gateway, self._found = gateway, found
             return self._wait() if self._verb == "wait" else self._ask()
 
@@ -126,14 +126,14 @@ class _Asking:
         if options.no_wait:
             print(json.dumps({"id": request_id, "digest": request["digest"]}))
             return PENDING_EXIT
-        if not ended(state):
+        if not has_ended(state):
             where = f"in the inbox, or with gateway approve {request_id[:8]}"
             _say(f"waiting for approval of {options.tool}: answer {where}")
-            state = self._final(request_id, until)
-        verdict = Verdict(state, request_id, self._found.public_key)
+            state = self._wait_for_end(request_id, until)
+        verdict = CheckedDecision(state, request_id, self._found.public_key)
         verdict.check(request)
         if verdict.status == "approved":
-            check_bound(request["context"].get("files", {}))
+            check_files(request["context"].get("files", {}))
         return self._finish(verdict, until, arguments if options.edit else None)
 
     def _deadline(self, began: float) -> float:
@@ -162,26 +162,26 @@ class _Asking:
         if not REQUEST_ID.fullmatch(wanted):
             raise InvalidRequest(f"{wanted!r} is no id of a request")
         until = self._deadline(time.monotonic())
-        state = self._final(wanted, until)
+        state = self._wait_for_end(wanted, until)
         if state["status"] == "approved":
             path = f"/v1/requests/{wanted}/consume"
             state = self._gateway.call("POST", path, {"process": self._process})
-        verdict = Verdict(state, wanted, self._found.public_key)
+        verdict = CheckedDecision(state, wanted, self._found.public_key)
         if verdict.may_have_run:
             _say("another process was given this approval: it may have run already")
             return EXIT_CODES["denied"]
         return self._finish(verdict, until + _NO_DEADLINE, None)
 
-    def _final(self, request_id: str, until: float) -> Any:
+    def _wait_for_end(self, request_id: str, until: float) -> Any:
         """Return the state in which the request ended. Raises _NoAnswer at `until`."""
         while (left := until - time.monotonic()) > 0:
-            state, pause = self._news(request_id, left)
-            if state is not None and ended(state):
+            state, pause = self._poll(request_id, left)
+            if state is not None and has_ended(state):
                 return state
             time.sleep(min(pause, left))  # noqa: TID251 (there is nothing to wait on)
-        raise _NoAnswer
+        raise _TimedOut
 
-    def _news(self, request_id: str, left: float) -> tuple[Any, float]:
+    def _poll(self, request_id: str, left: float) -> tuple[Any, float]:
         """Return the state, after news or `left` seconds at most, and how long to pause before the
         next look."""
         seconds = min(_POLL_SECONDS, left)
@@ -205,7 +205,7 @@ class _Asking:
             self._silent = False
         return state, pause
 
-    def _finish(self, verdict: Verdict, until: float, unedited: Any) -> int:
+    def _finish(self, verdict: CheckedDecision, until: float, unedited: Any) -> int:
         if verdict.status == "approved" and time.monotonic() > until:
             _say("the approval came too late")
             return EXIT_CODES["expired"]
@@ -214,11 +214,11 @@ class _Asking:
         if self._options.json:
             print(json.dumps(verdict.decision))
         elif verdict.status == "approved" and allowed is not None:
-            print(_printed(allowed))
+            print(_format_arguments(allowed))
         return EXIT_CODES[verdict.status]
 
 
-def _printed(arguments: dict[str, Any]) -> str:
+def _format_arguments(arguments: dict[str, Any]) -> str:
     command = arguments.get("command")
     return command if isinstance(command, str) else json.dumps(arguments)
 
@@ -233,7 +233,7 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
         raise InvalidRequest("--edit needs the wait: `gateway wait` does not know what was asked")
     context: dict[str, Any] = {"cwd": os.getcwd(), "host": socket.gethostname()}
     if options.file:
-        context["files"] = bound(options.file)
+        context["files"] = hash_files(options.file)
     digest = action_digest(
         agent=agent, kind=kind, tool=options.tool, arguments=arguments, context=context
     )

@@ -37,17 +37,17 @@ def enter_tool(tool: str, client: Client) -> Iterator[None]:
 def confirm(hint: str, payload: JsonObject | None = None, **details: Any) -> Approval:
     """Ask from inside a running tool, through the client that asked for it. Raises as
     `AsyncClient.ask` does."""
-    tool, client = _asking()
+    tool, client = _tool_and_client()
     return client.ask(tool, {"confirm": hint}, hint=hint, payload=payload, **details)
 
 
 async def confirm_async(hint: str, payload: JsonObject | None = None, **details: Any) -> Approval:
     """Ask from inside a running coroutine tool. See `confirm`."""
-    tool, client = _asking()
+    tool, client = _tool_and_client()
     request = client.request(tool, {"confirm": hint}, hint=hint, payload=payload, **details)
-    return await client.there(client.inner.send(request))
+    return await client.run_on_loop(client.inner.send(request))
 
 
-def _asking() -> tuple[str, Client]:
+def _tool_and_client() -> tuple[str, Client]:
     found = _running_tool.get()
     return (found.tool, found.client) if found else ("confirm", current_client())

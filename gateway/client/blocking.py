@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gateway.client.client import AsyncClient, OnEvent, unfailing
+from gateway.client.client import AsyncClient, OnEvent, log_report_failure
 from gateway.client.transport import Transport
 from gateway.errors import GatewayError
 
@@ -22,21 +22,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _blocking(
+def _make_blocking(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Client, P], R]:
     """Return `method` for callers that block; one signature, one docstring, no second copy."""
 
     def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.result_of(self.start(method(self.inner, *args, **kwargs)))
+        return self.wait_for_result(self.start(method(self.inner, *args, **kwargs)))
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__
     return call
 
 
-def _unfailing(method: Callable[P, None]) -> Callable[P, None]:
+def _log_failures(method: Callable[P, None]) -> Callable[P, None]:
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
-        with unfailing():
+        with log_report_failure():
             method(*args, **kwargs)
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__
@@ -47,14 +47,14 @@ class Client:
     """Asks for leave and blocks the calling thread. Threads may share it; forked children may
     not."""
 
-    ask = _blocking(AsyncClient.ask)
-    question = _blocking(AsyncClient.question)
-    submit = _blocking(AsyncClient.submit)
-    send = _blocking(AsyncClient.send)
-    wait = _blocking(AsyncClient.wait)
-    report = _unfailing(_blocking(AsyncClient.report))
-    cancel = _blocking(AsyncClient.cancel)
-    end_session = _blocking(AsyncClient.end_session)
+    ask = _make_blocking(AsyncClient.ask)
+    question = _make_blocking(AsyncClient.question)
+    submit = _make_blocking(AsyncClient.submit)
+    send = _make_blocking(AsyncClient.send)
+    wait = _make_blocking(AsyncClient.wait)
+    report = _log_failures(_make_blocking(AsyncClient.report))
+    cancel = _make_blocking(AsyncClient.cancel)
+    end_session = _make_blocking(AsyncClient.end_session)
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Client:
             target=self._loop.run_forever, name="gateway client", daemon=True
         )
         self._thread.start()
-        self.result_of(self.start(inner.__aenter__()))
+        self.wait_for_result(self.start(inner.__aenter__()))
 
     @property
     def agent(self) -> str:
@@ -115,7 +115,7 @@ class Client:
         work.close()
         raise GatewayError(_UNUSABLE)
 
-    async def there(self, work: Coroutine[Any, Any, R]) -> R:
+    async def run_on_loop(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine on the client's own loop; cancelling here cancels there. Raises
         GatewayError when the client is closed meanwhile."""
         task = asyncio.current_task()
@@ -127,7 +127,7 @@ class Client:
                 raise
             raise GatewayError(_UNUSABLE) from None
 
-    def result_of(self, future: Future[R]) -> R:
+    def wait_for_result(self, future: Future[R]) -> R:
         """Block for a result; interrupting the wait (Ctrl-C) withdraws the request. Raises
         GatewayError when the client is closed meanwhile."""
         try:
@@ -139,7 +139,7 @@ class Client:
         except BaseException:
             if future.cancel():
                 # The request is withdrawn on the loop; give it the time to say so, and no more.
-                self._let_go()
+                self._await_cancelled()
             raise
 
     def close(self) -> None:
@@ -152,15 +152,15 @@ class Client:
             self._closed = True
         for future in list(self._under_way):
             future.cancel()  # who blocks for it goes on at once, whatever becomes of the loop
-        self._let_go()
+        self._await_cancelled()
         leaving = self.inner.__aexit__(None, None, None)
         asyncio.run_coroutine_threadsafe(leaving, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def _let_go(self) -> None:
-        goodbye = asyncio.run_coroutine_threadsafe(_others_done(), self._loop)
+    def _await_cancelled(self) -> None:
+        goodbye = asyncio.run_coroutine_threadsafe(_finish_cancelled_tasks(), self._loop)
         with suppress(TimeoutError):
             goodbye.result(_GOODBYE_SECONDS)
 
@@ -173,7 +173,7 @@ class Client:
         self.close()
 
 
-async def _others_done() -> None:
+async def _finish_cancelled_tasks() -> None:
     """Let cancelled tasks of this loop come to their end."""
     cancelled = [
         task
@@ -198,7 +198,7 @@ class _ProcessClient:
             return self._client
 
     @contextmanager
-    def replaced(self, client: Client) -> Iterator[None]:
+    def replace_inside(self, client: Client) -> Iterator[None]:
         """Share another client inside the block."""
         with self._lock:
             before, self._client = self._client, client
@@ -224,7 +224,7 @@ def use_client(client: Client, *, everywhere: bool = False) -> Iterator[Client]:
     the process where no other was chosen, as in threads that were started before."""
     token = _chosen.set(client)
     try:
-        with _shared.replaced(client) if everywhere else nullcontext():
+        with _shared.replace_inside(client) if everywhere else nullcontext():
             yield client
     finally:
         _chosen.reset(token)

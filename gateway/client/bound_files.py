@@ -13,7 +13,7 @@ ABSENT = "absent"
 _BLOCK = 1 << 20
 
 
-def bound(paths: Iterable[str]) -> dict[str, str]:
+def hash_files(paths: Iterable[str]) -> dict[str, str]:
     """Return for each file, and for the real path behind a link to it, the SHA-256 of its content.
 
     A file that is not there yet is `absent`. Raises InvalidRequest for what is no file, or cannot
@@ -28,7 +28,7 @@ def bound(paths: Iterable[str]) -> dict[str, str]:
     return files
 
 
-def check_bound(files: Mapping[str, str]) -> None:
+def check_files(files: Mapping[str, str]) -> None:
     """Return when every file is still what it was, behind the same links; raises Unverified."""
     for path, content in files.items():
         real = os.path.realpath(path)

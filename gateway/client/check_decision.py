@@ -20,7 +20,7 @@ _RUNNABLE = ("approve", "edit")
 """The actions that a command can follow; a result or an answer is nothing to run."""
 
 
-class Verdict:
+class CheckedDecision:
     """How a request ended. `arguments` are a person's edit, None where there was none."""
 
     def __init__(self, state: dict[str, Any], request_id: str, public_key: str | None) -> None:
@@ -73,7 +73,7 @@ class Verdict:
         )
 
 
-def ended(state: Any) -> bool:
+def has_ended(state: Any) -> bool:
     """Whether a request has ended. Raises Unreachable for what is no state."""
     return _member(state, "status", str) != "pending"
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.client import config
-from gateway.client.approval import Approval, Event, refusal, unanswered
-from gateway.client.bound_files import bound, check_bound
+from gateway.client.approval import Approval, Event, exception_for, local_expiry
+from gateway.client.bound_files import check_files, hash_files
 from gateway.client.context import session_name
 from gateway.client.transport import Transport
 from gateway.errors import (
@@ -128,7 +128,7 @@ class AsyncClient:
         """
         where = context or _here()
         if files:
-            where = replace(where, files={**where.files, **bound(files)})
+            where = replace(where, files={**where.files, **hash_files(files)})
         draft = ApprovalRequest(
             id=id or new_id(),
             agent=self.agent,
@@ -237,7 +237,7 @@ class AsyncClient:
     ) -> None:
         """Say what became of an approved action. Failing to say so never fails the action."""
         report = Report(execution=execution, duration_ms=duration_ms, detail=detail[:_MOST_DETAIL])
-        with unfailing():
+        with log_report_failure():
             await self._transport.report(request.id, report)
 
     async def cancel(
@@ -262,7 +262,7 @@ class AsyncClient:
         try:
             state = await self._transport.wait(request.id, until=until)
         except TimeoutError:
-            raise Expired(unanswered(request)) from None
+            raise Expired(local_expiry(request)) from None
         return await self._settle(request, state, until=until, rerun=False)
 
     async def _settle(
@@ -275,7 +275,7 @@ class AsyncClient:
             raise Unverified("the gateway answered something else than was asked")
         if decision.status is not Status.APPROVED:
             await self._tell("decided", request, decision)
-            raise refusal(decision)
+            raise exception_for(decision)
         # Taken before anything else is awaited: of several tasks one gets it.
         first = self._transport.process.take(request.id) and not state.may_have_run
         ours = first or rerun
@@ -290,7 +290,7 @@ class AsyncClient:
             raise AlreadyUsed(decision)
         if asyncio.get_running_loop().time() > until:
             await self.report(request, Execution.REFUSED_LATE)
-            raise Expired(unanswered(request))
+            raise Expired(local_expiry(request))
         if request.questions:
             # The gateway forgets secret answers once it is told that they arrived.
             await self.report(request, Execution.SUCCEEDED)
@@ -309,7 +309,7 @@ class AsyncClient:
         expected = request.digest if edited is None else digest_of(request, edited)
         if decision.digest != expected:
             raise Unverified("the decision is about other arguments than those that would run")
-        check_bound(request.context.files)
+        check_files(request.context.files)
 
     async def _abandon(self, request: ApprovalRequest) -> None:
         """Nobody waits any more: say so, shortly, before the cancellation goes on."""
@@ -346,7 +346,7 @@ class AsyncClient:
 
 
 @contextmanager
-def unfailing() -> Iterator[None]:
+def log_report_failure() -> Iterator[None]:
     """Report inside: what was done stays done, and its result is given, when nobody can be told."""
     try:
         yield

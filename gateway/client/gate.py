@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.client import argument_schema as shape
+from gateway.client import argument_schema
 from gateway.client.approval import Approval
 from gateway.client.blocking import Client
 from gateway.client.client import DEFAULT_TIMEOUT, AsyncClient
@@ -54,7 +54,7 @@ class Gate:
         """Whether what it returns must be awaited."""
         return inspect.iscoroutinefunction(self.function)
 
-    def of(self, instance: Any) -> Gate:
+    def bind_to(self, instance: Any) -> Gate:
         """Return the gate of the method of this object."""
         return replace(self, function=functools.partial(self.function, instance))
 
@@ -64,14 +64,14 @@ class Gate:
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def asks(self, arguments: JsonObject) -> bool:
+    def needs_approval(self, arguments: JsonObject) -> bool:
         """Whether this call needs leave."""
         return self.when is None or self.when(**arguments)
 
     def request(self, client: Client | AsyncClient, arguments: JsonObject) -> ApprovalRequest:
         """Return the request for a call. Raises InvalidRequest for arguments that are not JSON."""
         hint = self.hint(**arguments) if callable(self.hint) else self.hint
-        shown = self._shown(arguments)
+        shown = self._serialize_arguments(arguments)
         try:
             return client.request(
                 self.tool,
@@ -99,7 +99,7 @@ class Gate:
         bound.apply_defaults()
         return self.function(*bound.args, **bound.kwargs)
 
-    def runnable(self, approval: Approval, arguments: JsonObject | None) -> JsonObject:
+    def arguments_to_run(self, approval: Approval, arguments: JsonObject | None) -> JsonObject:
         """Return what may run: exactly what was shown or its edit, or the values it stands for.
 
         Raises InvalidRequest for an edit that does not fit the function, and Unverified when the
@@ -110,15 +110,15 @@ class Gate:
             raise Unverified(f"{self.tool}: an edit names another file than was asked about")
         if self.serialize is None:
             if approval.decision.arguments is not None and self.schema is not None:
-                shape.check(self.schema, approval.arguments)
+                argument_schema.check(self.schema, approval.arguments)
             return approval.arguments
         if arguments is None:
             raise Unverified(f"{self.tool}: the values that were asked for are in another process")
-        if canonical(self._shown(arguments)) != canonical(approval.request.arguments):
+        if canonical(self._serialize_arguments(arguments)) != canonical(approval.request.arguments):
             raise Unverified(f"{self.tool}: its arguments were changed while it waited")
         return arguments
 
-    def _shown(self, arguments: JsonObject) -> JsonObject:
+    def _serialize_arguments(self, arguments: JsonObject) -> JsonObject:
         return arguments if self.serialize is None else self.serialize(dict(arguments))
 
 
@@ -152,7 +152,7 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
     parameters = dict(inspect.signature(function).parameters)
     if gate.is_method:
         del parameters[next(iter(parameters))]
-    return replace(gate, schema=shape.schema_of(function, parameters))
+    return replace(gate, schema=argument_schema.schema_of(function, parameters))
 
 
 def gate_of(function: Callable[..., Any]) -> Gate:
@@ -165,7 +165,7 @@ def gate_of(function: Callable[..., Any]) -> Gate:
     owner = getattr(function, "__self__", None)
     if owner is None:
         raise InvalidRequest(f"{gate.tool} is a method: give that of an object")
-    return gate.of(owner)
+    return gate.bind_to(owner)
 
 
 def is_method(function: Callable[..., Any]) -> bool:
@@ -175,7 +175,7 @@ def is_method(function: Callable[..., Any]) -> bool:
     return first in ("self", "cls") and place != "" and not place.endswith("<locals>")
 
 
-class Asking:
+class ReplanRounds:
     """The rounds of one call: a denial with words may lead to another plan."""
 
     def __init__(self, gate: Gate, arguments: JsonObject) -> None:
@@ -183,7 +183,7 @@ class Asking:
         self._left = gate.max_rounds - 1
         self.arguments = arguments
 
-    def again(self, refusal: Denied) -> None:
+    def replan_or_raise(self, refusal: Denied) -> None:
         """Take the replanned arguments, or raise the refusal."""
         feedback = refusal.decision.reason is Reason.FEEDBACK
         if not feedback or self._gate.replan is None or self._left <= 0:

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from gateway.client.http_connection import Connection
-from gateway.client.http_pool import Http
+from gateway.client.http_connection import HttpConnection
+from gateway.client.http_pool import HttpPool
 from gateway.client.http_waits import MOST_POLLS, Poll, Waits
 from gateway.client.transport import Process, is_final, state_of
 from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
@@ -30,12 +30,12 @@ class HttpTransport:
     def __init__(self, url: str, token: str, agent: str) -> None:
         self.agent = agent
         self._url, self._token = url, token
-        self._http = Http(url, token)
+        self._http = HttpPool(url, token)
         self.process = Process()
         # Waiters get threads of their own, so that they cannot keep a cancel from being sent.
         self._waiting = ThreadPoolExecutor(MOST_POLLS, thread_name_prefix="gateway-wait")
         self._sending = ThreadPoolExecutor(_MOST_SENDERS, thread_name_prefix="gateway-send")
-        self._waits = Waits(self._polling, self._look)
+        self._waits = Waits(self._open_poll, self._look_up)
         self._settled: dict[str, State] = {}
         self._left = False
 
@@ -87,9 +87,9 @@ class HttpTransport:
             return
 
     @asynccontextmanager
-    async def _polling(self, request_id: str) -> AsyncIterator[Poll]:
+    async def _open_poll(self, request_id: str) -> AsyncIterator[Poll]:
         """Hold a connection for the long polls of one request; leaving cuts the one under way."""
-        connection = Connection(self._url, self._token)
+        connection = HttpConnection(self._url, self._token)
         path = f"/v1/requests/{request_id}?wait={_POLL_SECONDS}&process={self.process.token}"
         call = partial(connection.call, "GET", path, timeout=_POLL_SECONDS + _SLACK_SECONDS)
 
@@ -103,7 +103,7 @@ class HttpTransport:
             connection.cut()
             connection.close()
 
-    async def _look(self, ids: Sequence[str]) -> dict[str, State | GatewayError]:
+    async def _look_up(self, ids: Sequence[str]) -> dict[str, State | GatewayError]:
         body = {"process": self.process.token, "ids": list(ids)}
         found = await self._call("POST", "/v1/sync", body)
         try:

@@ -76,25 +76,25 @@ class CallableTransport:
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return what the callable said; raises TimeoutError at `until`."""
-        asked = self._asked(request_id)
+        future = self._state_future(request_id)
         async with asyncio.timeout_at(until):
             try:
-                return await asyncio.shield(asked)
+                return await asyncio.shield(future)
             except asyncio.CancelledError:
-                if self._asked(request_id) is asked:
+                if self._state_future(request_id) is future:
                     raise
-                return await self._asked(request_id)  # somebody withdrew it
+                return await self._state_future(request_id)  # somebody withdrew it
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
         """Stop asking; what was answered stays."""
-        if self._asked(request_id).cancel():
-            withdrawn = _withdrawn(self._known[request_id], reason, message)
+        if self._state_future(request_id).cancel():
+            withdrawn = _cancelled_state(self._known[request_id], reason, message)
             self._states[request_id] = asyncio.get_running_loop().create_future()
             self._states[request_id].set_result(withdrawn)
 
     async def consume(self, request_id: str) -> State:
         """Return the decision."""
-        return await self._asked(request_id)
+        return await self._state_future(request_id)
 
     async def report(self, request_id: str, report: Report) -> None:
         """Keep the report for whoever tests."""
@@ -103,7 +103,7 @@ class CallableTransport:
     async def end_session(self, session: str) -> None:
         """Sessions hold nothing here."""
 
-    def _asked(self, request_id: str) -> asyncio.Future[State]:
+    def _state_future(self, request_id: str) -> asyncio.Future[State]:
         if request_id not in self._states:
             raise NotFound("no such request")
         return self._states[request_id]
@@ -130,7 +130,7 @@ def _state(decision: Decision) -> State:
     )
 
 
-def _withdrawn(request: ApprovalRequest, reason: Reason, message: str) -> State:
+def _cancelled_state(request: ApprovalRequest, reason: Reason, message: str) -> State:
     said = _decision(request, Reply(action=Action.DENY, message=message))
     return _state(replace(said, status=Status.CANCELLED, action=None, reason=reason))
 

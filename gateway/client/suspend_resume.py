@@ -35,5 +35,5 @@ def resume(function: Callable[..., Any], pending: Pending, *, rerun: bool = Fals
 
 
 async def _resume(gate: Gate, client: Client, pending: Pending, *, rerun: bool) -> Any:
-    approval = await client.there(client.inner.wait(pending, rerun=rerun))
+    approval = await client.run_on_loop(client.inner.wait(pending, rerun=rerun))
     return await run_approved_async(gate, client, approval, None)

@@ -19,10 +19,10 @@ def gated(tools: Any, **options: Any) -> Any:
         return {name: _gate(tool, str(name), options) for name, tool in tools.items()}
     if isinstance(tools, list | tuple):
         return type(tools)(_gate(tool, None, options) for tool in tools)
-    return _Gated(tools, options)
+    return _GatedObject(tools, options)
 
 
-class _Gated:
+class _GatedObject:
     """Stands in for an object; its public methods ask first."""
 
     def __init__(self, original: Any, options: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, unwatched
 from gateway.stores.seals import Sealer
 from gateway.stores.webhook_cursor import RedisCursor
-from gateway.wire.local_discovery import announced
+from gateway.wire.local_discovery import announce
 
 log = logging.getLogger("gateway.app")
 
@@ -119,7 +119,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         url = settings.public_url.rstrip("/") if settings.public_url else local
         if enrolling is not None:
             stack.enter_context(
-                announced(
+                announce(
                     settings.data_dir,
                     url=url,
                     enroll=enrolling.secret,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.client.http_pool import Http
+from gateway.client.http_pool import HttpPool
 from gateway.domain.tasks import ended
 from gateway.models import ENDINGS, Action, new_id
 from gateway.server import app
@@ -64,7 +64,7 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
         return
     print(f"No terminal: the demo answers its own requests over HTTP as {_DEMO_APPROVER}.")
     approver = await gateway.backend.credentials.add_approver(_DEMO_APPROVER)
-    with Http(gateway.url, approver.token) as http:
+    with HttpPool(gateway.url, approver.token) as http:
         task = asyncio.create_task(_answer_all(gateway, http))
         try:
             yield
@@ -72,7 +72,7 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
             await ended(task)
 
 
-async def _answer_all(gateway: app.Gateway, http: Http) -> None:
+async def _answer_all(gateway: app.Gateway, http: HttpPool) -> None:
     """Approve what looks harmless and deny the rest, as a person would tap."""
     async with gateway.approvals.changes() as events:
         async for event in events:
@@ -80,7 +80,7 @@ async def _answer_all(gateway: app.Gateway, http: Http) -> None:
                 await asyncio.to_thread(_answer, http, event.request_id)
 
 
-def _answer(http: Http, request_id: str) -> None:
+def _answer(http: HttpPool, request_id: str) -> None:
     record = http.call("GET", f"/v1/requests/{request_id}")
     if record["request"]["agent"] != DEMO_AGENT:
         return

@@ -31,7 +31,7 @@ def state_folder() -> str:
 
 
 @contextmanager
-def announced(
+def announce(
     folder: str | os.PathLike[str], *, url: str, enroll: str, public_key: str
 ) -> Iterator[None]:
     """Keep `gateway.json` (0600) in the folder: where we are, and the secret to enrol with."""
@@ -81,7 +81,7 @@ def read_private(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from None
     with os.fdopen(handle, encoding="utf-8") as file:
-        if problem := _exposed(os.fstat(handle)):
+        if problem := _find_exposure(os.fstat(handle)):
             raise InvalidRequest(f"{path} {problem}, so it is not trusted: remove it")
         try:
             values = json.load(file)
@@ -92,7 +92,7 @@ def read_private(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     return values
 
 
-def _exposed(found: os.stat_result) -> str:
+def _find_exposure(found: os.stat_result) -> str:
     """Return why a file is not ours alone; empty when it is."""
     if not stat.S_ISREG(found.st_mode):
         return "is no plain file"

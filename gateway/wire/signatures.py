@@ -21,7 +21,7 @@ class Signer:
         from nacl import bindings  # noqa: PLC0415 (see above)
 
         self._sodium = bindings
-        self._public, self._secret = bindings.crypto_sign_seed_keypair(_seed(seed_base64))
+        self._public, self._secret = bindings.crypto_sign_seed_keypair(_decode_key(seed_base64))
 
     @property
     def public_key(self) -> str:
@@ -50,7 +50,7 @@ class Verifier:
             ) from error
         self._sodium = bindings
         try:
-            self._key = _seed(public_key_base64)
+            self._key = _decode_key(public_key_base64)
         except ValueError as error:
             raise Unverified(f"the pinned key is no public key: {error}") from error
 
@@ -69,7 +69,7 @@ class Verifier:
             raise Unverified("the decision's signature is not the pinned key's") from error
 
 
-def _seed(text: str) -> bytes:
+def _decode_key(text: str) -> bytes:
     raw = base64.b64decode(text, validate=True)
     if len(raw) != SEED_BYTES:
         raise ValueError(f"an Ed25519 key has {SEED_BYTES} bytes, not {len(raw)}")

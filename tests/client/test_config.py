@@ -16,7 +16,7 @@ from gateway.client.config import load
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.server.app import running
 from gateway.server.settings import Settings
-from gateway.wire.local_discovery import FILE_NAME, announced, read_private, write_private
+from gateway.wire.local_discovery import FILE_NAME, announce, read_private, write_private
 
 
 @pytest.fixture(autouse=True)
@@ -138,9 +138,9 @@ async def test_a_file_of_a_gateway_that_was_killed(folder: Path) -> None:
 
 def test_a_gateway_takes_down_its_own_announcement_alone(folder: Path) -> None:
     """Another one that started on the folder meanwhile stays announced."""
-    with announced(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
+    with announce(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
         write_private(folder / FILE_NAME, json.dumps({"url": "http://127.0.0.1:2"}))
     assert read_private(folder / FILE_NAME) == {"url": "http://127.0.0.1:2"}
-    with announced(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
+    with announce(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
         pass
     assert read_private(folder / FILE_NAME) is None
