@@ -1,9 +1,8 @@
-"""`gateway ask` and `gateway wait`: leave for shells, CI and hooks, with the standard library
-alone.
+"""`gateway ask` and `gateway wait`: approvals for shells, CI and hooks.
 
-They start for every tool call, so they work on plain JSON values and load neither the wire types
-nor asyncio. Exit code 6, no answer yet, is one of its own, so that nothing mistakes a question for
-leave, nor a wait that ended for a request that did.
+Both run once per tool call, so they use the standard library alone, work on plain JSON values, and
+import neither the wire types nor asyncio. "No answer yet" has an exit code of its own, 6, so that
+it is never mistaken for an approval or for the end of the request.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NO_DEADLINE = 30 * 24 * 3600.0
 
 
 class _TimedOut(Exception):
-    """Our own clock ended the wait."""
+    """The wait reached its deadline."""
 
 
 class _Interrupted(BaseException):
@@ -59,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
     except _Interrupted:
         return EXIT_CODES["cancelled"]
     except _TimedOut:
-        # Our clock ends what we asked ourselves; what we only look at goes on waiting.
+        # `ask` withdraws its own request at the deadline; after `wait` the request stays pending.
         waits = verb == "wait"
         _say(f"gateway {verb}: {'no answer yet' if waits else 'nobody answered in time'}")
         return PENDING_EXIT if waits else EXIT_CODES["expired"]
@@ -77,25 +76,25 @@ def _say(text: str) -> None:
 
 
 class _AskCommand:
-    """One request from the command line, whichever credential it takes."""
+    """One run of `ask` or `wait`, which may use two credentials."""
 
     def __init__(self, verb: str, options: argparse.Namespace) -> None:
         self._verb = verb
         self._options = options
         self._process = _new_id()
         self._until: float | None = None
-        self._silent = False  # the gateway, and we have said so
+        self._silent = False  # the gateway does not answer, and a message said so
         self._request: dict[str, Any] | None = None
 
     def run(self) -> int:
-        """Ask or wait; return the exit code. What we asked is withdrawn when we leave without an
-        answer, so that nobody approves what nobody runs."""
+        """Ask or wait; return the exit code. Without an answer the request of `ask` is withdrawn,
+        so that nobody approves what nothing will run."""
         try:
             try:
                 return self._run(check=False)
             except Unauthorized:
-                # The kept credential is of another time, or was rotated while we waited. Whatever
-                # was asked before goes on under its id: it is never asked twice.
+                # The kept credential is old, or was rotated during the wait. A request that was
+                # sent keeps its id, so it is never asked twice.
                 return self._run(check=True)
         except _Interrupted:
             self._withdraw("gateway ask was stopped", TIMEOUT_SECONDS)
@@ -105,7 +104,7 @@ class _AskCommand:
             raise
 
     def _run(self, *, check: bool) -> int:
-        """Ask or wait with the kept credential, or with one that was checked."""
+        """Ask or wait with the kept credential, checked first where `check` says so."""
         found = config.load(self._options.agent, check=check)
         if not found.url or not found.token:
             missing = "GATEWAY_TOKEN" if found.url else "GATEWAY_URL and GATEWAY_TOKEN"
@@ -115,7 +114,7 @@ class _AskCommand:
             return self._wait() if self._verb == "wait" else self._ask()
 
     def _ask(self) -> int:
-        """Submit, and wait unless told not to."""
+        """Submit a request, and wait for its end unless --no-wait is given."""
         options = self._options
         request = self._request = self._request or _request(self._found.agent, options)
         request_id, arguments = request["id"], request["arguments"]
@@ -137,24 +136,24 @@ class _AskCommand:
         return self._finish(verdict, until, arguments if options.edit else None)
 
     def _deadline(self, began: float) -> float:
-        """Return when our own clock ends the wait. It began with the first call that was taken, as
-        the gateway's did: finding the gateway, or enrolling there, costs nothing of the time."""
+        """Return when the wait ends. As at the gateway, time counts from the first accepted call:
+        discovery and enrolment take nothing from it."""
         if self._until is None:
             self._until = began + (self._options.timeout or _NO_DEADLINE)
         return self._until
 
     def _withdraw(self, why: str, timeout: float) -> None:
-        """Tell the gateway that nobody waits any more for what we asked, if we asked."""
+        """Cancel the request that this process submitted, if it did."""
         if self._request is None:
             return
-        self._gateway.close()  # we may have been stopped in the middle of an answer
+        self._gateway.close()  # it may be in the middle of a response
         path = f"/v1/requests/{self._request['id']}/cancel"
         cancelled = {"reason": "abandoned", "message": why}
         try:
             with self._gateway as gateway:
                 gateway.call("POST", path, cancelled, timeout=timeout)
         except GatewayError as error:
-            _say(f"not withdrawn: {error}")  # and we leave all the same
+            _say(f"not withdrawn: {error}")  # the process ends all the same
 
     def _wait(self) -> int:
         """Wait for a request that was submitted with --no-wait, and take its approval."""
@@ -178,12 +177,11 @@ class _AskCommand:
             state, pause = self._poll(request_id, left)
             if state is not None and has_ended(state):
                 return state
-            time.sleep(min(pause, left))  # noqa: TID251 (there is nothing to wait on)
+            time.sleep(min(pause, left))  # noqa: TID251 (nothing to wait on)
         raise _TimedOut
 
     def _poll(self, request_id: str, left: float) -> tuple[Any, float]:
-        """Return the state, after news or `left` seconds at most, and how long to pause before the
-        next look."""
+        """Return the state, after `left` seconds at most, and the pause before the next poll."""
         seconds = min(_POLL_SECONDS, left)
         patience = min(seconds + _SLACK_SECONDS, left + _GRACE_SECONDS)
         path = f"/v1/requests/{request_id}?process={self._process}"
@@ -192,7 +190,7 @@ class _AskCommand:
                 poll, pause = f"{path}&wait={seconds:.3f}", 0.0
                 state = self._gateway.call("GET", poll, timeout=patience)
             except Busy as error:
-                # No more calls may hang for this agent: look now and then instead.
+                # This agent may hold no more long polls: poll at intervals instead.
                 pause = max(_PAUSE_SECONDS, error.retry_after)
                 state = self._gateway.call("GET", path, timeout=patience)
         except Unreachable as error:
@@ -224,7 +222,7 @@ def _format_arguments(arguments: dict[str, Any]) -> str:
 
 
 def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the request as the wire has it."""
+    """Return the request as JSON values of the wire format."""
     kind = "command" if options.command else options.kind
     arguments = _arguments(options)
     if options.file and options.no_wait:
@@ -274,7 +272,7 @@ def _new_id() -> str:
 
 
 def _options(words: list[str]) -> argparse.Namespace:
-    """Read the command line; the parser of the one verb is built, to save time."""
+    """Parse the command line; to save time only the parser of this verb is built."""
     cut = words.index("--") if "--" in words else len(words)
     parser = _ask_parser() if words[0] == "ask" else _wait_parser()
     add = parser.add_argument
@@ -290,7 +288,7 @@ def _ask_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gateway ask",
         usage="gateway ask TOOL [options] [-- COMMAND ...]",
-        description="Ask a person for leave to do something; the exit code is the answer.",
+        description="Ask a person for approval; the exit code is the answer.",
         epilog=f"""Examples:  gateway ask shell -- rm -r build && rm -r build
            cmd=$(gateway ask shell --edit -- make deploy) && eval "$cmd"
 {_CODES}""",

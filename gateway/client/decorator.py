@@ -1,4 +1,4 @@
-"""Gates functions: they run only what was approved, exactly as it was approved."""
+"""Gates functions: a call runs only after approval, with exactly the approved arguments."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def requires_approval(
     client: Client | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def requires_approval(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
-    """Let a function run only with leave; for `def` and `async def`.
+    """Run a function only after approval; for `def` and `async def`.
 
     The approver sees every argument by name, also positional and default ones.
 
-    `when` (called with the arguments) tells which calls need leave; `hint` says why, by default the
-    docstring's first line. `timeout` is in seconds. An edit changes the arguments that run, as far
-    as the function's signature takes them; `respond` returns the given result instead of running.
-    `serialize` turns arguments that are not JSON into what is shown; nobody can edit that, and the
-    values run only if they would still be shown the same. `files` are the names of arguments that
-    are paths: nothing runs when what stands there, or a link on the way, was changed meanwhile.
-    When a person denies with words for the agent, `replan(arguments, words)` may return other
-    arguments to ask with: `max_rounds` requests at most. The client is `client`, else the
-    context's, else the one the environment describes.
+    `when` is called with the arguments and says whether this call needs approval. `hint` is the
+    reason, by default the docstring's first line. `timeout` is in seconds. An edit changes the
+    arguments that run, within the function's signature; `respond` returns the given result instead
+    of running. `serialize` turns arguments that are not JSON into JSON to show; nobody can edit
+    that, and the values run only if they still serialize to the same. `files` names arguments that
+    are paths: nothing runs when such a file, or a link on the way to it, has changed. When a person
+    denies with feedback, `replan(arguments, feedback)` may return other arguments to ask with, for
+    at most `max_rounds` requests. The client is `client`, else the context's, else the one that the
+    environment describes.
 
     Raises what `AsyncClient.ask` raises, and InvalidRequest for arguments or an edit that do not
     fit; the function has not run then.
@@ -120,7 +120,7 @@ def _run_blocking(gate: Gate, arguments: JsonObject) -> Any:
 async def run_approved_async(
     gate: Gate, client: Client, approval: Approval, arguments: JsonObject | None
 ) -> Any:
-    """Run an approved coroutine function, and report how it went. See `run_approved`."""
+    """Run an approved coroutine function and report the outcome. See `run_approved`."""
 
     async def report(execution: Execution, **how: Any) -> None:
         with log_report_failure():
@@ -149,9 +149,9 @@ async def run_approved_async(
 def run_approved(
     gate: Gate, client: Client, approval: Approval, arguments: JsonObject | None
 ) -> Any:
-    """Run what was approved, and report how it went.
+    """Run an approved call and report the outcome.
 
-    `arguments` are the values of this process, None where the request came from another one.
+    `arguments` are the values in this process, None where another process made the request.
     """
     request, report = approval.request, client.report
     if approval.decision.action is Action.RESPOND:

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection to the gateway over a plain socket: small, strict, bounded in time.
 
-`http.client` would cost a process per tool call 18 ms, because it brings the email package along.
-What is not plain HTTP/1.1 with a known length is refused, never guessed.
+`http.client` imports the email package, which would cost each tool call 18 ms. A response that is
+not plain HTTP/1.1 of known length is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_OURS = "something answered that is not the gateway"
 
 
 class HttpConnection:
-    """Calls one gateway with one bearer token. Kept between calls; for one caller at a time."""
+    """Calls one gateway with one bearer token. Stays open between calls; not thread-safe."""
 
     def __init__(self, url: str, token: str) -> None:
         found = _URL.fullmatch(url)
@@ -46,11 +46,11 @@ class HttpConnection:
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
     ) -> Any:
-        """Return the JSON answer, within `timeout` seconds in all. Raises Unreachable, or what the
-        gateway's problem stands for.
+        """Return the JSON response within `timeout` seconds. Raises Unreachable, or the exception
+        for the gateway's error code.
 
-        When the gateway has closed a kept connection meanwhile, the call is made once more on a
-        new one: calls are idempotent.
+        When the gateway has closed the kept connection, the call is repeated once on a new one:
+        calls are idempotent.
         """
         message = self._message(method, path, body)
         until = time.monotonic() + timeout
@@ -73,14 +73,14 @@ class HttpConnection:
             held.close()
 
     def cut(self) -> None:
-        """End for good, from any thread: a call that waits raises Unreachable."""
+        """End for good, from any thread: a call under way raises Unreachable."""
         self._cut = True
         if (held := self._socket) is not None:
-            # Closing alone would leave a thread blocked in recv.
+            # Closing alone would not wake a thread that is blocked in recv.
             try:
                 held.shutdown(socket.SHUT_RDWR)
             except OSError:
-                return  # the peer is gone already
+                return  # already disconnected
 
     def __enter__(self) -> HttpConnection:
         """Use inside `with` to have it closed."""
@@ -113,7 +113,7 @@ class HttpConnection:
         kept = False
         try:
             if self._cut:
-                raise ConnectionAbortedError("we were told to end")
+                raise ConnectionAbortedError("the call was cut off")
             held.settimeout(_remaining(until))
             held.sendall(message)
 
@@ -142,12 +142,12 @@ class HttpConnection:
 
 
 def _is_header_safe(text: str) -> bool:
-    """Whether the text can stand in a header: nothing in it begins a new line or field."""
+    """Whether a text can be put into a header without starting a new line or field."""
     return text.isascii() and text.isprintable() and " " not in text and text != ""
 
 
 def _is_idle(kept: socket.socket) -> bool:
-    """Whether nothing came on a kept connection: no end, and no answer to what nobody asked."""
+    """Whether a kept connection is usable: not closed, and without unasked data."""
     poll = select.poll()
     poll.register(kept, select.POLLIN)
     return not poll.poll(0)

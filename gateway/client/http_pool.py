@@ -10,7 +10,7 @@ from gateway.errors import Unreachable
 
 
 class HttpPool:
-    """Calls one gateway with one bearer token. Idle connections are kept; thread-safe."""
+    """Calls one gateway with one bearer token. Keeps idle connections; thread-safe."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url, self._token = url, token
@@ -22,7 +22,7 @@ class HttpPool:
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
     ) -> Any:
-        """Return the JSON answer. Raises as `Connection.call`."""
+        """Return the JSON response. Raises as `HttpConnection.call`."""
         connection = self._take()
         try:
             return connection.call(method, path, body, timeout=timeout)
@@ -30,7 +30,7 @@ class HttpPool:
             self._give_back(connection)
 
     def close(self) -> None:
-        """End idle connections, and cut calls that still wait."""
+        """Close idle connections, and cut off calls under way."""
         with self._lock:
             self._closed = True
             for connection in self._busy:

@@ -1,4 +1,4 @@
-"""Reads one HTTP/1.1 answer, and refuses what it cannot read without guessing."""
+"""Reads one HTTP/1.1 response; refuses what is ambiguous."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NO_CONTENT = 204
 
 
 class MalformedResponse(Exception):
-    """What came is no answer that we read."""
+    """The response cannot be read."""
 
 
 class HttpResponse:
-    """One whole answer. `keeps`: the connection can carry another call."""
+    """One complete response. `keep_open`: the connection can carry another call."""
 
     def __init__(
         self, status: int, reason: str, fields: dict[str, str], content: bytes, keep_open: bool
@@ -33,22 +33,23 @@ class HttpResponse:
 
 
 def read_response(more: Callable[[], bytes]) -> HttpResponse:
-    """Read one answer; `more` returns the next bytes, none at the end.
+    """Read one response; `more` returns the next bytes, none at the end.
 
-    Raises Malformed, ConnectionError when the connection ends too early, and what `more` raises.
+    Raises MalformedResponse, ConnectionError when the connection ends early, and what `more`
+    raises.
     """
     pieces = _Pieces(more)
     status, reason, fields, keep_open = _head(pieces)
-    while status < _INTERIM:  # "go on" and its like come before the answer
+    while status < _INTERIM:  # such as "100 Continue"
         status, reason, fields, keep_open = _head(pieces)
     if _REDIRECT <= status < _REFUSAL:
-        raise MalformedResponse(f"it sends us elsewhere ({status})")
+        raise MalformedResponse(f"it redirects ({status})")
     content = b"" if status == _NO_CONTENT else _content(pieces, fields)
     return HttpResponse(status, reason, fields, content, keep_open and not pieces.buffered)
 
 
 class _Pieces:
-    """Cuts what arrives into lines and blocks."""
+    """Splits the received bytes into lines and blocks."""
 
     def __init__(self, more: Callable[[], bytes]) -> None:
         self._more = more
@@ -121,7 +122,7 @@ def _content(pieces: _Pieces, fields: dict[str, str]) -> bytes:
         return _chunks(pieces)
     size = None if length is None else _number(length)
     if size is None:
-        raise MalformedResponse("its length is not told")
+        raise MalformedResponse("its length is not given")
     if size > _MOST_CONTENT:
         raise MalformedResponse("it is too long")
     return pieces.block(size)
@@ -130,17 +131,17 @@ def _content(pieces: _Pieces, fields: dict[str, str]) -> bytes:
 def _chunks(pieces: _Pieces) -> bytes:
     content = bytearray()
     while True:
-        told = pieces.line().partition(b";")[0].strip(b" \t")
-        if not told or told.strip(_HEXADECIMAL) or len(told) > _LONGEST_NUMBER:
-            raise MalformedResponse("a piece of it has no length")
-        size = int(told, 16)
+        size_text = pieces.line().partition(b";")[0].strip(b" \t")
+        if not size_text or size_text.strip(_HEXADECIMAL) or len(size_text) > _LONGEST_NUMBER:
+            raise MalformedResponse("a chunk has no length")
+        size = int(size_text, 16)
         if len(content) + size > _MOST_CONTENT:
             raise MalformedResponse("it is too long")
         if size == 0:
             break
         content += pieces.block(size)
         if pieces.line():
-            raise MalformedResponse("a piece of it is longer than told")
+            raise MalformedResponse("a chunk is longer than announced")
     while pieces.line():
-        pass  # trailing fields say nothing to us
+        pass  # trailer fields are ignored
     return bytes(content)

@@ -1,4 +1,4 @@
-"""Waiting for many requests on few calls: what the HTTP transport has instead of a reply stream."""
+"""Waits for many requests with few HTTP calls, as HTTP has no reply stream."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 Poll = Callable[[], Awaitable[State]]
 OpenPoll = Callable[[str], AbstractAsyncContextManager[Poll]]
 LookUp = Callable[[Sequence[str]], Awaitable[Mapping[str, State | GatewayError]]]
-"""Returns what is known of some requests, by id."""
+"""Returns the states of some requests, by id."""
 
 
 class Waits:
-    """The waits of one process. Sixteen requests may hold a long poll each, which wakes at once.
+    """The waits of one process. Sixteen requests may hold a long poll each.
 
-    The others, and those whom the gateway lets hold no more, share one look per second for up to
-    500 of them.
+    The others, and those to which the gateway grants no long poll, share a lookup once a second
+    for up to 500 requests.
     """
 
     def __init__(self, open_poll: OpenPoll, look_up: LookUp) -> None:
@@ -39,7 +39,8 @@ class Waits:
         self._lookups: asyncio.Task[None] | None = None
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the final state; raises TimeoutError at `until`. Waiters for one id share."""
+        """Return the final state; raises TimeoutError at `until`. Waiters for one id share a
+        wait."""
         watch = self._watches.get(request_id)
         if watch is None:
             watch = self._watches[request_id] = asyncio.create_task(self._watch(request_id))
@@ -54,7 +55,7 @@ class Waits:
                 await _cancel_and_wait(watch)
 
     async def close(self) -> None:
-        """Cancel whoever still waits."""
+        """Cancel all waits."""
         for watch in list(self._watches.values()):
             watch.cancel()
         if self._lookups is not None:
@@ -66,7 +67,7 @@ class Waits:
             try:
                 return await self._poll_until_final(request_id)
             except Busy:
-                pass  # no more calls of this agent may hang
+                pass  # this agent may hold no more long polls
             finally:
                 self._polls -= 1
         return await self._wait_for_shared(request_id)
@@ -90,14 +91,14 @@ class Waits:
     async def _wait_for_shared(self, request_id: str) -> State:
         self._shared[request_id] = asyncio.get_running_loop().create_future()
         if self._lookups is None:
-            self._lookups = asyncio.create_task(self._look_up_shared(), name="gateway looks")
+            self._lookups = asyncio.create_task(self._look_up_shared(), name="gateway lookups")
         try:
             return await self._shared[request_id]
         finally:
             del self._shared[request_id]
 
     async def _look_up_shared(self) -> None:
-        """Look while anybody is in the crowd; the last one turns off the light."""
+        """Look up states while any request shares the lookup."""
         try:
             while self._shared:
                 pause = _LOOK_SECONDS
@@ -108,7 +109,7 @@ class Waits:
             self._lookups = None
 
     async def _look_up_once(self, ids: Sequence[str]) -> float:
-        """Look at some requests; return how long to pause at least."""
+        """Look up some requests; return the minimum pause before the next lookup."""
         try:
             found = await self._look_up(ids)
         except Busy as error:
@@ -135,6 +136,6 @@ class Waits:
 
 
 async def _cancel_and_wait(task: asyncio.Task[State] | asyncio.Task[None]) -> None:
-    """Cancel a task and let it come to its end; what became of it is nobody's business any more."""
+    """Cancel a task and wait for its end; its outcome is ignored."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -1,8 +1,7 @@
 """The five verbs over Redis streams: one blocking read for all waiters of this process.
 
-Nothing here needs more than XADD on the agent's ingress stream and XREAD on its reply streams. A
-lost, doubled or late message does no harm: submit and sync are repeated until their request is
-answered.
+Needs only XADD on the agent's ingress stream and XREAD on its reply streams. A lost, repeated or
+late message does no harm: submit and sync are repeated until their request is answered.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from gateway.wire.redis_multiplexer import Multiplexer
 
 log = logging.getLogger("gateway.client")
 
-_BLOCK_MS = 3000  # well below how long a line waits for an answer
+_BLOCK_MS = 3000  # well below how long the multiplexer waits for an answer
 _ANSWER_SECONDS = 5.0
 _HEARTBEAT_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
@@ -38,28 +37,28 @@ _CONNECT_SECONDS = 5.0
 
 
 class _PendingRequest:
-    """What becomes of one request, and who wants to know. Each waiter has a future of its own, so
-    that one who gives up takes nothing from the others."""
+    """The outcome of one request, and its waiters. Each has a future of its own, so that one
+    that is cancelled does not affect the others."""
 
     def __init__(self) -> None:
         self.waiters: list[asyncio.Future[State]] = []
         self._outcome: State | GatewayError | None = None
 
     def waiter(self) -> asyncio.Future[State]:
-        """Return a future of the outcome, which may be there already."""
+        """Return a future of the outcome; it is done when the outcome is known."""
         waiter: asyncio.Future[State] = asyncio.get_running_loop().create_future()
         self.waiters.append(waiter)
         self._wake(waiter)
         return waiter
 
     def settle(self, outcome: State | GatewayError) -> None:
-        """Wake everyone. The first outcome stays."""
+        """Set the outcome and wake all waiters. The first outcome stays."""
         self._outcome = self._outcome or outcome
         for waiter in self.waiters:
             self._wake(waiter)
 
     def cancel(self) -> None:
-        """Cancel whoever waits."""
+        """Cancel all waiters."""
         for waiter in self.waiters:
             waiter.cancel()
 
@@ -99,7 +98,7 @@ class RedisTransport:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> RedisTransport:
-        """Start the listener; it reads only while something is awaited."""
+        """Start reading replies; the stream is read only while something waits."""
         self._tasks = [
             asyncio.create_task(self._listen(), name="gateway replies"),
             asyncio.create_task(self._send_heartbeats(), name="gateway heartbeat"),
@@ -107,7 +106,7 @@ class RedisTransport:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop listening, and cancel whoever still waits."""
+        """Stop reading, and cancel all waiters."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -119,7 +118,7 @@ class RedisTransport:
         await self._reader.aclose()
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Write the request to the ingress stream; a gateway picks it up, now or when one runs."""
+        """Write the request to the ingress stream; a gateway reads it, now or when one runs."""
         if detached:
             await self._send("submit", plain(request), detached="1")
             return
@@ -128,7 +127,7 @@ class RedisTransport:
         try:
             await self._send("submit", plain(request), nonce=request.id)
         except BaseException:
-            if not awaited.waiters:  # others may wait under the same id
+            if not awaited.waiters:  # others may wait for the same id
                 self._forget(request.id)
             raise
 
@@ -151,7 +150,7 @@ class RedisTransport:
         """Withdraw a request."""
         awaited = self._awaited.get(request_id)
         if awaited is not None and not awaited.waiters:
-            self._forget(request_id)  # it was handed over, and will not be waited for
+            self._forget(request_id)  # submitted, and nobody waits for it
         await self._send("cancel", {"id": request_id, "reason": reason.value, "message": message})
 
     async def consume(self, request_id: str) -> State:
@@ -162,11 +161,11 @@ class RedisTransport:
         return state
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Say what became of the action; written durably, not awaited."""
+        """Report what became of the action; written durably, without waiting for a reply."""
         await self._send("report", {"id": request_id, "report": plain(report)})
 
     async def end_session(self, session: str) -> None:
-        """End a session and cancel what waits in it."""
+        """End a session and cancel its pending requests."""
         await self._ask("cancel", {"session": session})
 
     def _track(self, request_id: str) -> _PendingRequest:
@@ -183,7 +182,7 @@ class RedisTransport:
             self._needed.clear()
 
     async def _ask(self, verb: str, body: JsonObject, *, tries: int = _SEND_TRIES) -> State | None:
-        """Send until answered; the nonce stays, and every verb is idempotent."""
+        """Send a message until it is answered, with the same nonce: every verb is idempotent."""
         nonce = new_id()
         future: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
         self._answers[nonce] = future
@@ -219,9 +218,9 @@ class RedisTransport:
                 return
 
     def _rewind(self, *, lost: bool = False) -> None:
-        """Read from the start again: entries may have been trimmed, or numbered anew.
+        """Read the stream from its start: entries may have been trimmed, or renumbered.
 
-        After a `lost` connection what was sent may be lost too, and is sent again.
+        After a `lost` connection, requests without an answer are sent again.
         """
         self._cursor = 0
         self._rewound = True
@@ -241,7 +240,7 @@ class RedisTransport:
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _read_batch(self) -> None:
-        """Read one batch and hand it out; after a rewind, ask about everything that still waits."""
+        """Read one batch and hand it out; after a rewind, first ask about all pending requests."""
         if self._rewound:
             self._rewound = False
             await self._resend()
@@ -250,7 +249,7 @@ class RedisTransport:
         await self._reader.send("XREAD", *words, on_answer=self._hand_out)
 
     def _hand_out(self, found: Any) -> None:
-        """Hand out a batch, before we go on ourselves: who waits is to be woken first."""
+        """Hand out a batch. Called before the reading task resumes, so that waiters wake first."""
         for entries in dict(found or {}).values():
             for entry_id, words in entries:
                 number = int(entry_id.partition("-")[2])
@@ -269,7 +268,7 @@ class RedisTransport:
             await self._send("sync", {"ids": list(ids)})
 
     def _dispatch(self, fields: dict[str, str]) -> None:
-        """Hand one reply to whoever waits for it."""
+        """Hand one reply to its waiters."""
         request_id, nonce = fields.get("id", ""), fields.get("nonce", "")
         answer = self._answers.get(nonce)
         awaited = self._awaited.get(request_id or nonce)
@@ -288,7 +287,7 @@ class RedisTransport:
             awaited.settle(state)
 
     async def _send_heartbeats(self) -> None:
-        """While anything waits, renew the lease, and notice when answers stay away."""
+        """While requests are pending, renew the lease and notice missing answers."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             if not self._awaited:
@@ -300,8 +299,8 @@ class RedisTransport:
 
 
 def _parse_reply(fields: dict[str, str]) -> State | None:
-    """Return the state that a reply tells, None when it tells none. Raises the error that it tells,
-    and Unverified when it cannot be read: that ends one wait, and not the reading for all."""
+    """Return the state in a reply, None when it holds none. Raises the error in a reply, and
+    Unverified for one that cannot be read: either ends one wait, not the reading."""
     try:
         if "error" in fields:
             problem = json.loads(fields["error"])

@@ -1,4 +1,4 @@
-"""Gates a whole toolset without changing the originals."""
+"""Gates a whole toolset; the originals stay unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def gated(tools: Any, **options: Any) -> Any:
     """Return the same tools, each behind `requires_approval(**options)`.
 
     A mapping of callables gives a dict, a list or tuple of callables the same sequence, and any
-    other object a stand-in whose public methods are gated and whose other attributes are the
+    other object a wrapper whose public methods are gated and whose other attributes are the
     original's.
     """
     if isinstance(tools, Mapping):
@@ -23,7 +23,7 @@ def gated(tools: Any, **options: Any) -> Any:
 
 
 class _GatedObject:
-    """Stands in for an object; its public methods ask first."""
+    """Wraps an object; its public methods ask first."""
 
     def __init__(self, original: Any, options: dict[str, Any]) -> None:
         self._original = original

@@ -12,7 +12,7 @@ from gateway.ports import HasRoutes
 from gateway.ports.outgoing import Posts
 from gateway.server.app import listen, site_of
 from gateway.server.background import background, desk_of, policy_followed, problems, served
-from gateway.server.connections import assembled, opened, signer_of, url_of
+from gateway.server.connections import build_approvals, open_backend, signer_of, url_of
 from gateway.server.plugins import adapter_class
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import Settings
@@ -21,7 +21,7 @@ from gateway.stores.event_feed import RedisFeed
 
 
 @asynccontextmanager
-async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
+async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
     """Run one adapter, on the Redis of a gateway that runs elsewhere; yield the address where its
     health is told and its pages are, empty where nobody but its own person looks.
 
@@ -30,14 +30,14 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
     """
     url = url_of(settings)
     async with AsyncExitStack() as stack:
-        backend = await stack.enter_async_context(opened(settings, url))
+        backend = await stack.enter_async_context(open_backend(settings, url))
         await refuse_unsafe(settings, backend.store)
         blocking = connect(url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, backend.store.keys)
-        approvals = assembled(settings, backend.store, feed, hooks, signer_of(settings))
+        approvals = build_approvals(settings, backend.store, feed, hooks, signer_of(settings))
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(
             background("policy", partial(policy_followed, approvals, backend.store))

@@ -35,7 +35,7 @@ from gateway.server.background import (
     reviewed,
     served,
 )
-from gateway.server.connections import Backend, assembled, opened, signer_of
+from gateway.server.connections import Backend, build_approvals, open_backend, signer_of
 from gateway.server.first_run import enrolment
 from gateway.server.plugins import adapter_class, refuse_unknown
 from gateway.server.production_checks import refuse_unsafe
@@ -75,7 +75,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
     """
     async with AsyncExitStack() as stack:
         redis_url = await _redis_url(settings, stack)
-        backend = await stack.enter_async_context(opened(settings, redis_url, at=at))
+        backend = await stack.enter_async_context(open_backend(settings, redis_url, at=at))
         store = backend.store
         if settings.redis_url is None:
             # The folder's lock says that no other gateway lives, whatever leases a killed one left.
@@ -88,7 +88,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
-        approvals = assembled(settings, store, feed, hooks, signer)
+        approvals = build_approvals(settings, store, feed, hooks, signer)
         await _remembered(settings, approvals)
         intake = Intake(approvals, store, backend.credentials)
         ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)

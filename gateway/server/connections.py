@@ -42,7 +42,7 @@ class Backend:
 
 
 @asynccontextmanager
-async def opened(
+async def open_backend(
     settings: Settings, redis_url: str, *, at: At = unwatched
 ) -> AsyncIterator[Backend]:
     """Connect to the namespace; leaving closes the connections."""
@@ -61,7 +61,7 @@ async def opened(
         await disconnect(redis)
 
 
-def assembled(
+def build_approvals(
     settings: Settings, store: RedisStore, feed: RedisFeed, hooks: HookHost, signer: Signer | None
 ) -> Approvals:
     """Return the requests of a namespace under the whole policy: the operator's hooks and deciders,

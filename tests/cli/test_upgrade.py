@@ -12,7 +12,7 @@ from gateway.doctor import OK, WARN, Check, examine
 from gateway.models import Reason, Status
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.server.app import Gateway, running
-from gateway.server.connections import opened
+from gateway.server.connections import open_backend
 from gateway.server.settings import Settings
 from tests.cli.shell import Shell
 from tests.earlier import stored
@@ -37,7 +37,7 @@ async def before(settings: Settings) -> Grant:
 
 async def remembered(settings: Settings, gateway: Gateway) -> Check:
     """Return what doctor says of what is remembered."""
-    found = await examine(settings, lambda: opened(settings, gateway.backend.url))
+    found = await examine(settings, lambda: open_backend(settings, gateway.backend.url))
     return next(check for check in found if check.name == "remembered")
 
 

@@ -15,7 +15,7 @@ from adapters.slack.actions import Acts
 from adapters.slack.users import Directory
 from gateway.errors import GatewayError
 from gateway.models import Status
-from gateway.server.adapter_process import adapter_running
+from gateway.server.adapter_process import run_adapter
 from gateway.server.app import running
 from gateway.server.settings import Settings
 from tests.ports import free_port
@@ -341,7 +341,7 @@ async def test_an_adapter_of_its_own_is_reached_over_http(
     )
     public = f"http://127.0.0.1:{settings.port}"
     with environment(slack, GATEWAY_SLACK_MODE="http", GATEWAY_PUBLIC_URL=public):
-        async with adapter_running(settings, "slack") as url, aiohttp.ClientSession() as http:
+        async with run_adapter(settings, "slack") as url, aiohttp.ClientSession() as http:
             slack.deliveries.request_url = f"{url}/slack/events"
             record = await world.submit()
             await world.until(lambda events: any(one.type == "delivered" for one in events))
