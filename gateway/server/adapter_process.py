@@ -22,11 +22,11 @@ from gateway.stores.event_feed import RedisFeed
 
 @asynccontextmanager
 async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
-    """Run one adapter, on the Redis of a gateway that runs elsewhere; yield the address where its
-    health is told and its pages are, empty where nobody but its own person looks.
+    """Run one adapter on the Redis of a gateway that runs elsewhere; yield the URL of its health
+    endpoint and pages, empty for an adapter that has none.
 
-    Without `REDIS_URL` that is the embedded server of the data folder. The address is that of the
-    settings, which must be another one than that gateway's.
+    Without `REDIS_URL` it uses the embedded server of the data folder. It listens on the address of
+    the settings, which must differ from that gateway's.
     """
     url = url_of(settings)
     async with AsyncExitStack() as stack:
@@ -45,7 +45,7 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
         desk = desk_of(name, approvals, backend.store, inbox=settings.inbox_url)
         adapter = adapter_class(name)()
         await stack.enter_async_context(served(adapter, desk, backend.store))
-        if not isinstance(adapter, Posts | HasRoutes):  # a screen: who sits there sees how it is
+        if not isinstance(adapter, Posts | HasRoutes):  # the terminal has no health endpoint
             yield ""
             return
         site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)

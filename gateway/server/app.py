@@ -1,4 +1,4 @@
-"""Puts a gateway together from its settings, and runs it: the composition root."""
+"""Builds a gateway from its settings and runs it: the composition root."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ class Gateway:
 
 @asynccontextmanager
 async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Gateway]:
-    """Run a whole gateway: engine, intake, HTTP, adapters. Entering means ready.
+    """Run a gateway: embedded server, intake, HTTP, adapters. Inside the block it is ready.
 
-    `at` is called at every step that a killed gateway may stop at; tests kill it there.
+    `at` is called at every step at which a killed gateway may stop; tests kill it there.
     """
     async with AsyncExitStack() as stack:
         redis_url = await _redis_url(settings, stack)
         backend = await stack.enter_async_context(open_backend(settings, redis_url, at=at))
         store = backend.store
         if settings.redis_url is None:
-            # The folder's lock says that no other gateway lives, whatever leases a killed one left.
+            # The folder is locked, so leases of other gateways are those of killed ones.
             await store.forget_replicas()
         await _first_policy(store, settings)
         await refuse_unsafe(settings, store)
@@ -89,7 +89,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
         approvals = build_approvals(settings, store, feed, hooks, signer)
-        await _remembered(settings, approvals)
+        await _prepare_grants(settings, approvals)
         intake = Intake(approvals, store, backend.credentials)
         ingress = Ingress(store.redis, blocking, store.keys, intake.handle, intake.bury, at=at)
         await stack.enter_async_context(feed.running())
@@ -134,7 +134,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
 async def _upkeep(
     settings: Settings, approvals: Approvals, store: RedisStore, feed: RedisFeed, hooks: HookHost
 ) -> AsyncIterator[None]:
-    """Do until left what only time and events bring about: deadlines, seals, what is forgotten."""
+    """Run the work that time and events trigger: deadlines, seals, retention, webhooks, hooks."""
     async with AsyncExitStack() as stack:
         sweeper = Sweeper(approvals, store, session_idle_hours=settings.session_idle_hours)
         await stack.enter_async_context(background("sweeper", sweeper.run))
@@ -166,20 +166,20 @@ async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
     return engine.url
 
 
-async def _remembered(settings: Settings, approvals: Approvals) -> None:
-    """Put what is remembered in order, before any agent is heard that it could decide for."""
+async def _prepare_grants(settings: Settings, approvals: Approvals) -> None:
+    """Check remembered decisions against the policy, before any request is read."""
     if settings.grants == "memory":
         await approvals.granted.forget_all("the gateway started")
     try:
         await approvals.granted.reread()
     except InvalidRequest:
-        # One that cannot be read decides nothing; the others are looked at again by the upkeep.
+        # A grant that cannot be read decides nothing; the upkeep rereads the others later.
         log.exception("what is remembered was not reread", extra={"event": "reread_failed"})
 
 
 async def _first_policy(store: RedisStore, settings: Settings) -> None:
-    """Put the policy file in force; without one, give a new namespace a default route, on which
-    nobody may approve yet."""
+    """Put the policy file in force; without one, give a new namespace a default route without
+    approvers."""
     policy = await store.policy()
     if settings.policy_file is not None:
         written = read_policy_file(settings.policy_file)
@@ -224,7 +224,7 @@ def site_of(
     desks: Mapping[str, FrontDesk],
     logins: RedisLogins,
 ) -> Site:
-    """Return how we are reached, and the pages of these adapters."""
+    """Return the host names and TLS of the site, and the pages of these adapters."""
     pages: list[web.AbstractRouteDef] = []
     for name, adapter in adapters.items():
         if isinstance(adapter, HasRoutes):

@@ -1,4 +1,4 @@
-"""Runs adapters at their desks, and the work that goes on behind them."""
+"""Runs adapters, and the background work that keeps their cards true."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CHANGES_POLICY = ("policy_applied", "grant_made", "grant_ended", "grant_kept", 
 
 
 def desk_of(name: str, approvals: Approvals, store: RedisStore, *, inbox: str = "") -> FrontDesk:
-    """Return the desk of an adapter, with its own notes. `inbox` is where cards may lead to."""
+    """Return the desk of an adapter, with its own notes. Cards link to the URL `inbox`."""
     outbox = RedisOutbox(store)
     notes = RedisNotes(store, name)
     return FrontDesk(approvals, store, outbox, SystemClock(), notes, RedisHeld(store), inbox=inbox)
@@ -66,7 +66,7 @@ def _look(adapter: Posts, desk: FrontDesk, outbox: RedisOutbox) -> Look:
 
 @asynccontextmanager
 async def reviewed(approvals: Approvals, store: RedisStore) -> AsyncIterator[None]:
-    """Ask slow deciders about what is stored, until left."""
+    """Ask slow deciders about stored requests."""
     look = partial(approvals.reviews.look, held=RedisHeld(store))
     worker = Worker(REVIEWS, RedisOutbox(store), look, approvals.changes, seconds=None)
     try:
@@ -131,20 +131,20 @@ async def _working(
         async with background(f"{queue} outbox", worker.run):
             yield
     finally:
-        # What was begun is finished, so that no card is posted whose place nobody writes down.
+        # Finish what was begun, so that no card is posted without its place being recorded.
         await worker.finish()
 
 
 @asynccontextmanager
 async def background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Keep `work` running; should it end, say so and begin again."""
+    """Keep `work` running; when it fails, log that and start it again."""
 
     async def keep() -> None:
         while True:
             try:
                 await work()
             except Exception:
-                # Whatever it was, a gateway that goes on without this work would be no gateway.
+                # The gateway must not go on without this work, whatever the error.
                 log.exception("%s failed", name, extra={"event": "task_failed"})
             await asyncio.sleep(_RESTART_SECONDS)
 

@@ -1,4 +1,4 @@
-"""What lies behind a gateway and its commands: a connected namespace, and the key that signs."""
+"""Connects gateways and operators' commands to Redis, and loads the signing key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KEY_FILE = "signing.key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """A connected namespace: what the operator's commands work on, without serving anyone."""
+    """A connected namespace, as operators' commands use it."""
 
     store: RedisStore
     credentials: RedisCredentials
@@ -64,9 +64,8 @@ async def open_backend(
 def build_approvals(
     settings: Settings, store: RedisStore, feed: RedisFeed, hooks: HookHost, signer: Signer | None
 ) -> Approvals:
-    """Return the requests of a namespace under the whole policy: the operator's hooks and deciders,
-    and the mode last. Whatever judges requests is put together here alone, so that no way in
-    forgets a link."""
+    """Return the approvals service of a namespace with its whole chain of deciders: hooks,
+    installed deciders, the mode last. Built here alone, so that no entry point misses a link."""
     return Approvals(
         store,
         feed,
@@ -78,7 +77,7 @@ def build_approvals(
 
 
 def url_of(settings: Settings) -> str:
-    """Return the URL of the configured Redis, or of the embedded server that a gateway here runs.
+    """Return the URL of the configured Redis, or of the embedded server of a running gateway.
 
     Raises Unreachable when there is neither.
     """
@@ -93,7 +92,7 @@ def url_of(settings: Settings) -> str:
 
 
 def signer_of(settings: Settings) -> Signer:
-    """Return the signer of the configured key; in development of one kept in the data folder."""
+    """Return the signer with the configured key, else with the one kept in the data folder."""
     if settings.signing_key is not None:
         return Signer(settings.signing_key.get_secret_value())
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

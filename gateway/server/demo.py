@@ -1,4 +1,4 @@
-"""`gateway demo`: the whole product in a scratch folder, with a real agent process."""
+"""`gateway demo`: a gateway and a real agent process in a scratch folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Answers:
 async def run_demo() -> int:
     """Run the demo; return 0 when exactly what was approved ran."""
     logging.basicConfig(level="WARNING")
-    # A demo must never reach a gateway or a Redis that somebody uses.
+    # A demo must never reach a gateway or a Redis in use.
     for name in [name for name in os.environ if name.startswith(("GATEWAY_", "REDIS_"))]:
         del os.environ[name]
     with tempfile.TemporaryDirectory(prefix="gateway-demo-") as name:
@@ -48,13 +48,13 @@ async def run_demo() -> int:
         settings = Settings(data_dir=data, port=0)
         async with app.running(settings) as gateway:
             answers = Answers()
-            async with _watching(gateway, answers), _answering(gateway, settings):
-                lines = await _agent(data, work)
+            async with _record_answers(gateway, answers), _answer_requests(gateway, settings):
+                lines = await _run_agent(data, work)
         return _summary(lines, answers, work)
 
 
 @asynccontextmanager
-async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[None]:
+async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIterator[None]:
     """Let a person answer in the browser; without a terminal, answer through the public API."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         print("An agent wants to run four commands in a scratch folder.")
@@ -73,7 +73,7 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
 
 
 async def _answer_all(gateway: app.Gateway, http: HttpPool) -> None:
-    """Approve what looks harmless and deny the rest, as a person would tap."""
+    """Approve harmless commands and deny the others, as a person would."""
     async with gateway.approvals.changes() as events:
         async for event in events:
             if event.type == "submitted":
@@ -94,8 +94,8 @@ def _answer(http: HttpPool, request_id: str) -> None:
 
 
 @asynccontextmanager
-async def _watching(gateway: app.Gateway, answers: Answers) -> AsyncIterator[None]:
-    """Note what was decided and when, from the event stream."""
+async def _record_answers(gateway: app.Gateway, answers: Answers) -> AsyncIterator[None]:
+    """Record decisions and their times from the event stream."""
 
     async def watch() -> None:
         async with gateway.approvals.changes() as events:
@@ -113,7 +113,7 @@ async def _watching(gateway: app.Gateway, answers: Answers) -> AsyncIterator[Non
         await ended(task)
 
 
-async def _agent(data: Path, work: Path) -> list[dict[str, Any]]:
+async def _run_agent(data: Path, work: Path) -> list[dict[str, Any]]:
     """Run the agent process; return its lines."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,

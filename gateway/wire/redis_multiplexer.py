@@ -1,7 +1,7 @@
-"""One connection for many commands at once: each is sent without waiting, answers come in order.
+"""Sends many commands over one Redis connection without waiting; replies come in order.
 
-A pool lends a connection to each command and takes it back, which costs more than the command. Here
-nothing is lent, and commands that come together travel together.
+A pool lends a connection to each command, which costs more than the command itself. Here commands
+share the connection, and those that come together are sent together.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ _OnAnswer = Callable[[Any], None] | None
 class Multiplexer:
     """Sends commands over one connection of `pool`, which has no socket timeout of its own.
 
-    What was sent on a connection that is lost is sent again after each of `pauses`, in seconds, so
-    it must be fit to be done twice. Whoever stops waiting for an answer disturbs nobody else. With
-    `tells` the first command after a connection was lost fails, also when nothing was under way
-    then; otherwise the next connection takes its place in silence. No answer may have more than
-    `most_bytes`.
+    Commands on a connection that is lost are sent again after each of `pauses`, in seconds, so they
+    must be idempotent. A caller that is cancelled does not affect the others. With `reports_loss`
+    the first command after a lost connection fails, even when none was under way; otherwise a new
+    connection is opened silently. No reply may have more than `most_bytes`.
     """
 
     def __init__(
@@ -51,24 +50,24 @@ class Multiplexer:
         self._closed = False
 
     async def evalsha(self, sha: str, count: int, *words: str | int) -> Any:
-        """Run a script that the server knows."""
+        """Run a script that the server has kept."""
         packed = hiredis.pack_command(("EVALSHA", sha, count, *words))  # type: ignore[arg-type]
         return (await self._deliver(packed, 1))[0]
 
     async def eval(self, text: str, count: int, *words: str | int) -> Any:
-        """Run a script, and have the server know it from then on."""
+        """Run a script from its text, which the server keeps for `evalsha`."""
         return await self.send("EVAL", text, count, *words)
 
     async def send(self, *words: str | int, on_answer: _OnAnswer = None) -> Any:
-        """Send a command and return its answer. One that blocks would keep all others waiting.
+        """Send a command and return its reply. A blocking command delays all others.
 
-        `seen` is called with the answer before anybody wakes up, if it is no error.
+        `on_answer` is called with the reply before the caller resumes, unless it is an error.
         """
         return (await self._deliver(hiredis.pack_command(words), 1, on_answer))[0]  # type: ignore[arg-type]
 
     async def send_all(self, *commands: Sequence[str | int]) -> list[Any]:
-        """Send commands at once and return their answers. They are carried out in this order, and
-        what others send may come between them."""
+        """Send commands together and return their replies. They run in this order, with commands of
+        others possibly between them."""
         packed = b"".join(map(hiredis.pack_command, commands))  # type: ignore[arg-type]
         return await self._deliver(packed, len(commands))
 
@@ -103,7 +102,7 @@ class Multiplexer:
             raise
 
     async def _discard_session(self) -> None:
-        """Part with a connection that is lost; the next command opens another."""
+        """Drop a lost connection; the next command opens another."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -123,7 +122,7 @@ class Multiplexer:
         try:
             await connection.connect()
             if await connection.can_read():
-                raise Disconnected("the server hung up, or said something unasked")
+                raise Disconnected("the server disconnected, or sent an unexpected reply")
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -131,7 +130,7 @@ class Multiplexer:
 
 
 class _Session:
-    """One connection from its beginning to its end, and who waits for answers on it."""
+    """One connection, and the callers that wait for replies on it."""
 
     def __init__(self, connection: Any, most_bytes: float) -> None:
         self._connection = connection
@@ -142,12 +141,12 @@ class _Session:
 
     @property
     def alive(self) -> bool:
-        """Whether something can be asked on it."""
+        """Whether commands can be sent on it."""
         return self._replies.open
 
     async def ask(self, packed: bytes, count: int, on_answer: _OnAnswer) -> list[Any]:
-        """Send so many packed commands; return their answers. Raises the first that is an error."""
-        self._replies.write(packed)  # first of all: no answer can be read before we wait for it
+        """Send `count` packed commands; return their replies, or raise the first error."""
+        self._replies.write(packed)  # no reply is read before the futures are queued
         answers: list[asyncio.Future[Any]] = []
         now = self._loop.time()
         for _ in range(count):
@@ -161,16 +160,16 @@ class _Session:
         finally:
             for answer in answers:
                 if not answer.cancel() and not answer.cancelled():
-                    answer.exception()  # it was looked at, also where an earlier one was raised
+                    answer.exception()  # marks the error as retrieved
 
     async def close(self) -> None:
-        """Disconnect; nobody is left waiting."""
+        """Disconnect; all waiting callers fail."""
         self._replies.abort()
         await self._connection.disconnect()
 
     def _check_oldest(self) -> None:
-        """Give the connection up when its oldest question has waited too long. One timer for all:
-        each command would make one, and hardly any is ever needed."""
+        """Give up the connection when its oldest command has waited too long. One timer serves all
+        commands, which is cheaper than one for each."""
         self._watch = None
         if not self._answers:
             return
@@ -192,7 +191,7 @@ class _Session:
 
     def _hand_out(self, found: Any) -> None:
         if not self._answers:
-            raise Disconnected("an answer came that nobody had asked for")
+            raise Disconnected("a reply came without a command")
         answer, on_answer, _ = self._answers.popleft()
         if answer.done():
             return
