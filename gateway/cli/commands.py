@@ -156,28 +156,26 @@ def _add_server_commands(verbs: Verbs) -> None:
 
 
 def _add_answer_commands(verbs: Verbs) -> None:
-    pending = _command(verbs, "pending", requests.show_pending, "list what waits for an answer")
-    history = _command(verbs, "history", requests.show_history, "list what ended, answered or not")
-    show = _command(verbs, "show", requests.show, "show one request whole")
+    pending = _command(verbs, "pending", requests.show_pending, "list pending requests")
+    history = _command(verbs, "history", requests.show_history, "list requests that have ended")
+    show = _command(verbs, "show", requests.show, "print one request in full")
     approve = _command(verbs, "approve", answering.approve, "approve requests as yourself")
     deny = _command(verbs, "deny", answering.deny, "deny requests as yourself")
     session_list = _command(verbs, "sessions", sessions.run, "list sessions, or end one")
     session_list.add_argument("--end", metavar="NAME", help="end this session of --agent")
     session_list.add_argument("--agent", help="of this agent")
     approve.add_argument(
-        "--yes", action="store_true", help="confirm what is high risk, or longer than its line"
+        "--yes", action="store_true", help="confirm a high risk, or text beyond its line"
     )
     deny.add_argument("--reason", default="", help="words for the agent")
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
     for one in (approve, deny):
         _add_remember_options(one)
-    show.add_argument("id", help="the request's id, or enough of its beginning")
-    show.add_argument(
-        "--reveal", action="store_true", help="its secrets too; the audit says that you looked"
-    )
+    show.add_argument("id", help="the request's id, or its first characters")
+    show.add_argument("--reveal", action="store_true", help="its secrets too; the audit records it")
     for one, described in (
         (approve, "ID@REVISION as `gateway pending` prints it, or the whole id"),
-        (deny, "the request's id, or enough of its beginning"),
+        (deny, "the request's id, or its first characters"),
     ):
         several = f"{described}; several are decided all or none"
         one.add_argument("ids", nargs="+", metavar="ID", help=several)
@@ -196,9 +194,7 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for", dest="lifetime", help="with --remember: 1h (the default), 1d, 1w or revoked"
     )
-    parser.add_argument(
-        "--uses", type=int, metavar="N", help="with --remember: at most so many times"
-    )
+    parser.add_argument("--uses", type=int, metavar="N", help="with --remember: at most N times")
     parser.add_argument(
         "--everywhere",
         action="store_true",
@@ -209,20 +205,20 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
 def _add_grant_commands(verbs: Verbs) -> None:
     grant = verbs.add_parser("grant", help="remembered decisions")
     kinds = grant.add_subparsers(metavar="ACTION", required=True)
-    offers = _command(kinds, "offers", grants.offers, "what may be remembered about a request")
-    offers.add_argument("id", help="the request's id, or enough of its beginning")
-    listing = _command(kinds, "list", grants.show_all, "list what is remembered")
-    listing.add_argument("--suspended", action="store_true", help="only what decides nothing now")
-    show = _command(kinds, "show", grants.show, "show one grant whole")
-    show.add_argument("id", help="the grant's id, or enough of its beginning")
-    revoke = _command(kinds, "revoke", grants.revoke, "take grants back")
-    revoke.add_argument("id", nargs="?", help="the grant's id, or enough of its beginning")
+    offers = _command(kinds, "offers", grants.offers, "print what may be remembered")
+    offers.add_argument("id", help="the request's id, or its first characters")
+    listing = _command(kinds, "list", grants.show_all, "list remembered decisions")
+    listing.add_argument("--suspended", action="store_true", help="only suspended grants")
+    show = _command(kinds, "show", grants.show, "print one grant in full")
+    show.add_argument("id", help="the grant's id, or its first characters")
+    revoke = _command(kinds, "revoke", grants.revoke, "revoke grants")
+    revoke.add_argument("id", nargs="?", help="the grant's id, or its first characters")
     revoke.add_argument("--session", help="all of this session")
-    revoke.add_argument("--all", action="store_true", help="all that there are")
+    revoke.add_argument("--all", action="store_true", help="all grants")
     through = _command(kinds, "pass", grants.add_pass, "approve what a session asks, for a while")
     through.add_argument("agent")
     through.add_argument("session")
-    through.add_argument("--edits", action="store_true", help="its file changes only")
+    through.add_argument("--edits", action="store_true", help="file changes only")
     through.add_argument("--hours", type=float, default=1.0, help="how long, 8 at most")
     through.add_argument("--next", type=int, metavar="N", help="the next N requests only")
     for one in (listing, revoke):
@@ -234,12 +230,12 @@ def _add_grant_commands(verbs: Verbs) -> None:
 def _add_credential_commands(verbs: Verbs) -> None:
     agent = verbs.add_parser("agent", help="agents and their credentials")
     kinds = agent.add_subparsers(metavar="ACTION", required=True)
-    add = _command(kinds, "add", agents.add, "make an agent; its token is shown once")
+    add = _command(kinds, "add", agents.add, "create an agent; its token is shown once")
     add.add_argument(
-        "--owner", metavar="PERSON", help="who it acts for; may be barred from deciding"
+        "--owner", metavar="PERSON", help="the person it acts for; may be barred from deciding"
     )
     rotate = _command(kinds, "rotate", agents.rotate, "replace an agent's token and password")
-    revoke = _command(kinds, "revoke", agents.revoke, "remove an agent, cutting it off")
+    revoke = _command(kinds, "revoke", agents.revoke, "remove an agent, cut its connections")
     listing = _command(kinds, "list", agents.show_all, "list agents")
     paused = _command(
         kinds, "paused", agents.show_paused, "list agents that are paused after many denials"
@@ -247,7 +243,7 @@ def _add_credential_commands(verbs: Verbs) -> None:
     lift = _command(kinds, "lift", agents.lift, "let a paused agent ask again")
     approver = verbs.add_parser("approver", help="people who may decide")
     kinds = approver.add_subparsers(metavar="ACTION", required=True)
-    join = _command(kinds, "add", approvers.add, "make an approver; the token is shown once")
+    join = _command(kinds, "add", approvers.add, "create an approver; the token is shown once")
     join.add_argument("--admin", action="store_true", help="may also use the kill switch")
     leave = _command(kinds, "revoke", approvers.revoke, "remove an approver")
     listed = _command(kinds, "list", approvers.show_all, "list approvers")
@@ -261,14 +257,14 @@ def _add_credential_commands(verbs: Verbs) -> None:
 def _add_operator_commands(verbs: Verbs) -> None:
     applying = _command(verbs, "apply", policy.apply, "put people, routes and risk rules in force")
     applying.add_argument("file", help="a TOML file, see docs/routes.md")
-    applying.add_argument("--check", action="store_true", help="only say what would change")
-    applying.add_argument("--by", default="operator", help="who does it, for the audit")
+    applying.add_argument("--check", action="store_true", help="only print what would change")
+    applying.add_argument("--by", default="operator", help="your name, for the audit")
     _command(verbs, "policy", policy.show, "print people, routes and risk rules in force")
     stop = _command(
         verbs, "stop-all", kill_switch.stop_all, "kill switch: deny everything until resume"
     )
-    resume = _command(verbs, "resume", kill_switch.resume, "lift the kill switch")
-    call = _command(verbs, "explain", explain.run, "say what would become of a call, and why")
+    resume = _command(verbs, "resume", kill_switch.resume, "turn the kill switch off")
+    call = _command(verbs, "explain", explain.run, "print how a call would be decided, and why")
     call.add_argument("agent")
     call.add_argument("tool")
     call.add_argument("words", nargs="*", metavar="-- COMMAND", help="as `gateway ask` takes it")
@@ -286,12 +282,12 @@ def _add_operator_commands(verbs: Verbs) -> None:
     export.add_argument("file", help="where to, - for standard output")
     verify = _command(kinds, "verify", audit.verify_file, "check an export, without a gateway")
     verify.add_argument("file", help="the export")
-    erase = _command(kinds, "erase", audit.erase, "remove what a final request asked")
+    erase = _command(kinds, "erase", audit.erase, "remove the content of an ended request")
     erase.add_argument("id", help="the request's whole id, as `gateway history` prints it")
-    erase.add_argument("--by", default="operator", help="who does it, for the audit")
-    checks = _command(verbs, "doctor", doctor.run, "check everything, and say what to do")
-    checks.add_argument("--live", action="store_true", help="have chat adapters post and take back")
+    erase.add_argument("--by", default="operator", help="your name, for the audit")
+    checks = _command(verbs, "doctor", doctor.run, "run all checks, with remedies")
+    checks.add_argument("--live", action="store_true", help="let chats post and delete a test")
     for one in (call, figures, tail, checks):
         one.add_argument("--json", action="store_true", help="print JSON")
     for one in (stop, resume):
-        one.add_argument("--by", default="operator", help="who does it, for the audit")
+        one.add_argument("--by", default="operator", help="your name, for the audit")

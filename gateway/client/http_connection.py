@@ -114,11 +114,11 @@ class HttpConnection:
         try:
             if self._cut:
                 raise ConnectionAbortedError("the call was cut off")
-            held.settimeout(_remaining(until))
+            held.settimeout(_seconds_left(until))
             held.sendall(message)
 
             def more() -> bytes:
-                held.settimeout(_remaining(until))
+                held.settimeout(_seconds_left(until))
                 return held.recv(_BATCH)
 
             response = read_response(more)
@@ -129,7 +129,7 @@ class HttpConnection:
                 self.close()
 
     def _connect(self, until: float) -> socket.socket:
-        held = socket.create_connection((self._host, self._port), timeout=_remaining(until))
+        held = socket.create_connection((self._host, self._port), timeout=_seconds_left(until))
         if not self._tls:
             return held
         import ssl  # noqa: PLC0415 (costs 4 ms, and the gateway on this machine needs none of it)
@@ -153,7 +153,7 @@ def _is_idle(kept: socket.socket) -> bool:
     return not poll.poll(0)
 
 
-def _remaining(until: float) -> float:
+def _seconds_left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError("timed out")

@@ -29,7 +29,7 @@ _MARK = "keep.txt"
 
 @dataclass(slots=True)
 class Answers:
-    """What people decided, by command, and when, in seconds since the epoch."""
+    """Decisions by command, and their times in seconds since the epoch."""
 
     status: dict[str, str] = field(default_factory=dict)
     at: dict[str, float] = field(default_factory=dict)
@@ -135,7 +135,7 @@ async def _run_agent(data: Path, work: Path) -> list[dict[str, Any]]:
 
 
 def _summary(lines: list[dict[str, Any]], answers: Answers, work: Path) -> int:
-    """Print what happened, checked against the disk; return the exit code."""
+    """Print the outcomes, checked against the files on disk; return the exit code."""
     wrong = 0
     print(f"\n{'command':48} {'decision':10} {'ran':4} decided→agent")
     for line in lines:
