@@ -25,7 +25,7 @@ _NOT_READY = "Stopped before it was ready"
 async def up(options: argparse.Namespace) -> int:
     """Run the gateway until SIGINT or SIGTERM."""
     settings = _start()
-    async with _until_signal() as wait, app.running(settings) as gateway:
+    async with _until_signal() as wait, app.run_gateway(settings) as gateway:
         print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
         if not settings.production:
             for format_line in await first_login(gateway.backend, gateway.url, settings):

@@ -68,7 +68,7 @@ class Gateway:
 
 
 @asynccontextmanager
-async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Gateway]:
+async def run_gateway(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Gateway]:
     """Run a gateway: embedded server, intake, HTTP, adapters. Inside the block it is ready.
 
     `at` is called at every step at which a killed gateway may stop; tests kill it there.

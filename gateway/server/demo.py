@@ -46,7 +46,7 @@ async def run_demo() -> int:
         work.mkdir()
         (work / _MARK).write_text("the agent must not delete this\n", encoding="utf-8")
         settings = Settings(data_dir=data, port=0)
-        async with app.running(settings) as gateway:
+        async with app.run_gateway(settings) as gateway:
             answers = Answers()
             async with _record_answers(gateway, answers), _answer_requests(gateway, settings):
                 lines = await _run_agent(data, work)

@@ -18,7 +18,7 @@ from gateway.domain.clock import SystemClock
 from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
 from gateway.errors import InvalidRequest, NotFound
-from gateway.server.app import Gateway, running
+from gateway.server.app import Gateway, run_gateway
 from gateway.server.connections import Backend, open_backend
 from gateway.server.settings import Settings
 from gateway.stores.keys import Keys
@@ -77,7 +77,7 @@ class Site:
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """Run a gateway in which all is well."""
     settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
-    async with running(settings) as gateway:
+    async with run_gateway(settings) as gateway:
         await gateway.backend.credentials.add_approver("ann")
         yield Site(gateway, settings)
 
