@@ -51,12 +51,12 @@ class Browser:
         text = None if body is None else json.dumps(body)
         self._line.request(method, f"/inbox/api/{path}", body=text, headers=self._headers)
         answer = self._line.getresponse()
-        said = answer.read()
+        content = answer.read()
         if answer.status != http.client.OK:
-            raise RuntimeError(f"{path}: {answer.status} {said!r}")
+            raise RuntimeError(f"{path}: {answer.status} {content!r}")
         if cookie := answer.getheader("Set-Cookie"):
             self._headers["Cookie"] = cookie.partition(";")[0]
-        found: JsonObject = json.loads(said)
+        found: JsonObject = json.loads(content)
         return found
 
 

@@ -77,8 +77,8 @@ async def _submit_all(scene: Stage, slack: Slack, channels: list[str]) -> None:
     """Submit the burst and wait until every card is posted."""
     for number in range(_BURST):
         name = f"agent-{number % _AGENTS}"
-        said = {"command": argument()}
-        asked = request(agent=name, tool=f"tool{number % _SPREAD}", arguments=said, timeout=0)
+        arguments = {"command": argument()}
+        asked = request(agent=name, tool=f"tool{number % _SPREAD}", arguments=arguments, timeout=0)
         await scene.gateway.approvals.submit(asked, Origin(agent=name))
     await slack.until(
         lambda: sum(len(slack.messages(channel)) for channel in channels) >= _BURST, seconds=3600

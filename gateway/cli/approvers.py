@@ -49,8 +49,8 @@ async def show_all(options: argparse.Namespace) -> int:
 
 def _format_approver(row: dict[str, Any]) -> str:
     if not row["in_policy"]:
-        said = "may do nothing: no person of the policy in force"
+        notes = "may do nothing: no person of the policy in force"
     else:
-        said = "admin" if row["admin"] else ""
-        said += "" if row["token"] else "  no token"
-    return f"{row['name']:24} {said}".rstrip()
+        notes = "admin" if row["admin"] else ""
+        notes += "" if row["token"] else "  no token"
+    return f"{row['name']:24} {notes}".rstrip()

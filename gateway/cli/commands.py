@@ -66,8 +66,8 @@ def run(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except _EXPECTED as error:
-        said, code = _explain_error(error)
-        for sentence in said:
+        problems, code = _explain_error(error)
+        for sentence in problems:
             print(f"gateway: {sentence}", file=sys.stderr)
     return code
 

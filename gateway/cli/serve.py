@@ -71,8 +71,8 @@ async def _until_signal() -> AsyncIterator[Callable[[], Awaitable[None]]]:
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
-        said = "Stopped; some of the cleaning up was cut short" if started else _NOT_READY
-        print(said, file=sys.stderr)
+        message = "Stopped; some of the cleaning up was cut short" if started else _NOT_READY
+        print(message, file=sys.stderr)
 
 
 async def demo(options: argparse.Namespace) -> int:

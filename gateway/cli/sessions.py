@@ -30,6 +30,6 @@ def _list_or_end(options: argparse.Namespace) -> int:
             raise NotFound(f"{agent} has no open session {name}: see `gateway sessions`")
         ended = http.call("POST", f"/v1/sessions/{quote(name, safe='')}/end{query}", {})
     count = len(ended["cancelled"])
-    said = f"the session {name} of {agent} has ended; requests cancelled with it: {count}"
-    print(json.dumps(ended) if options.json else said)
+    summary = f"the session {name} of {agent} has ended; requests cancelled with it: {count}"
+    print(json.dumps(ended) if options.json else summary)
     return 0

@@ -54,8 +54,8 @@ async def read_all_facts(settings: Settings, backend: Backend) -> AllFacts:
 
 def _servers(found: AllFacts) -> Finding:
     if found.silent:
-        said = "; ".join(f"{name}: {why}" for name, why in found.silent.items())
-        return doubtful(f"do not answer: {said}", _BACK)
+        problems = "; ".join(f"{name}: {why}" for name, why in found.silent.items())
+        return doubtful(f"do not answer: {problems}", _BACK)
     followers = sum(one.replicas for one in found.servers.values())
     if followers > len(found.servers) - 1:
         says = f"{followers} replicas follow, and REDIS_URL does not lead to each"

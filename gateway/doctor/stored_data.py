@@ -75,8 +75,8 @@ async def _mode(backend: Backend) -> Finding:
     policy = await backend.store.policy()
     modes = {route.name: route.mode for route in policy.routes if route.mode is not Mode.ASK}
     if modes:
-        said = ", ".join(f"{name}: {mode}" for name, mode in modes.items())
-        return doubtful(f"these routes ask nobody: {said}", "set the route's mode to ask")
+        problems = ", ".join(f"{name}: {mode}" for name, mode in modes.items())
+        return doubtful(f"these routes ask nobody: {problems}", "set the route's mode to ask")
     return fine("every route asks people")
 
 
@@ -150,9 +150,9 @@ async def _cards(backend: Backend) -> Finding:
     events = await backend.store.history(f"{since}-0", _MOST_EVENTS)
     found = Counter(event.type for event in events if event.type in UNTRUE)
     if found:
-        said = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
+        problems = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
         remedy = "gateway audit export names the places and what the platform said"
-        return doubtful(f"in the last hour: {said}", remedy)
+        return doubtful(f"in the last hour: {problems}", remedy)
     return fine("every card of the last hour was posted and kept true")
 
 

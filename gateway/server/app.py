@@ -152,8 +152,8 @@ async def _upkeep(
             posting = _webhooks(settings, approvals, store)
             await stack.enter_async_context(background("webhooks", posting.run))
         if settings.hooks_file is not None:
-            told = HookEvents(hooks, approvals)
-            await stack.enter_async_context(background("hook events", told.run))
+            hook_events = HookEvents(hooks, approvals)
+            await stack.enter_async_context(background("hook events", hook_events.run))
         yield
 
 

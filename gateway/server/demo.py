@@ -145,8 +145,8 @@ def _summary(lines: list[dict[str, Any]], answers: Answers, work: Path) -> int:
         woken, at = line.get("woken_at"), answers.at.get(command)
         delay = f"{max(0.0, (woken - at) * 1000):.0f} ms" if woken and at else ""
         print(f"{command:48} {status:10} {'yes' if line['ran'] else 'no':4} {delay}")
-        if said := line.get("said"):
-            print(f"    the agent was told: {said}")
+        if message := line.get("said"):
+            print(f"    the agent was told: {message}")
     kept = (work / _MARK).exists()
     denied = any(answers.status.get(line["command"]) == "denied" for line in lines)
     if denied and not kept:

@@ -53,8 +53,8 @@ def adapter_class(name: str) -> type[Adapter]:
 def refuse_unknown(policy: PolicyDocument) -> None:
     """Raise UnknownAdapter when a policy names an adapter that is not installed."""
     known = adapter_names()
-    told = [one for route in policy.routes for one in route.notify if one != REQUESTER]
-    for target in (*policy.places(), *told):
+    notified = [one for route in policy.routes for one in route.notify if one != REQUESTER]
+    for target in (*policy.places(), *notified):
         if target.partition(":")[0] not in known:
             raise UnknownAdapter(
                 f"the target {target!r} names no adapter that is installed here: {', '.join(known)}"
