@@ -14,7 +14,7 @@ from benchmarks.convergence import convergence
 from benchmarks.discord import discord_click_to_wake
 from benchmarks.inbox import inbox
 from benchmarks.intake import intake
-from benchmarks.many_waiters import crowd
+from benchmarks.many_waiters import many_waiters
 from benchmarks.memory import memory
 from benchmarks.processes import start_up
 from benchmarks.remembered import grants
@@ -35,14 +35,14 @@ PHASES = (
     intake,
     grants,
     memory,
-    crowd,
+    many_waiters,
     start_up,
 )
 
 
 async def main(chosen: list[str]) -> None:
-    """Run the phases named in `chosen`, or all; a file is written only when all ran."""
-    print(table.heading())
+    """Run the phases in `chosen`, or all; the file is written only when all ran."""
+    print(table.header())
     rows: list[table.Row] = []
     began = monotonic()
     for phase in PHASES:

@@ -1,6 +1,6 @@
 """An agent process of the benchmark: the SDK over Redis, and the raw floor beside it.
 
-Words: the engine's URL, and `pinned` to check the gateway's signatures.
+Arguments: the server's URL, and `pinned` to check the gateway's signatures.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic_ns
 
 from benchmarks.children import say, serve
-from benchmarks.floor import BACK, THERE, following, hop, raw
+from benchmarks.floor import BACK, THERE, follow_in_background, hop, raw
 from benchmarks.stage import ASK_TOOL, RULE_TOOL, argument
 from gateway.client import AsyncClient, config
 from gateway.client.client import transport_for
@@ -25,18 +25,18 @@ _PAUSE_SECONDS = 0.002
 
 
 class Agent:
-    """Waits for many answers at once. `sent` bounds how many requests are being written."""
+    """Waits for many answers at once. `sending` limits how many requests are being sent."""
 
     def __init__(self, client: AsyncClient) -> None:
         self.client = client
-        self.sent = asyncio.Semaphore(_AT_ONCE)
+        self.sending = asyncio.Semaphore(_AT_ONCE)
         self._waiters: set[asyncio.Task[None]] = set()
 
     async def fill(self, count: int) -> JsonObject:
-        """Have `count` coroutines wait; return the ids of the new requests."""
+        """Let `count` coroutines wait; return the ids of the new requests."""
         ids = []
         while len(self._waiters) < count:
-            await self.sent.acquire()
+            await self.sending.acquire()
             request = self.client.request(ASK_TOOL, {"command": argument()})
             waiter = asyncio.create_task(self._wait(request))
             self._waiters.add(waiter)
@@ -54,7 +54,7 @@ class Agent:
         return {"bytes": resident()}
 
     async def leave(self) -> JsonObject:
-        """Stop waiting without a word, as a killed process does."""
+        """End without cancelling anything, as a killed process does."""
         say({})
         os._exit(0)
 
@@ -71,7 +71,7 @@ async def rule_trips(client: AsyncClient, url: str, count: int) -> JsonObject:
     floor: list[int] = []
     back: asyncio.Queue[int] = asyncio.Queue()
     sender = raw(url)
-    async with following(url, BACK, back.put_nowait):
+    async with follow_in_background(url, BACK, back.put_nowait):
         for _ in range(count):
             began = monotonic_ns()
             await hop(sender, THERE)
@@ -87,16 +87,16 @@ async def rule_trips(client: AsyncClient, url: str, count: int) -> JsonObject:
 
 
 async def main(url: str, pinned: bool) -> None:
-    """Obey the conductor."""
+    """Run the parent's commands."""
     found = config.load(f"bench-{os.getpid()}")
     agent: Agent
 
-    def sent(event: str, request: ApprovalRequest, decision: Decision | None) -> None:
+    def on_event(event: str, request: ApprovalRequest, decision: Decision | None) -> None:
         if event == "confirmation_required":
-            agent.sent.release()
+            agent.sending.release()
 
     client = AsyncClient(
-        transport_for(found), public_key=found.public_key if pinned else None, on_event=sent
+        transport_for(found), public_key=found.public_key if pinned else None, on_event=on_event
     )
     agent = Agent(client)
 
@@ -110,7 +110,7 @@ async def main(url: str, pinned: bool) -> None:
         await floor.__aenter__()
         return {}
 
-    floor = following(url, THERE, woken)
+    floor = follow_in_background(url, THERE, woken)
     async with client:
         await serve(
             {

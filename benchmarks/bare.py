@@ -68,7 +68,7 @@ class Bare:
 
 
 async def main(url: str) -> None:
-    """Obey the conductor."""
+    """Run the parent's commands."""
     client = raw(url)
     bare = Bare(client)
 

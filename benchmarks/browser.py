@@ -1,6 +1,6 @@
-"""A signed-in browser of the benchmark, without the page: it lists, looks and presses over HTTP.
+"""A signed-in browser of the benchmark, without the page: it lists and decides over HTTP.
 
-Words: the gateway's URL, and a login code.
+Arguments: the gateway's URL, and a login code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.wire.codec import JsonObject
 
 
 class Browser:
-    """One connection that is kept, as browsers keep theirs."""
+    """A browser's connection, kept open between calls."""
 
     def __init__(self, url: str, code: str) -> None:
         self._origin = url
@@ -28,7 +28,7 @@ class Browser:
         self._headers["X-CSRF-Token"] = self._ask("GET", "me")["csrf"]
 
     async def press(self, request_id: str) -> JsonObject:
-        """Look at a request, and approve it; return when the press was sent."""
+        """Open a request and approve it; return when the approval was sent."""
         shown = self._ask("GET", f"requests/{request_id}")
         body = {
             "revision": shown["revision"],
@@ -41,7 +41,7 @@ class Browser:
         return {"began": began}
 
     async def list(self) -> JsonObject:
-        """Fetch the first page of what waits; return how long that took and what it weighs."""
+        """Fetch the first page of pending requests; return its time, rows and size."""
         began = monotonic_ns()
         answer = self._ask("GET", "requests")
         took = monotonic_ns() - began
@@ -51,17 +51,17 @@ class Browser:
         text = None if body is None else json.dumps(body)
         self._line.request(method, f"/inbox/api/{path}", body=text, headers=self._headers)
         answer = self._line.getresponse()
-        said = answer.read()
+        content = answer.read()
         if answer.status != http.client.OK:
-            raise RuntimeError(f"{path}: {answer.status} {said!r}")
+            raise RuntimeError(f"{path}: {answer.status} {content!r}")
         if cookie := answer.getheader("Set-Cookie"):
             self._headers["Cookie"] = cookie.partition(";")[0]
-        found: JsonObject = json.loads(said)
+        found: JsonObject = json.loads(content)
         return found
 
 
 async def main() -> None:
-    """Sign in, and obey the conductor."""
+    """Sign in, and run the parent's commands."""
     browser = Browser(*sys.argv[1:])
     await serve({"press": browser.press, "list": browser.list})
 

@@ -1,4 +1,4 @@
-"""Child processes that are told what to do, and answer, in lines of JSON."""
+"""Child processes that take commands and answer in lines of JSON."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Command = Callable[..., Awaitable[JsonObject | None]]
 
 
 class Child:
-    """The conductor's end of one child process."""
+    """The parent's side of one child process."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
 
     async def call(self, command: str, **details: Any) -> JsonObject:
-        """Give a command and return its answer."""
+        """Send a command and return its answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([command, details]).encode() + b"\n")
         await self.process.stdin.drain()
         return await self.read()
 
     async def read(self) -> JsonObject:
-        """Return the next line that the child says."""
+        """Return the next line from the child."""
         assert self.process.stdout is not None
         async with asyncio.timeout(_ANSWER_SECONDS):
             text = await self.process.stdout.readline()
@@ -74,12 +74,12 @@ async def _end(process: Process) -> None:
 
 
 def say(value: JsonObject) -> None:
-    """Write one line to the conductor, at once."""
+    """Write one line to the parent at once."""
     os.write(sys.stdout.fileno(), json.dumps(value).encode() + b"\n")
 
 
 async def serve(commands: Mapping[str, Command]) -> None:
-    """Obey the conductor until it closes the pipe. A command that returns None answers later."""
+    """Run the parent's commands until it closes the pipe. One that returns None answers later."""
     reader = asyncio.StreamReader(limit=_LONGEST_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

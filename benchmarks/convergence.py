@@ -1,4 +1,4 @@
-"""Cards that fell behind with their adapter down: how long until all are true, and its cost."""
+"""Outdated cards after an adapter was down: the time and commands until all are up to date."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.05
 
 
 async def convergence() -> list[Row]:
-    """Post cards, decide all of them while nobody edits, then begin to edit."""
+    """Post cards, decide all requests while the adapter is down, then start it."""
     async with stage() as scene:
         sender, adapter = raw(scene.redis_url), RecordingAdapter()
         policy = await scene.gateway.backend.store.policy()
@@ -52,8 +52,8 @@ async def convergence() -> list[Row]:
 
 
 async def _converge(scene: Stage, adapter: RecordingAdapter, sender: Any) -> tuple[float, int]:
-    """Run the adapter until nothing is left to do; return how long it took, and the commands of
-    the server, those inside scripts included."""
+    """Run the adapter until its queue is empty; return the time and the number of server
+    commands, those inside scripts included."""
     store, core = scene.gateway.backend.store, scene.gateway.core
     before, began, looks = await commands(sender), monotonic(), 1
     async with served(adapter, desk_of(adapter.name, core, store), core):

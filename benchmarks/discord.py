@@ -11,8 +11,8 @@ from typing import Any
 from benchmarks.children import Child
 from benchmarks.stage import APPROVER, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row
-from benchmarks.taps import compared, towards, written_down
-from benchmarks.wake import agent, elapsed, fill
+from benchmarks.taps import compare, route_to, wait_until_recorded
+from benchmarks.wake import agent, fill, time_to_wake
 from gateway.domain.policy_document import Route
 from tests.discord.furnished import Server, furnished
 from tests.discord.messages import buttons, shown_text
@@ -35,9 +35,9 @@ async def discord_click_to_wake() -> list[Row]:
                 await fake.gateway.until(lambda: fake.gateway.connected == 1)
                 for number in range(_CHANNELS):
                     channel = fake.town.channel(server.guild, f"approvals-{number}")
-                    await _towards(scene, server, channel)
+                    await _route_to(scene, server, channel)
                     await _batch(scene, server, channel, asking, tapped, direct)
-    return compared("discord_click_to_wake_ratio", tapped, direct)
+    return compare("discord_click_to_wake_ratio", tapped, direct)
 
 
 async def _batch(
@@ -52,12 +52,12 @@ async def _batch(
     ids = await fill(scene, asking, _CARDS)
     cards = [await _card(server, channel, request_id) for request_id in ids]
     for request_id in ids:
-        await written_down(scene, request_id)
+        await wait_until_recorded(scene, request_id)
     for number, (request_id, card) in enumerate(zip(ids, cards, strict=True)):
         if number % 2:
             began = monotonic_ns()
             await scene.gateway.core.requests.decide(click(request_id))
-            direct.append(await elapsed(asking, began))
+            direct.append(await time_to_wake(asking, began))
             continue
         data = {
             "custom_id": buttons(card)["Approve"]["custom_id"],
@@ -69,7 +69,7 @@ async def _batch(
         )
         began = monotonic_ns()
         await server.discord.deliver(server.app, payload)
-        tapped.append(await elapsed(asking, began))
+        tapped.append(await time_to_wake(asking, began))
         await server.ann.outcome(made)
 
 
@@ -83,7 +83,7 @@ async def _card(server: Server, channel: Channel, request_id: str) -> Json:
         server.discord.rest.posted.clear()
 
 
-async def _towards(scene: Stage, server: Server, channel: Channel) -> None:
+async def _route_to(scene: Stage, server: Server, channel: Channel) -> None:
     """Send what the agent asks to this channel."""
     route = Route(
         name="discord",
@@ -91,7 +91,7 @@ async def _towards(scene: Stage, server: Server, channel: Channel) -> None:
         approvers=(APPROVER,),
         targets=(f"discord:{server.guild.id}/{channel.id}",),
     )
-    await towards(scene, f"discord:{server.ann.id}", route, lambda _: False)
+    await route_to(scene, f"discord:{server.ann.id}", route, lambda _: False)
 
 
 @contextmanager

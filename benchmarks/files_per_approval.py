@@ -23,9 +23,9 @@ from unittest.mock import patch
 
 import adapters
 import gateway
-from benchmarks.slack import towards_channel
+from benchmarks.slack import route_to_channel
 from benchmarks.stage import ASK_TOOL, Stage, stage
-from benchmarks.taps import written_down
+from benchmarks.taps import wait_until_recorded
 from gateway.client import AsyncClient
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import environment, shown
@@ -90,7 +90,7 @@ async def trace_approval() -> Trace:
         async with slack.running():
             with environment(slack):
                 async with stage(adapters=("slack",)) as scene:
-                    await towards_channel(scene, ASK_TOOL, "C1")
+                    await route_to_channel(scene, ASK_TOOL, "C1")
                     async with await _agent(scene) as client:
                         with trace.counting():
                             await _approve(scene, slack, client)
@@ -107,7 +107,7 @@ async def _approve(scene: Stage, slack: Slack, client: AsyncClient) -> None:
     request = client.request(ASK_TOOL, {"command": "make deploy"})
     answer = asyncio.create_task(client.send(request))
     await slack.until(lambda: bool(slack.messages("C1")), seconds=_SECONDS)
-    await written_down(scene, request.id)
+    await wait_until_recorded(scene, request.id)
     card = slack.messages("C1")[0]
     await slack.person("UANN").click(card, "Approve")
     await answer

@@ -1,4 +1,4 @@
-"""A process that writes submissions as agents do, faster than any agent: it stands for many."""
+"""A process that submits requests for many agents, faster than an agent could."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PIPELINED = 50
 def submission(
     agent: str, process: str, letters: int = len(ARGUMENT)
 ) -> tuple[str, dict[str, str]]:
-    """Return a new request's id and the ingress entry that submits a command of that length."""
+    """Return a new request's id, and the ingress entry that submits it with that many letters."""
     draft = ApprovalRequest(
         id=new_id(),
         agent=agent,
@@ -36,11 +36,11 @@ def submission(
 
 
 async def main(url: str) -> None:
-    """Obey the conductor."""
+    """Run the parent's commands."""
     client = raw(url)
     processes: dict[str, str] = {}
 
-    async def pour(
+    async def submit(
         namespace: str, agents: list[str], count: int, letters: int = len(ARGUMENT)
     ) -> JsonObject:
         """Write `count` submissions, of the agents in turn; return their ids."""
@@ -57,7 +57,7 @@ async def main(url: str) -> None:
             await pipeline.execute()
         return {"ids": ids}
 
-    await serve({"pour": pour})
+    await serve({"submit": submit})
     await client.aclose()
 
 

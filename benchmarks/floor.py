@@ -1,4 +1,4 @@
-"""The raw floor: what redis-py's asyncio client needs for the same hops, with nothing added."""
+"""The floor: the time that redis-py's asyncio client alone needs for the same hops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def hop(client: Any, stream: str = THERE) -> None:
 
 
 async def follow(client: Any, stream: str, last: str, woken: Callable[[int], Any]) -> None:
-    """Read a stream for ever; tell when each entry was there, in ns of the monotonic clock."""
+    """Read a stream for ever; call `woken` with the monotonic time (ns) of each batch."""
     while True:
         found = await client.xread({stream: last}, block=_BLOCK_MS)
         at = monotonic_ns()
@@ -38,8 +38,10 @@ async def follow(client: Any, stream: str, last: str, woken: Callable[[int], Any
 
 
 @asynccontextmanager
-async def following(url: str, stream: str, woken: Callable[[int], Any]) -> AsyncIterator[None]:
-    """Follow a stream in the background from here on, on a connection of its own."""
+async def follow_in_background(
+    url: str, stream: str, woken: Callable[[int], Any]
+) -> AsyncIterator[None]:
+    """Follow the new entries of a stream in the background, on a connection of its own."""
     client = raw(url)
     newest = await client.xrevrange(stream, count=1)
     last = newest[0][0] if newest else "0"
@@ -53,13 +55,13 @@ async def following(url: str, stream: str, woken: Callable[[int], Any]) -> Async
 
 
 @asynccontextmanager
-async def echoing(url: str) -> AsyncIterator[None]:
-    """Answer every entry of THERE with one of BACK, as a gateway that does nothing."""
+async def echo_entries(url: str) -> AsyncIterator[None]:
+    """Answer every entry of THERE with one of BACK, as a gateway without any work would."""
     client = raw(url)
 
     async def answer(_: int) -> None:
         await hop(client, BACK)
 
-    async with following(url, THERE, answer):
+    async with follow_in_background(url, THERE, answer):
         yield
     await client.aclose()

@@ -1,4 +1,4 @@
-"""The inbox: from a press in the browser to the waiter, a long queue, and drawing rows."""
+"""The inbox: from an approval in the browser to the waiter, a long queue, rendering rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adapters.web.card_json import row_of
 from benchmarks.children import Child, child
 from benchmarks.stage import APPROVER, ARGUMENT, ASK_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile
-from benchmarks.wake import agent, elapsed, one_waiter, wake
+from benchmarks.wake import agent, one_waiter, time_to_wake, wake
 from gateway.domain.records import Record
 from gateway.domain.store import MessageContext
 from gateway.models import ApprovalRequest, digest_of, new_id
@@ -34,7 +34,7 @@ async def inbox() -> list[Row]:
         records = await _queue(scene)
         async with browser(scene) as visitor:
             listed = await _first_page(visitor)
-    return [woken, listed, _drawing(records[-1])]
+    return [woken, listed, _measure_rows(records[-1])]
 
 
 @asynccontextmanager
@@ -46,13 +46,13 @@ async def browser(scene: Stage) -> AsyncIterator[Child]:
 
 
 async def _click_to_wake(scene: Stage, visitor: Child, waiting: Child) -> Row:
-    """Time a press in the browser beside a decision in the gateway's own process, in turns."""
+    """Time an approval in the browser and one in the gateway's own process, in turns."""
     pressed, direct = [], []
     for _ in range(_WARM_UP + _ROUNDS):
         direct.append(await wake(scene, waiting, await one_waiter(scene, waiting)))
         request_id = await one_waiter(scene, waiting)
         began = (await visitor.call("press", request_id=request_id))["began"]
-        pressed.append(await elapsed(waiting, began))
+        pressed.append(await time_to_wake(waiting, began))
     pressed, direct = pressed[_WARM_UP:], direct[_WARM_UP:]
     slow = percentile(pressed, 99)
     return Row(
@@ -71,7 +71,7 @@ async def _click_to_wake(scene: Stage, visitor: Child, waiting: Child) -> Row:
 
 
 async def _queue(scene: Stage) -> list[Record]:
-    """Have many requests wait; return them."""
+    """Submit many requests; return them."""
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(number: int) -> Record:
@@ -108,8 +108,8 @@ async def _first_page(visitor: Child) -> Row:
     )
 
 
-def _drawing(record: Record) -> Row:
-    """Count how many rows of an everyday request are drawn in a second."""
+def _measure_rows(record: Record) -> Row:
+    """Return how many rows of a usual request are rendered in a second."""
     began = monotonic_ns()
     for _ in range(_ROWS):
         row_of(record)

@@ -1,4 +1,4 @@
-"""What taking a request in costs when one agent is registered, and when a thousand are."""
+"""The cost of taking in a request, with one registered agent and with a thousand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _US = 1000
 
 
 @dataclass(slots=True)
-class Shape:
-    """One kind of traffic, and what it took per request, in ns."""
+class Traffic:
+    """One kind of traffic, and its time per request in ns."""
 
     scene: Stage
     namespace: str
@@ -27,35 +27,35 @@ class Shape:
 
 
 async def intake() -> list[Row]:
-    """Pour bursts into two gateways on one engine, in turns."""
+    """Submit bursts to two gateways on one server, in turns."""
     async with stage() as small, stage(small.redis_url, "many") as large:
         names = [f"agent-{number}" for number in range(_AGENTS)]
         await small.gateway.backend.credentials.add_agent(names[0])
         for name in names:
             await large.gateway.backend.credentials.add_agent(name)
-        shapes = [
-            Shape(small, "gw", names[:1]),
-            Shape(large, "many", names[:1]),
-            Shape(large, "many", names),
+        traffics = [
+            Traffic(small, "gw", names[:1]),
+            Traffic(large, "many", names[:1]),
+            Traffic(large, "many", names),
         ]
         async with child("benchmarks.flood", small.redis_url) as writer:
             for number in range(_ROUNDS + 1):
-                for shape in shapes:
-                    await _burst(shape, writer, kept=number > 0)
-    return [_row(*shapes)]
+                for traffic in traffics:
+                    await _burst(traffic, writer, kept=number > 0)
+    return [_row(*traffics)]
 
 
-async def _burst(shape: Shape, writer: Child, *, kept: bool) -> None:
-    """Have one burst taken in; note its processor time (gateway and server) and its wall time."""
-    store = shape.scene.gateway.backend.store
+async def _burst(traffic: Traffic, writer: Child, *, kept: bool) -> None:
+    """Let one burst be taken in; record its CPU time (gateway and server) and wall time."""
+    store = traffic.scene.gateway.backend.store
     wanted = await store.count_pending() + _BURST
-    cpu, wall = await _cpu(shape.scene), monotonic_ns()
-    await writer.call("pour", namespace=shape.namespace, agents=shape.agents, count=_BURST)
+    cpu, wall = await _cpu(traffic.scene), monotonic_ns()
+    await writer.call("submit", namespace=traffic.namespace, agents=traffic.agents, count=_BURST)
     await until_pending(store, wanted)
     if kept:
-        shape.wall.append((monotonic_ns() - wall) / _BURST)
-        shape.cpu.append((await _cpu(shape.scene) - cpu) / _BURST)
-    shape.agents = shape.agents[_BURST:] + shape.agents[:_BURST]
+        traffic.wall.append((monotonic_ns() - wall) / _BURST)
+        traffic.cpu.append((await _cpu(traffic.scene) - cpu) / _BURST)
+    traffic.agents = traffic.agents[_BURST:] + traffic.agents[:_BURST]
 
 
 async def _cpu(scene: Stage) -> float:
@@ -65,8 +65,8 @@ async def _cpu(scene: Stage) -> float:
     return process_time_ns() + server * 1e9
 
 
-def _row(one: Shape, same: Shape, spread: Shape) -> Row:
-    """The value is that of the costlier traffic: every request from another agent."""
+def _row(one: Traffic, same: Traffic, spread: Traffic) -> Row:
+    """Return the row of the costlier traffic: every request from another agent."""
     return Row(
         name="intake_1000_agents_ratio",
         value=p50(spread.cpu) / p50(one.cpu),

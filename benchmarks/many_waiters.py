@@ -1,4 +1,4 @@
-"""Ten thousand waiters in one process: how fast they wake, what they weigh, what they cost idle."""
+"""Ten thousand waiters in one process: time to wake, memory, and cost when idle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IDLE_SECONDS = 30  # many times what anything waits between two looks
 _SETTLE_SECONDS = 1.0
 
 
-async def crowd() -> list[Row]:
+async def many_waiters() -> list[Row]:
     """Fill one agent process with waiters, level by level; beside it another keeps a few.
 
     Each has a gateway and a server of its own, and they take turns: a machine that changes its
@@ -35,7 +35,7 @@ async def crowd() -> list[Row]:
         await asking.call("listen")
         sender = raw(scene.redis_url)
         await fill(aside, calm, _FEW)
-        few, many = _Crowd(aside, calm, _FEW), _Crowd(scene, asking, 0)
+        few, many = _Waiters(aside, calm, _FEW), _Waiters(scene, asking, 0)
         wakes: dict[str, float] = {}
         weights = {}
         for level in _LEVELS:
@@ -51,15 +51,15 @@ async def crowd() -> list[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Crowd:
-    """An agent process in which so many coroutines wait, and its gateway."""
+class _Waiters:
+    """An agent process with this many waiters, and its gateway."""
 
     scene: Stage
     asking: Child
     waiters: int
 
-    async def woken(self) -> int:
-        """Wake any of them and have another one wait instead; return the ns that waking took."""
+    async def wake_one(self) -> int:
+        """Wake any waiter and add another; return the ns that waking took."""
         store = self.scene.gateway.backend.store
         anyone = await store.redis.zrandmember(store.keys.pending)
         took = await wake(self.scene, self.asking, anyone)
@@ -67,12 +67,12 @@ class _Crowd:
         return took
 
 
-async def _wakes(few: _Crowd, many: _Crowd, sender: Any) -> dict[str, float]:
+async def _wakes(few: _Waiters, many: _Waiters, sender: Any) -> dict[str, float]:
     """Return the p50 of waking one of many, one of few, and of the floor, in turns, in µs."""
     crowded, calm, floor = [], [], []
     for _ in range(_WAKES):
-        crowded.append(await many.woken())
-        calm.append(await few.woken())
+        crowded.append(await many.wake_one())
+        calm.append(await few.wake_one())
         floor.append(await floor_wake(sender, many.asking))
     level = many.waiters
     return {

@@ -1,4 +1,4 @@
-"""What one waiting request weighs in Redis, everything counted."""
+"""The memory of one pending request in Redis, everything counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AGENT = "bench"
 
 
 async def memory() -> list[Row]:
-    """Submit requests whose JSON, as the agent sends it, is 400 bytes; see fresh servers grow.
+    """Submit requests of 400 bytes of JSON to fresh servers; measure how their memory grows.
 
     Servers of the same contents differ by a few per cent, so the value is the median of several.
     """
@@ -49,7 +49,7 @@ async def _growth() -> float:
         await scene.gateway.backend.credentials.add_agent(_AGENT)
         for count, total in ((_FEW, _FEW), (_MANY - _FEW, _MANY)):
             details = {"namespace": "gw", "agents": [_AGENT], "count": count, "letters": letters}
-            await writer.call("pour", **details)
+            await writer.call("submit", **details)
             await until_pending(store, total)
             await asyncio.sleep(_SETTLE_SECONDS)
             used.append((await store.redis.info("memory"))["used_memory"])

@@ -1,4 +1,4 @@
-"""What starting costs: whole processes over `python -c pass`."""
+"""Start-up time of whole processes, relative to `python -c pass`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What remembered decisions cost a request, and how soon a revoked one is without effect."""
+"""The cost of remembered decisions per request, and the time until a revocation takes effect."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ async def grants() -> list[Row]:
             rule, found = [], []
             for number in range(_WARM_UP + _ROUNDS):
                 asked = number * size // (_WARM_UP + _ROUNDS)
-                rule.append(await _timed(without, RULE_TOOL, asked))
-                found.append(await _timed(scene, ASK_TOOL, asked))
+                rule.append(await _time_request(without, RULE_TOOL, asked))
+                found.append(await _time_request(scene, ASK_TOOL, asked))
             rows.append(_ratio(size, found[_WARM_UP:], rule[_WARM_UP:]))
-        return [*rows, await _revoking(scene, other)]
+        return [*rows, await _measure_revocation(scene, other)]
 
 
 async def _fill(scene: Stage, made: int, size: int) -> None:
@@ -55,7 +55,7 @@ async def _fill(scene: Stage, made: int, size: int) -> None:
     scene.gateway.core.writer.forget_policy()
 
 
-async def _timed(scene: Stage, tool: str, number: int) -> int:
+async def _time_request(scene: Stage, tool: str, number: int) -> int:
     """Submit a request that is decided at once; return what it took, in ns."""
     request = _request(tool, number)
     began = monotonic_ns()
@@ -66,8 +66,8 @@ async def _timed(scene: Stage, tool: str, number: int) -> int:
     return took
 
 
-async def _revoking(scene: Stage, other: Stage) -> Row:
-    """Time from the wish to revoke until neither replica approves any more."""
+async def _measure_revocation(scene: Stage, other: Stage) -> Row:
+    """Time from the call to revoke until neither replica approves."""
     granted = scene.gateway.core.grants
     store = RedisGrants(scene.gateway.backend.store)
     took = []

@@ -1,6 +1,6 @@
-"""A gateway process that decides what the conductor names, as fast as it can.
+"""A gateway process that decides the requests that its parent names, as fast as it can.
 
-Words: the server's URL, the namespace, and `first` for the replica that writes the policy.
+Arguments: the server's URL, the namespace, and `first` for the replica that writes the policy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.wire.codec import JsonObject
 
 
 async def main(url: str, namespace: str, first: bool) -> None:
-    """Obey the conductor."""
+    """Run the parent's commands."""
     async with stage(url, namespace, first=first) as scene:
         core = scene.gateway.core
 

@@ -1,8 +1,8 @@
-"""Simulated time: while anything can go on none passes, and while everything waits it leaps.
+"""Simulated time: it stands still while any work can be done, and skips ahead while all wait.
 
-What takes Slack half an hour is so measured within minutes, and the speed of the processor has no
-part in it. One loop has this clock, and with it everything that runs there: its timers, the
-`SystemClock` of the gateway, and the Lua scripts, which otherwise ask the server for the time.
+Half an hour of Slack is measured in minutes, whatever the speed of the processor. One event loop
+has this clock, and with it its timers, the gateway's `SystemClock`, and the Lua scripts, which
+otherwise ask the server for the time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """A loop whose time is real until `simulated` is entered."""
+    """A loop whose time is real except inside `simulate_time`."""
 
     def __init__(self) -> None:
         self._waiting = _Selector(self._leap)
@@ -47,8 +47,8 @@ class Loop(asyncio.SelectorEventLoop):
         return super().time() + self._ahead if self._server is None else self._now
 
     @contextmanager
-    def simulated(self, url: str) -> Iterator[None]:
-        """Let time leap until left, here and in the scripts of the server at `url`."""
+    def simulate_time(self, url: str) -> Iterator[None]:
+        """Simulate time inside the block, here and in the scripts of the server at `url`."""
         wall, self._now = SystemClock.now_ms, self.time()
         self._epoch_ms = wall(SystemClock()) - self._now * 1000
         self._server = redis.Redis.from_url(url)
@@ -85,7 +85,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits for nothing but what is under way; instead of waiting for a timer it leaps there."""
+    """Waits only for work under way; instead of waiting for a timer it skips ahead to it."""
 
     def __init__(self, leap: Callable[[float | None], None]) -> None:
         super().__init__()
@@ -109,12 +109,12 @@ def run(work: Callable[[Loop], Coroutine[Any, Any, _T]]) -> _T:
     """Run a coroutine function on a loop that can simulate time; needs a thread of its own."""
     before = Script.__init__
 
-    def simulating(script: Script, *words: Any) -> None:
+    def patch_script(script: Script, *words: Any) -> None:
         before(script, *words)
         script._text = script._text.replace(_SERVERS, _OURS)
         script._sha = hashlib.sha1(script._text.encode(), usedforsecurity=False).hexdigest()
 
-    Script.__init__ = simulating  # type: ignore[method-assign, assignment]
+    Script.__init__ = patch_script  # type: ignore[method-assign, assignment]
     try:
         with asyncio.Runner(loop_factory=Loop) as runner:
             loop = runner.get_loop()

@@ -16,8 +16,8 @@ from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from benchmarks.children import Child
 from benchmarks.stage import APPROVER, ASK_TOOL, Stage, click, stage
 from benchmarks.table import Row
-from benchmarks.taps import compared, towards, written_down
-from benchmarks.wake import agent, elapsed, fill
+from benchmarks.taps import compare, route_to, wait_until_recorded
+from benchmarks.wake import agent, fill, time_to_wake
 from gateway.domain.policy_document import Route
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
@@ -40,9 +40,9 @@ async def slack_click_to_wake() -> list[Row]:
             async with stage(adapters=("slack",)) as scene, agent(scene) as asking:
                 for number in range(_CHANNELS):
                     channel = slack.channel(f"C{number}", "UANN").id
-                    await towards_channel(scene, ASK_TOOL, channel)
+                    await route_to_channel(scene, ASK_TOOL, channel)
                     await _batch(scene, slack, ann, channel, asking, tapped, direct)
-    return compared("slack_click_to_wake_ratio", tapped, direct)
+    return compare("slack_click_to_wake_ratio", tapped, direct)
 
 
 async def _batch(
@@ -63,18 +63,18 @@ async def _batch(
             direct_click = click(request_id)
             began = monotonic_ns()
             await scene.gateway.core.requests.decide(direct_click)
-            direct.append(await elapsed(asking, began))
+            direct.append(await time_to_wake(asking, began))
             continue
-        with _noting(heard):
+        with _record_arrivals(heard):
             tap = asyncio.create_task(ann.click(card, "Approve"))
-            woken = await elapsed(asking, 0)
+            woken = await time_to_wake(asking, 0)
             await tap
         tapped.append(woken - heard[0])
 
 
 @contextmanager
-def _noting(heard: list[int]) -> Iterator[None]:
-    """Note in ns when the SDK has received something, before anything is done with it."""
+def _record_arrivals(heard: list[int]) -> Iterator[None]:
+    """Record in ns when the SDK has received an envelope, before it is processed."""
     taken_in = SocketModeClient.enqueue_message
 
     async def enqueue(client: SocketModeClient, message: str) -> None:
@@ -88,16 +88,16 @@ def _noting(heard: list[int]) -> Iterator[None]:
 async def _card(scene: Stage, slack: Slack, channel: str, request_id: str) -> Message:
     """Return the posted card of a request, once the gateway knows where it stands."""
 
-    def posted() -> Message | None:
+    def find_card() -> Message | None:
         cards = slack.messages(channel)
         return next((card for card in cards if request_id[:8] in shown(card)), None)
 
-    card: Message = await slack.until(posted, seconds=60)
-    await written_down(scene, request_id)
+    card: Message = await slack.until(find_card, seconds=60)
+    await wait_until_recorded(scene, request_id)
     return card
 
 
-async def towards_channel(scene: Stage, tool: str, channel: str) -> None:
+async def route_to_channel(scene: Stage, tool: str, channel: str) -> None:
     """Send what is asked for with this tool to a channel."""
     route = Route(name=tool, tools=(tool,), approvers=(APPROVER,), targets=(f"slack:T1/{channel}",))
-    await towards(scene, "slack:T1/UANN", route, lambda one: one.name.startswith("tool"))
+    await route_to(scene, "slack:T1/UANN", route, lambda one: one.name.startswith("tool"))

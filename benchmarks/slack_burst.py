@@ -1,11 +1,11 @@
-"""A burst towards Slack, in simulated time: what our scheduling makes of Slack's limits."""
+"""A burst of requests to Slack, in simulated time: how well posting uses Slack's limits."""
 
 from __future__ import annotations
 
 import asyncio
 
 from benchmarks.simulated import Loop, run
-from benchmarks.slack import towards_channel
+from benchmarks.slack import route_to_channel
 from benchmarks.stage import Stage, argument, click, stage
 from benchmarks.table import Row
 from gateway.domain.store import MessageContext
@@ -35,12 +35,12 @@ async def _burst(loop: Loop) -> list[Row]:
         with environment(slack):
             async with stage(adapters=("slack",)) as scene:
                 for number, channel in enumerate(channels):
-                    await towards_channel(scene, f"tool{number}", channel)
-                with loop.simulated(scene.redis_url):
+                    await route_to_channel(scene, f"tool{number}", channel)
+                with loop.simulate_time(scene.redis_url):
                     began = loop.time()
-                    await _poured(scene, slack, channels)
+                    await _submit_all(scene, slack, channels)
                     posted = loop.time()
-                    await _decided(scene, slack, channels)
+                    await _decide_all(scene, slack, channels)
                     took = loop.time() - began
     least = _BURST / _SPREAD / _POSTS_A_SECOND + _BURST / _EDITS_A_MINUTE * 60
     samples = {
@@ -73,19 +73,19 @@ class _Hands(Hands):
         return asyncio.get_running_loop().time()
 
 
-async def _poured(scene: Stage, slack: Slack, channels: list[str]) -> None:
+async def _submit_all(scene: Stage, slack: Slack, channels: list[str]) -> None:
     """Submit the burst and wait until every card is posted."""
     for number in range(_BURST):
         name = f"agent-{number % _AGENTS}"
-        said = {"command": argument()}
-        asked = request(agent=name, tool=f"tool{number % _SPREAD}", arguments=said, timeout=0)
+        arguments = {"command": argument()}
+        asked = request(agent=name, tool=f"tool{number % _SPREAD}", arguments=arguments, timeout=0)
         await scene.gateway.core.approvals.submit(asked, MessageContext(agent=name))
     await slack.until(
         lambda: sum(len(slack.messages(channel)) for channel in channels) >= _BURST, seconds=3600
     )
 
 
-async def _decided(scene: Stage, slack: Slack, channels: list[str]) -> None:
+async def _decide_all(scene: Stage, slack: Slack, channels: list[str]) -> None:
     """Decide everything and wait until every card says so."""
     cards = [card for channel in channels for card in slack.messages(channel)]
     for card in cards:

@@ -62,7 +62,7 @@ async def stage(
             adapters=adapters,
             REDIS_URL=SecretStr(redis_url) if redis_url else None,
         )
-        async with app.running(settings) as gateway:
+        async with app.run_gateway(settings) as gateway:
             if first:
                 await prepare(gateway)
             yield Stage(gateway=gateway, folder=Path(name))

@@ -65,7 +65,7 @@ def _plain(row: Row) -> dict[str, object]:
     return values
 
 
-def heading() -> str:
+def header() -> str:
     """Return the first line of the table."""
     return f"{'name':32} {'value':>9} {'unit':14} {'target':8} {'':7} samples"
 

@@ -1,4 +1,4 @@
-"""A tap in a chat beside a decision made directly: what the benches of all chats share."""
+"""Compares a tap in a chat with a direct decision, for all chats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _US = 1000
 _LOOK_SECONDS = 0.002
 
 
-def compared(name: str, tapped: list[int], direct: list[int]) -> list[Row]:
+def compare(name: str, tapped: list[int], direct: list[int]) -> list[Row]:
     """Return the row of taps and decisions, each in ns until the waiter went on."""
     tapped, direct = tapped[_WARM_UP:], direct[_WARM_UP:]
     slow = percentile(tapped, 99)
@@ -40,8 +40,8 @@ def compared(name: str, tapped: list[int], direct: list[int]) -> list[Row]:
     ]
 
 
-async def written_down(scene: Stage, request_id: str) -> None:
-    """Wait until the gateway knows where a card stands; no person is as quick as that."""
+async def wait_until_recorded(scene: Stage, request_id: str) -> None:
+    """Wait until the gateway has recorded where a card was posted."""
     outbox = RedisOutbox(scene.gateway.backend.store)
     known = False
     while not known:
@@ -50,10 +50,11 @@ async def written_down(scene: Stage, request_id: str) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def towards(
+async def route_to(
     scene: Stage, identity: str, route: Route, beside: Callable[[Route], bool]
 ) -> None:
-    """Put a route in force, with the approver under this identity; others that fit stay beside."""
+    """Put a route in force with the approver under this identity; keep the routes that match
+    `beside`."""
     store = scene.gateway.backend.store
     policy = await store.policy()
     person = Person(name=APPROVER, identities=(f"token:{APPROVER}", identity))

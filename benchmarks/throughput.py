@@ -1,4 +1,4 @@
-"""How many decisions a second one gateway process makes, and two, beside bare writing."""
+"""Decisions per second of one gateway process and of two, compared with bare Redis writes."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ _SETTLE_SECONDS = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """The engine, and the processes that write."""
+    """The server, and the processes that write to it."""
 
     store: RedisStore
     writer: Child
     bare: Child
 
-    async def pending(self, count: int) -> list[str]:
-        """Have requests waiting, by way of the gateway's intake; return their ids."""
-        poured = await self.writer.call("pour", namespace=_NAMESPACE, agents=[AGENT], count=count)
+    async def add_pending(self, count: int) -> list[str]:
+        """Submit requests through the gateway's intake; return their ids once all are pending."""
+        details = {"namespace": _NAMESPACE, "agents": [AGENT], "count": count}
+        submitted = await self.writer.call("submit", **details)
         await until_pending(self.store, count)
         await asyncio.sleep(_SETTLE_SECONDS)
-        ids: list[str] = poured["ids"]
+        ids: list[str] = submitted["ids"]
         return ids
 
 
@@ -63,9 +64,9 @@ async def throughput() -> list[Row]:
 
 
 async def _values(scene: Scene, replica: Child) -> JsonObject:
-    """Return what a real decision changes and appends, for the bare writer."""
+    """Return what a real decision writes, for the bare writer to repeat."""
     keys, client = scene.store.keys, scene.store.redis
-    [one] = await scene.pending(1)
+    [one] = await scene.add_pending(1)
     before = await client.hgetall(keys.record(one))
     await replica.call("decide", ids=[one], depth=1)
     after = await client.hgetall(keys.record(one))
@@ -81,7 +82,7 @@ async def _alone(
 ) -> tuple[list[float], list[float], list[float]]:
     one, floor, batched = [], [], []
     for _ in range(_ROUNDS + 1):
-        ids = await scene.pending(_DECISIONS)
+        ids = await scene.add_pending(_DECISIONS)
         one.append(_rate([await replica.call("decide", ids=ids, depth=_DEPTH)]))
         details = {"count": _DECISIONS, "values": values}
         floor.append(_rate([await scene.bare.call("run", batch=1, depth=_DEPTH, **details)]))
@@ -93,7 +94,7 @@ async def _together(scene: Scene, first: Child, second: Child) -> list[float]:
     rates = []
     await second.call("decide", ids=[], depth=1)
     for _ in range(_ROUNDS + 1):
-        ids = await scene.pending(_DECISIONS)
+        ids = await scene.add_pending(_DECISIONS)
         spans = await asyncio.gather(
             first.call("decide", ids=ids[::2], depth=_DEPTH),
             second.call("decide", ids=ids[1::2], depth=_DEPTH),

@@ -9,7 +9,7 @@ from time import monotonic_ns
 from typing import Any
 
 from benchmarks.children import Child, child
-from benchmarks.floor import echoing, hop, raw
+from benchmarks.floor import echo_entries, hop, raw
 from benchmarks.stage import Stage, click, stage, until_pending
 from benchmarks.table import Row, p50, percentile
 
@@ -39,7 +39,7 @@ async def click_to_wake() -> list[Row]:
 
 async def rule_round_trip() -> list[Row]:
     """Time a request that a rule decides, beside two hops of the floor."""
-    async with stage() as scene, echoing(scene.redis_url), agent(scene) as asking:
+    async with stage() as scene, echo_entries(scene.redis_url), agent(scene) as asking:
         await asking.call("trips", count=_WARM_UP)
         found = await asking.call("trips", count=_ROUNDS)
     return [_ratio("rule_round_trip_ratio", found["product"], found["floor"], "<= 3")]
@@ -54,7 +54,7 @@ async def agent(scene: Stage, *words: str) -> AsyncIterator[Child]:
 
 
 async def one_waiter(scene: Stage, asking: Child) -> str:
-    """Have one more coroutine wait, and let things settle; return the request's id."""
+    """Add one waiter, and let things settle; return its request's id."""
     ids = await fill(scene, asking, 1)
     return ids[0]
 
@@ -72,17 +72,17 @@ async def wake(scene: Stage, asking: Child, request_id: str) -> int:
     tap = click(request_id)
     began = monotonic_ns()
     await scene.gateway.core.requests.decide(tap)
-    return await elapsed(asking, began)
+    return await time_to_wake(asking, began)
 
 
 async def floor_wake(sender: Any, asking: Child) -> int:
     """Write a raw entry; return the ns until its reader went on."""
     began = monotonic_ns()
     await hop(sender)
-    return await elapsed(asking, began)
+    return await time_to_wake(asking, began)
 
 
-async def elapsed(asking: Child, began: int) -> int:
+async def time_to_wake(asking: Child, began: int) -> int:
     """Return the ns from `began` until the next waiter of a process went on."""
     took: int = (await asking.read())["at"] - began
     await asyncio.sleep(_PAUSE_SECONDS)

@@ -1,27 +1,27 @@
-"""What can go wrong, as agents and callers of the gateway see it.
+"""The errors that agents and callers of the gateway see.
 
     GatewayError
     ├── InvalidRequest          the gateway refused the message itself (never shown to anyone)
     │   └── Conflict            the id is taken by another request
     │       ├── BatchRefused    one of several requests stopped them all; none was decided
-    │       └── WasCanary       it was a test of whether people look; nothing was going to run
+    │       └── WasCanary       the request was a canary, a test of attention; nothing would run
     ├── Misconfigured           a setting of the gateway or an adapter is missing or wrong
     ├── Unauthorized            the credential is unknown, revoked, or not allowed to do this
     ├── NotFound                no such request
     ├── Unreachable             the gateway or Redis did not answer; nothing was approved
-    │   └── Busy                the gateway takes no more of this agent's calls just now
-    ├── OverBudget              too much of this agent waits already; nobody was asked
-    ├── Unverified              an answer is not for what was asked, or the pinned key signed it not
+    │   └── Busy                the gateway takes no more calls of this agent just now
+    ├── OverBudget              too many requests of this agent are pending; nobody was asked
+    ├── Unverified              an answer is not for this request, or not signed by the pinned key
     ├── Pending                 still waiting; picklable, for `wait` in another process
-    └── NotApproved             the request ended without leave to run
+    └── NotApproved             the request ended without an approval
         ├── Denied              a person, rule, grant or hook said no
         │   └── Aborted         ... and the turn (or the whole agent) must stop
         ├── Expired             nobody answered in time
         ├── Cancelled           the request was withdrawn
         └── AlreadyUsed         the approval was used before; the action may already have run
 
-Each class carries an HTTP status, a stable code for machines, and an exit code for `gateway ask`.
-Nothing here says "the user denied" unless a person did.
+Each class has an HTTP status, a stable code for machines, and an exit code for `gateway ask`.
+No text says that a person denied unless a person did.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 
 
 class Unconfirmed(InvalidRequest):
-    """It is high risk, and the person has not confirmed that they know."""
+    """The request is high risk, and the person has not confirmed it."""
 
 
 class Misconfigured(GatewayError):
@@ -71,14 +71,14 @@ class Misconfigured(GatewayError):
 
 
 class Conflict(InvalidRequest):
-    """It was decided already, the revision seen is old, or the id is taken."""
+    """The request was decided already, the revision is old, or the id is taken."""
 
     code = "conflict"
     status = 409
 
 
 class BatchRefused(Conflict):
-    """Nothing of a batch was decided. `reasons` says by request id why not."""
+    """No request of a batch was decided. `reasons` has the reason by request id."""
 
     code = "batch_refused"
 
@@ -87,13 +87,13 @@ class BatchRefused(Conflict):
         self.reasons = dict(reasons)
 
     def __str__(self) -> str:
-        """Name what stopped the batch."""
-        told = (f"{name[:8]}: {why}" for name, why in self.reasons.items())
-        return f"nothing was decided; {'; '.join(told)}"
+        """Name the requests that stopped the batch."""
+        problems = (f"{name[:8]}: {why}" for name, why in self.reasons.items())
+        return f"nothing was decided; {'; '.join(problems)}"
 
 
 class WasCanary(Conflict):
-    """It was a test by the gateway of whether people look. Nothing was going to run."""
+    """The request was a canary: a test of whether people look. Nothing was going to run."""
 
     code = "canary"
 
@@ -123,7 +123,7 @@ class Unreachable(GatewayError):
 
 
 class Busy(Unreachable):
-    """The gateway takes no more of this agent's calls just now. `retry_after` is in seconds."""
+    """The gateway takes no more calls of this agent just now. `retry_after` is in seconds."""
 
     code = "too_many_requests"
     status = 429
@@ -131,7 +131,7 @@ class Busy(Unreachable):
 
 
 class OverBudget(GatewayError):
-    """Too much of this agent waits for an answer already; nobody was asked."""
+    """Too many requests of this agent are pending; nobody was asked."""
 
     code = "over_budget"
     status = 429
@@ -155,7 +155,7 @@ class Pending(GatewayError):
 
 
 class NotApproved(GatewayError):
-    """The request ended without leave to run. `decision` says how."""
+    """The request ended without an approval. `decision` says how."""
 
     code = "not_approved"
     status = 409
@@ -166,7 +166,7 @@ class NotApproved(GatewayError):
         self.decision = decision
 
     def __str__(self) -> str:
-        """Say who or what ended the request, and the words meant for the agent."""
+        """Say who or what ended the request, and the message for the agent."""
         return self.decision.sentence()
 
 
@@ -182,7 +182,7 @@ class Aborted(Denied):
     code = "aborted"
 
     def __str__(self) -> str:
-        """Say so to who reads the text alone."""
+        """Say what must stop, for readers of the text alone."""
         return f"{super().__str__()} (the {self.decision.abort} must stop)"
 
 
@@ -206,7 +206,7 @@ class AlreadyUsed(NotApproved):
     code = "already_used"
 
     def __str__(self) -> str:
-        """Say that it is neither leave to run nor a denial, and who approved."""
+        """Say that this is neither an approval nor a denial, and who approved."""
         return (
             f"this approval was already used ({super().__str__()}): the action may have run "
             "already, so take it neither as done nor as denied, and look before you ask again"

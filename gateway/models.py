@@ -1,7 +1,7 @@
-"""The wire contract: what agents and the gateway say to each other.
+"""The wire contract: the messages between agents and the gateway.
 
-The agent side builds them leniently (`gateway.wire.codec`), the server validates the same classes
-strictly (`gateway.domain.parsing`). Times are milliseconds since the Unix epoch unless a name says
+Agents build these classes leniently (`gateway.wire.codec`), the server validates them strictly
+(`gateway.domain.parsing`). Times are milliseconds since the Unix epoch unless a name says
 otherwise.
 """
 
@@ -23,11 +23,11 @@ from gateway.wire.outcome_text import sentence
 
 MAX_LIFE_SECONDS = 30 * 24 * 3600
 MAX_SYNC_IDS = 1000
-_MOST_SAID = 80  # characters of a name that does not fit
+_MOST_QUOTED = 80  # characters of a name that does not match
 
 
 class Status(StrEnum):
-    """Where a request stands; everything but pending is final."""
+    """The status of a request; all but pending are final."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -40,7 +40,7 @@ ENDINGS = frozenset(Status) - {Status.PENDING}
 
 
 class Kind(StrEnum):
-    """What is asked for: leave to do something, or an answer."""
+    """What is asked for: approval of an action, or an answer."""
 
     TOOL = "tool"
     COMMAND = "command"
@@ -61,7 +61,7 @@ class Action(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a request ended, for machines. An open list: one that a newer gateway adds is kept."""
+    """Why a request ended, for machines. Open: a reason from a newer gateway is kept as it is."""
 
     PERSON = "person"
     FEEDBACK = "feedback"
@@ -82,7 +82,7 @@ class Reason(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Reason | None:
-        # As it came, so that the bytes which were signed stay the same. It equals no known reason.
+        # Keeps the text, so that the signed bytes stay the same. It equals no known reason.
         if not isinstance(value, str):
             return None
         unknown = str.__new__(cls, value)
@@ -146,7 +146,7 @@ class Risk(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview(Wire):
-    """The agent's own picture of the change: `format` is text, diff, shell, json or markdown."""
+    """The agent's own preview of the change: `format` is text, diff, shell, json or markdown."""
 
     format: str
     text: str
@@ -165,8 +165,7 @@ class Context(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin(Wire):
-    """Where the agent says the request came from; claims, they only add to the self-approval
-    ban."""
+    """Where the agent says that the request came from. Claims: they can only exclude approvers."""
 
     framework: str | None = None
     tool_call_id: str | None = None
@@ -247,7 +246,7 @@ class DecidedBy(Wire):
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots, for what `signed` keeps
+@dataclass(frozen=True, kw_only=True)  # no slots: `with_signature` adds a member
 class Decision(Wire):
     """The one terminal answer to a request.
 
@@ -274,32 +273,32 @@ class Decision(Wire):
 
     def signed_bytes(self) -> bytes:
         """Return the canonical bytes that the signature covers: everything but itself."""
-        return canonical(self._unsigned())
+        return canonical(self._unsigned_values())
 
-    def _unsigned(self) -> JsonObject:
+    def _unsigned_values(self) -> JsonObject:
         values: JsonObject = plain(self)
         values.pop("signature", None)
         return values
 
-    def signed(self, sign: Callable[[bytes], str]) -> Decision:
+    def with_signature(self, sign: Callable[[bytes], str]) -> Decision:
         """Return this decision with the signature that `sign` makes of its bytes.
 
-        Its JSON is kept beside the members, to be written down at once. What `replace` makes of it
-        does not have that.
+        The copy also keeps its JSON values, so that they need not be built again to be written. A
+        copy made by `replace` does not.
         """
-        values = self._unsigned()
+        values = self._unsigned_values()
         values["signature"] = sign(canonical(values))
         twin = object.__new__(Decision)
         twin.__dict__.update(self.__dict__, signature=values["signature"], _values=values)
         return twin
 
     def values(self) -> JsonObject:
-        """Return the decision as JSON values, which are not to be changed."""
+        """Return the decision as JSON values, which the caller must not change."""
         kept: JsonObject | None = self.__dict__.get("_values")
         return plain(self) if kept is None else kept
 
     def sentence(self) -> str:
-        """Say in one sentence what happened, true to who decided."""
+        """Return in one sentence how the request ended and who decided."""
         return sentence(
             reason=self.reason,
             status=self.status,
@@ -310,10 +309,10 @@ class Decision(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State(Wire):
-    """What the gateway answers to every message about a request: how it stands now.
+    """The gateway's answer to every message about a request: its current state.
 
-    `decision` is given to the process that may act on it. `may_have_run` warns a process that
-    consumes an approval which another one already had. `secrets` are the secret answers of a
+    `decision` is sent to the process that may act on it. `may_have_run` warns a process that
+    consumes an approval which another process already has. `secrets` are the secret answers of a
     question.
     """
 
@@ -337,10 +336,10 @@ class Report(Wire):
 
 
 def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> str:
-    """Return the SHA-256 (hex) over everything that would run and for whom.
+    """Return the SHA-256 (hex) over the action and the agent that it runs for.
 
-    Covers agent, kind, tool, arguments (or the edited `arguments` given), payload, context and
-    questions; not id, session, or the agent's words. Equal actions have equal digests.
+    Covers agent, kind, tool, arguments (or the edited `arguments`), payload, context and
+    questions; not id, session, hint or preview. Equal actions have equal digests.
     """
     return action_digest(
         agent=request.agent,
@@ -355,10 +354,10 @@ def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> 
 
 def new_id() -> str:
     """Return 128 random bits as 32 hex digits: a request id or a process token."""
-    return os.urandom(16).hex()  # `secrets` says the same, and costs agents 4 ms to import
+    return os.urandom(16).hex()  # as `secrets` does, whose import takes 4 ms
 
 
 def _match(pattern: re.Pattern[str], name: str, text: str) -> None:
     if not pattern.fullmatch(text):
-        said = repr(text) if len(text) <= _MOST_SAID else f"of {len(text)} characters"
-        raise InvalidRequest(f"{name} {said} does not match {pattern.pattern}")
+        quoted = repr(text) if len(text) <= _MOST_QUOTED else f"of {len(text)} characters"
+        raise InvalidRequest(f"{name} {quoted} does not match {pattern.pattern}")

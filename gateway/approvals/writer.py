@@ -325,7 +325,7 @@ class Writer:
         """Return the decision with the gateway's signature, when it has a key."""
         if self._signer is None:
             return decision
-        return decision.signed(self._signer.sign)
+        return decision.with_signature(self._signer.sign)
 
     # ---------------------------------------------------------------- inside
 

@@ -11,7 +11,7 @@ _LIGHT = ("ask", "wait")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
-    `ask` and `wait` start for every tool call of an agent, so they load nothing but themselves.
+    `ask` and `wait` run once per tool call of an agent, so they load no other command.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] and words[0] in _LIGHT:

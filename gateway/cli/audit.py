@@ -1,4 +1,4 @@
-"""Commands about the audit."""
+"""`gateway audit …`: print, export, verify and erase."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from gateway.approvals.report_query import DAY_MS
-from gateway.cli.admin import backend, core_of
+from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.audit import Verification, verify
-from gateway.domain.clock import SystemClock
 from gateway.domain.records import Event
-from gateway.domain.statistics import lines
-from gateway.errors import InvalidRequest
 from gateway.stores.record_codec import event_from
 from gateway.stores.seals import export
 from gateway.wire.codec import plain
@@ -27,42 +23,26 @@ _STEP = 1000
 
 async def tail(options: argparse.Namespace) -> int:
     """Print the latest events, the newest last."""
-    async with backend() as found:
+    async with connect_backend() as found:
         rows = await found.store.redis.xrevrange(found.store.keys.events, count=options.lines)
     for row in reversed(rows):
         event = event_from(row[0], row[1])
-        print(json.dumps(plain(event)) if options.json else _line(event))
+        print(json.dumps(plain(event)) if options.json else _format_event(event))
     return 0
 
 
-def _line(event: Event) -> str:
-    """Return an event as one line for a terminal: what agents wrote stays inert in it."""
+def _format_event(event: Event) -> str:
+    """Return an event as one line for a terminal; text of agents is escaped."""
     moment = datetime.fromtimestamp(event.at / 1000, UTC).isoformat(timespec="seconds")
     data = json.dumps(event.data)
     return f"{moment}  {event.type:16} {event.agent:16} {event.request_id[:8]:8}  {data}"
 
 
-async def report(options: argparse.Namespace) -> int:
-    """Print how people decide, and how agents ask."""
-    if options.days < 1:
-        raise InvalidRequest("--days is at least 1")
-    until = SystemClock().now_ms()
-    async with backend() as found:
-        reporting = core_of(found).reporting
-        made = await reporting.read(since=until - options.days * DAY_MS, until=until)
-    if options.json:
-        print(json.dumps(plain(made)))
-        return 0
-    for line in lines(made):
-        print(line)
-    return 0
-
-
 async def export_all(options: argparse.Namespace) -> int:
-    """Write the whole audit as JSON lines. A file is replaced only once all of it is written."""
+    """Write the whole audit as JSON lines. A file is replaced only when it is complete."""
     count = 0
-    async with backend() as found:
-        with _written(options.file) as file:
+    async with connect_backend() as found:
+        with _open_for_writing(options.file) as file:
             async for line in export(found.store):
                 file.write(line + "\n")
                 count += 1
@@ -73,7 +53,7 @@ async def export_all(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _written(name: str) -> Iterator[TextIO]:
+def _open_for_writing(name: str) -> Iterator[TextIO]:
     path = Path(name)
     if name == "-" or (path.exists() and not path.is_file()):
         with nullcontext(sys.stdout) if name == "-" else path.open("w", encoding="utf-8") as stream:
@@ -90,7 +70,7 @@ def _written(name: str) -> Iterator[TextIO]:
 
 async def verify_file(options: argparse.Namespace) -> int:
     """Check an export."""
-    found = _verified(Path(options.file))
+    found = _verify(Path(options.file))
     for problem in found.problems:
         print(problem)
     if not found.events:
@@ -104,15 +84,15 @@ async def verify_file(options: argparse.Namespace) -> int:
     return 0 if found.ok else 1
 
 
-def _verified(path: Path) -> Verification:
+def _verify(path: Path) -> Verification:
     with path.open(encoding="utf-8") as lines:
         return verify(lines)
 
 
 async def erase(options: argparse.Namespace) -> int:
-    """Remove what a final request asked and was answered."""
-    async with backend() as found:
-        await core_of(found).approvals.erase(options.id, by=options.by)
+    """Remove the content of a request that has ended, and of its answer."""
+    async with connect_backend() as found:
+        await operator_core(found).approvals.erase(options.id, by=options.by)
     print(f"{options.id} keeps its digest, its decision and its times; what was asked and answered")
     print("is gone. The events about it stay, and with them the reason that somebody gave.")
     return 0

@@ -1,4 +1,4 @@
-"""The commands and their words: what each takes, and which function runs it."""
+"""The command line: the arguments of each command, and the function that runs it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from gateway import __version__
-from gateway.cli import admin as operator
-from gateway.cli import answering as people
-from gateway.cli import audit as trail
-from gateway.cli import explain as explaining
-from gateway.cli import grants as remembered
-from gateway.cli import policy, serve
+from gateway.cli import (
+    agents,
+    answering,
+    approvers,
+    audit,
+    doctor,
+    explain,
+    grants,
+    kill_switch,
+    login_links,
+    policy,
+    report,
+    requests,
+    serve,
+    sessions,
+)
 from gateway.errors import GatewayError, NotFound, Unreachable
 from gateway.ports import HasCommands
 from gateway.server.plugins import BrokenAdapter, adapter_class, adapter_names
@@ -50,34 +60,34 @@ def run(words: Sequence[str]) -> int:
     parser, verbs = _parser()
     try:
         if words and words[0] not in verbs.choices:
-            parser, words = _adapters_own(words) or (parser, words)
+            parser, words = _adapter_parser(words) or (parser, words)
         options = parser.parse_args(words)
         code: int = asyncio.run(options.run(options))
     except KeyboardInterrupt:
         return _INTERRUPTED
     except _EXPECTED as error:
-        said, code = _explained(error)
-        for sentence in said:
+        problems, code = _explain_error(error)
+        for sentence in problems:
             print(f"gateway: {sentence}", file=sys.stderr)
     return code
 
 
-def _adapters_own(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Sequence[str]] | None:
-    """Return the parser of an adapter's commands, and the words for it, when an adapter is named.
+def _adapter_parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Sequence[str]] | None:
+    """Return the parser of an adapter's commands and its words, None when none is named.
 
-    `COMMAND NAME …` runs one, `NAME` alone lists them. Ours come first: an adapter cannot stand in
-    for `gateway approve`.
+    `COMMAND NAME …` runs a command, `NAME` alone lists them. Our own commands come first, so an
+    adapter cannot replace `gateway approve`.
     """
     known = adapter_names()
     if words[0] in known:
-        return _commands_of(words[0]), ["--help"]
+        return _parser_of_adapter(words[0]), ["--help"]
     if len(words) > 1 and words[1] in known:
-        return _commands_of(words[1]), [words[0], *words[2:]]
+        return _parser_of_adapter(words[1]), [words[0], *words[2:]]
     return None
 
 
-def _commands_of(name: str) -> argparse.ArgumentParser:
-    """Load one adapter, and no other, so that a broken one costs only its own commands."""
+def _parser_of_adapter(name: str) -> argparse.ArgumentParser:
+    """Return the parser of one adapter; the others are not loaded, in case one is broken."""
     kind = adapter_class(name)
     parser = argparse.ArgumentParser(prog="gateway", usage=f"gateway COMMAND {name} …")
     verbs = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -85,7 +95,7 @@ def _commands_of(name: str) -> argparse.ArgumentParser:
         adapter = kind()
         if isinstance(adapter, HasCommands):
             adapter.commands(verbs)
-    except Exception as error:  # whatever somebody else's code does
+    except Exception as error:  # an adapter may raise anything
         raise BrokenAdapter(name, error) from error
     if not verbs.choices:
         raise NotFound(f"the adapter {name} adds no commands; to run it: gateway adapter {name}")
@@ -94,8 +104,8 @@ def _commands_of(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _explained(error: Exception) -> tuple[list[str], int]:
-    """Return what a person should read instead of a traceback, and the exit code."""
+def _explain_error(error: Exception) -> tuple[list[str], int]:
+    """Return the sentences to print instead of a traceback, and the exit code."""
     if isinstance(error, ValidationError):
         return sentences(error), BadSettings.exit_code
     if isinstance(error, SettingsError):
@@ -118,11 +128,11 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     )
     parser.add_argument("--version", action="version", version=f"gateway {__version__}")
     verbs = parser.add_subparsers(metavar="COMMAND", required=True)
-    _serving(verbs)
-    _answering(verbs)
-    _granting(verbs)
-    _credentials(verbs)
-    _operating(verbs)
+    _add_server_commands(verbs)
+    _add_answer_commands(verbs)
+    _add_grant_commands(verbs)
+    _add_credential_commands(verbs)
+    _add_operator_commands(verbs)
     return parser, verbs
 
 
@@ -132,50 +142,48 @@ def _command(verbs: Verbs, name: str, run: Command, help: str) -> argparse.Argum
     return parser
 
 
-def _serving(verbs: Verbs) -> None:
+def _add_server_commands(verbs: Verbs) -> None:
     _command(verbs, "up", serve.up, "run the gateway until stopped")
     adapter = _command(verbs, "adapter", serve.adapter, "run one adapter as a process of its own")
     adapter.add_argument("name", help="the adapter, for example slack")
     _command(verbs, "demo", serve.demo, "try it: a real agent process asks for real commands")
-    # Both are handled before this parser exists; they stand here for `gateway --help`.
+    # `gateway.cli.main` runs both before this parser is built; here they appear in the help.
     for name, words in (
-        ("ask", "ask for leave; the exit code is the answer"),
+        ("ask", "ask for approval; the exit code is the answer"),
         ("wait", "wait for what was asked with --no-wait"),
     ):
         verbs.add_parser(name, help=words, add_help=False)
 
 
-def _answering(verbs: Verbs) -> None:
-    pending = _command(verbs, "pending", people.pending, "list what waits for an answer")
-    history = _command(verbs, "history", people.history, "list what ended, answered or not")
-    show = _command(verbs, "show", people.show, "show one request whole")
-    approve = _command(verbs, "approve", people.approve, "approve requests as yourself")
-    deny = _command(verbs, "deny", people.deny, "deny requests as yourself")
-    sessions = _command(verbs, "sessions", people.sessions, "list sessions, or end one")
-    sessions.add_argument("--end", metavar="NAME", help="end this session of --agent")
-    sessions.add_argument("--agent", help="of this agent")
+def _add_answer_commands(verbs: Verbs) -> None:
+    pending = _command(verbs, "pending", requests.show_pending, "list pending requests")
+    history = _command(verbs, "history", requests.show_history, "list requests that have ended")
+    show = _command(verbs, "show", requests.show, "print one request in full")
+    approve = _command(verbs, "approve", answering.approve, "approve requests as yourself")
+    deny = _command(verbs, "deny", answering.deny, "deny requests as yourself")
+    session_list = _command(verbs, "sessions", sessions.run, "list sessions, or end one")
+    session_list.add_argument("--end", metavar="NAME", help="end this session of --agent")
+    session_list.add_argument("--agent", help="of this agent")
     approve.add_argument(
-        "--yes", action="store_true", help="confirm what is high risk, or longer than its line"
+        "--yes", action="store_true", help="confirm a high risk, or text beyond its line"
     )
     deny.add_argument("--reason", default="", help="words for the agent")
     deny.add_argument("--feedback", action="store_true", help="ask the agent to plan again")
     for one in (approve, deny):
-        _remembering(one)
-    show.add_argument("id", help="the request's id, or enough of its beginning")
-    show.add_argument(
-        "--reveal", action="store_true", help="its secrets too; the audit says that you looked"
-    )
-    for one, named in (
+        _add_remember_options(one)
+    show.add_argument("id", help="the request's id, or its first characters")
+    show.add_argument("--reveal", action="store_true", help="its secrets too; the audit records it")
+    for one, described in (
         (approve, "ID@REVISION as `gateway pending` prints it, or the whole id"),
-        (deny, "the request's id, or enough of its beginning"),
+        (deny, "the request's id, or its first characters"),
     ):
-        several = f"{named}; several are decided all or none"
+        several = f"{described}; several are decided all or none"
         one.add_argument("ids", nargs="+", metavar="ID", help=several)
-    for one in (pending, history, show, sessions):
+    for one in (pending, history, show, session_list):
         one.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _remembering(parser: argparse.ArgumentParser) -> None:
+def _add_remember_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remember",
         nargs="?",
@@ -186,9 +194,7 @@ def _remembering(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for", dest="lifetime", help="with --remember: 1h (the default), 1d, 1w or revoked"
     )
-    parser.add_argument(
-        "--uses", type=int, metavar="N", help="with --remember: at most so many times"
-    )
+    parser.add_argument("--uses", type=int, metavar="N", help="with --remember: at most N times")
     parser.add_argument(
         "--everywhere",
         action="store_true",
@@ -196,98 +202,92 @@ def _remembering(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _granting(verbs: Verbs) -> None:
+def _add_grant_commands(verbs: Verbs) -> None:
     grant = verbs.add_parser("grant", help="remembered decisions")
     kinds = grant.add_subparsers(metavar="ACTION", required=True)
-    offers = _command(kinds, "offers", remembered.offers, "what may be remembered about a request")
-    offers.add_argument("id", help="the request's id, or enough of its beginning")
-    listed = _command(kinds, "list", remembered.listing, "list what is remembered")
-    listed.add_argument("--suspended", action="store_true", help="only what decides nothing now")
-    show = _command(kinds, "show", remembered.show, "show one grant whole")
-    show.add_argument("id", help="the grant's id, or enough of its beginning")
-    revoke = _command(kinds, "revoke", remembered.revoke, "take grants back")
-    revoke.add_argument("id", nargs="?", help="the grant's id, or enough of its beginning")
+    offers = _command(kinds, "offers", grants.offers, "print what may be remembered")
+    offers.add_argument("id", help="the request's id, or its first characters")
+    listing = _command(kinds, "list", grants.show_all, "list remembered decisions")
+    listing.add_argument("--suspended", action="store_true", help="only suspended grants")
+    show = _command(kinds, "show", grants.show, "print one grant in full")
+    show.add_argument("id", help="the grant's id, or its first characters")
+    revoke = _command(kinds, "revoke", grants.revoke, "revoke grants")
+    revoke.add_argument("id", nargs="?", help="the grant's id, or its first characters")
     revoke.add_argument("--session", help="all of this session")
-    revoke.add_argument("--all", action="store_true", help="all that there are")
-    through = _command(kinds, "pass", remembered.let_through, "let a session through for a while")
+    revoke.add_argument("--all", action="store_true", help="all grants")
+    through = _command(kinds, "pass", grants.add_pass, "approve what a session asks, for a while")
     through.add_argument("agent")
     through.add_argument("session")
-    through.add_argument("--edits", action="store_true", help="its file changes only")
+    through.add_argument("--edits", action="store_true", help="file changes only")
     through.add_argument("--hours", type=float, default=1.0, help="how long, 8 at most")
     through.add_argument("--next", type=int, metavar="N", help="the next N requests only")
-    for one in (listed, revoke):
+    for one in (listing, revoke):
         one.add_argument("--agent", help="of this agent")
-    for one in (offers, listed, show):
+    for one in (offers, listing, show):
         one.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _credentials(verbs: Verbs) -> None:
+def _add_credential_commands(verbs: Verbs) -> None:
     agent = verbs.add_parser("agent", help="agents and their credentials")
     kinds = agent.add_subparsers(metavar="ACTION", required=True)
-    add = _command(kinds, "add", operator.agent_add, "make an agent; its token is shown once")
+    add = _command(kinds, "add", agents.add, "create an agent; its token is shown once")
     add.add_argument(
-        "--owner", metavar="PERSON", help="who it acts for; may be barred from deciding"
+        "--owner", metavar="PERSON", help="the person it acts for; may be barred from deciding"
     )
-    rotate = _command(
-        kinds, "rotate", operator.agent_rotate, "replace an agent's token and password"
-    )
-    revoke = _command(kinds, "revoke", operator.agent_revoke, "remove an agent, cutting it off")
-    listed = _command(kinds, "list", operator.agent_list, "list agents")
+    rotate = _command(kinds, "rotate", agents.rotate, "replace an agent's token and password")
+    revoke = _command(kinds, "revoke", agents.revoke, "remove an agent, cut its connections")
+    listing = _command(kinds, "list", agents.show_all, "list agents")
     paused = _command(
-        kinds, "paused", people.agents_paused, "list agents that ask nobody after many denials"
+        kinds, "paused", agents.show_paused, "list agents that are paused after many denials"
     )
-    lift = _command(kinds, "lift", people.agent_lift, "let a paused agent ask again")
+    lift = _command(kinds, "lift", agents.lift, "let a paused agent ask again")
     approver = verbs.add_parser("approver", help="people who may decide")
     kinds = approver.add_subparsers(metavar="ACTION", required=True)
-    join = _command(
-        kinds, "add", operator.approver_add, "make an approver; the token is shown once"
-    )
+    join = _command(kinds, "add", approvers.add, "create an approver; the token is shown once")
     join.add_argument("--admin", action="store_true", help="may also use the kill switch")
-    leave = _command(kinds, "revoke", operator.approver_revoke, "remove an approver")
-    people_listed = _command(kinds, "list", operator.approver_list, "list approvers")
-    login = _command(verbs, "login", operator.login, "print a one-time link to the inbox")
+    leave = _command(kinds, "revoke", approvers.revoke, "remove an approver")
+    listed = _command(kinds, "list", approvers.show_all, "list approvers")
+    login = _command(verbs, "login", login_links.login, "print a one-time link to the inbox")
     for one in (add, rotate, revoke, lift, join, leave, login):
         one.add_argument("name")
-    for one in (add, rotate, revoke, listed, join, leave, people_listed, paused):
+    for one in (add, rotate, revoke, listing, join, leave, listed, paused):
         one.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _operating(verbs: Verbs) -> None:
+def _add_operator_commands(verbs: Verbs) -> None:
     applying = _command(verbs, "apply", policy.apply, "put people, routes and risk rules in force")
     applying.add_argument("file", help="a TOML file, see docs/routes.md")
-    applying.add_argument("--check", action="store_true", help="only say what would change")
-    applying.add_argument("--by", default="operator", help="who does it, for the audit")
+    applying.add_argument("--check", action="store_true", help="only print what would change")
+    applying.add_argument("--by", default="operator", help="your name, for the audit")
     _command(verbs, "policy", policy.show, "print people, routes and risk rules in force")
     stop = _command(
-        verbs, "stop-all", operator.stop_all, "kill switch: deny everything until resume"
+        verbs, "stop-all", kill_switch.stop_all, "kill switch: deny everything until resume"
     )
-    resume = _command(verbs, "resume", operator.resume, "lift the kill switch")
-    explain = _command(
-        verbs, "explain", explaining.explain, "say what would become of a call, and why"
-    )
-    explain.add_argument("agent")
-    explain.add_argument("tool")
-    explain.add_argument("words", nargs="*", metavar="-- COMMAND", help="as `gateway ask` takes it")
-    explain.add_argument("--arguments", default="{}", metavar="JSON", help="the call's arguments")
-    explain.add_argument("--kind", default="tool", choices=explaining.KINDS)
-    explain.add_argument("--session", default="default", help="the session it would belong to")
-    explain.add_argument("--cwd", help="where it would run (default: here)")
-    report = _command(verbs, "report", trail.report, "how people decide, and how agents ask")
-    report.add_argument("--days", type=int, default=30, help="how far back")
-    audit = verbs.add_parser("audit", help="what happened, sealed and in order")
-    kinds = audit.add_subparsers(metavar="ACTION", required=True)
-    tail = _command(kinds, "tail", trail.tail, "print the latest events")
+    resume = _command(verbs, "resume", kill_switch.resume, "turn the kill switch off")
+    call = _command(verbs, "explain", explain.run, "print how a call would be decided, and why")
+    call.add_argument("agent")
+    call.add_argument("tool")
+    call.add_argument("words", nargs="*", metavar="-- COMMAND", help="as `gateway ask` takes it")
+    call.add_argument("--arguments", default="{}", metavar="JSON", help="the call's arguments")
+    call.add_argument("--kind", default="tool", choices=explain.KINDS)
+    call.add_argument("--session", default="default", help="the session it would belong to")
+    call.add_argument("--cwd", help="where it would run (default: here)")
+    figures = _command(verbs, "report", report.run, "how people decide, and how agents ask")
+    figures.add_argument("--days", type=int, default=30, help="how far back")
+    trail = verbs.add_parser("audit", help="what happened, sealed and in order")
+    kinds = trail.add_subparsers(metavar="ACTION", required=True)
+    tail = _command(kinds, "tail", audit.tail, "print the latest events")
     tail.add_argument("--lines", type=int, default=20, help="how many")
-    exporting = _command(kinds, "export", trail.export_all, "write the audit as JSON lines")
-    exporting.add_argument("file", help="where to, - for standard output")
-    verifying = _command(kinds, "verify", trail.verify_file, "check an export, without a gateway")
-    verifying.add_argument("file", help="the export")
-    erasing = _command(kinds, "erase", trail.erase, "remove what a final request asked")
-    erasing.add_argument("id", help="the request's whole id, as `gateway history` prints it")
-    erasing.add_argument("--by", default="operator", help="who does it, for the audit")
-    doctor = _command(verbs, "doctor", operator.doctor, "check everything, and say what to do")
-    doctor.add_argument("--live", action="store_true", help="have chat adapters post and take back")
-    for one in (explain, report, tail, doctor):
+    export = _command(kinds, "export", audit.export_all, "write the audit as JSON lines")
+    export.add_argument("file", help="where to, - for standard output")
+    verify = _command(kinds, "verify", audit.verify_file, "check an export, without a gateway")
+    verify.add_argument("file", help="the export")
+    erase = _command(kinds, "erase", audit.erase, "remove the content of an ended request")
+    erase.add_argument("id", help="the request's whole id, as `gateway history` prints it")
+    erase.add_argument("--by", default="operator", help="your name, for the audit")
+    checks = _command(verbs, "doctor", doctor.run, "run all checks, with remedies")
+    checks.add_argument("--live", action="store_true", help="let chats post and delete a test")
+    for one in (call, figures, tail, checks):
         one.add_argument("--json", action="store_true", help="print JSON")
     for one in (stop, resume):
-        one.add_argument("--by", default="operator", help="who does it, for the audit")
+        one.add_argument("--by", default="operator", help="your name, for the audit")

@@ -1,4 +1,4 @@
-"""What would become of a call, and who says so: nothing is asked and nothing is stored."""
+"""`gateway explain`: how a call would be decided. Nothing is asked and nothing is stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from gateway.cli.admin import backend, core_of
+from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.policy_document import PolicyDocument
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
@@ -25,28 +25,28 @@ from gateway.wire.codec import JsonObject
 KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
 
-async def explain(options: argparse.Namespace) -> int:
-    """Show what each decider says, the operator's hooks too, and what comes of it."""
-    request = _request(options)
+async def run(options: argparse.Namespace) -> int:
+    """Print the opinion of each decider, hooks included, and the result."""
+    request = _build_request(options)
     hooks = hosted(Settings().hooks_file)
-    async with backend() as found, hooks.running():
+    async with connect_backend() as found, hooks.running():
         store = found.store
-        opinions = await core_of(found, hooks).approvals.explain(request)
+        opinions = await operator_core(found, hooks).approvals.explain(request)
         stopped = await store.stopped()
         policy = await store.policy()
         agents = {agent.name for agent in await found.credentials.listed(AGENT)}
-    answer = _answer(request, policy, opinions, stopped=stopped)
+    answer = _build_answer(request, policy, opinions, stopped=stopped)
     if options.json:
         print(json.dumps(answer))
         return 0
     if request.agent not in agents:
         print(f"there is no agent {request.agent} so far; if there were:")
-    _show(answer)
+    _print_answer(answer)
     return 0
 
 
-def _request(options: argparse.Namespace) -> ApprovalRequest:
-    """Return the call as `gateway ask` would make it, from here."""
+def _build_request(options: argparse.Namespace) -> ApprovalRequest:
+    """Return the request that `gateway ask` would send from this folder."""
     try:
         arguments = parse(options.arguments.encode())
     except InvalidRequest as error:
@@ -68,7 +68,7 @@ def _request(options: argparse.Namespace) -> ApprovalRequest:
     return replace(draft, digest=digest_of(draft))
 
 
-def _answer(
+def _build_answer(
     request: ApprovalRequest, policy: PolicyDocument, opinions: Sequence[Opinion], *, stopped: bool
 ) -> JsonObject:
     route = policy.route_for(request.agent, request.tool)
@@ -91,7 +91,7 @@ def _answer(
     }
 
 
-def _show(answer: dict[str, Any]) -> None:
+def _print_answer(answer: dict[str, Any]) -> None:
     risk = answer["risk"]
     print(f"kind {answer['kind']}, session {answer['session']}, in {answer['cwd']}")
     who = ", ".join(answer["approvers"]) or "nobody"

@@ -1,14 +1,15 @@
-"""A request as a person at the command line reads it: in one line, or whole.
+"""Formats requests for the command line: in one line, or in full.
 
-What agents wrote stays inert: nothing in it moves, hides or poses as something else. Its secrets
-were masked by the gateway.
+Text from agents is escaped: it cannot move the cursor, hide anything or imitate a label. The
+gateway has masked its secrets.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from gateway.wire.outcome_text import sentence
 
 _LINE_CHARS = 200  # of what would run, in one line
 _LABEL_CHARS = 20
-# What a whole request shows beside its first lines: label, and where in the record it stands.
+# Parts of the full form: the label, and the path in the record.
 _MEMBERS = (
     ("wants to run", "arguments"),
     ("payload", "request.payload"),
@@ -38,36 +39,53 @@ _MEMBERS = (
     ("note", "note"),
     ("what became of it", "report"),
 )
-# Units of time with their milliseconds, and up to how many of one are told.
+# Units of time: name, milliseconds, and the largest number to show in it.
 _SPANS = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48))
 _DAY_MS = 24 * 3_600_000
 
 
-def readable(value: Any, options: argparse.Namespace) -> str:
-    """Return JSON for a terminal: as it is with --json, else inert."""
-    return json.dumps(value) if options.json else _inert(value)
+def format_json(value: Any, options: argparse.Namespace) -> str:
+    """Return JSON: unchanged with --json, else escaped for a terminal."""
+    return json.dumps(value) if options.json else _escape_json(value)
 
 
-def named(record: dict[str, Any]) -> str:
-    """Return a request as ID@REVISION, by which it is approved."""
+def print_rows(
+    rows: Iterable[dict[str, Any]],
+    options: argparse.Namespace,
+    format_row: Callable[[dict[str, Any]], str],
+    nothing: str,
+) -> int:
+    """Print each row; when there is none, print `nothing` to standard error, except with --json."""
+    empty = True
+    for row in rows:
+        empty = False
+        print(json.dumps(row) if options.json else format_row(row))
+    if empty and not options.json:
+        print(nothing, file=sys.stderr)
+    return 0
+
+
+def id_and_revision(record: dict[str, Any]) -> str:
+    """Return a request as ID@REVISION, the form that `gateway approve` takes."""
     return f"{record['request']['id']}@{record['revision']}"
 
 
-def line(record: dict[str, Any]) -> str:
-    """Return a request in one line that begins with the name to approve it by."""
+def format_line(record: dict[str, Any]) -> str:
+    """Return a request in one line that begins with its ID@REVISION."""
     request = record["request"]
-    # Before all that is the agent's, so that nothing of it passes for a finding, or hides one.
+    # First in the line, so that no text of the agent can imitate or hide a finding.
     found = "".join(f"⚠️ Guardrail: {one}  " for one in _findings(record))
     return (
-        f"{named(record)}  {record['status']:9}  {record['risk']['level']:6}  {_when(record)}  "
-        f"{found}{request['agent']:16} {visible(request['tool']).text:20} {runs(record)[0]}"
+        f"{id_and_revision(record)}  {record['status']:9}  {record['risk']['level']:6}  "
+        f"{_when(record)}  {found}{request['agent']:16} {visible(request['tool']).text:20} "
+        f"{summarize_action(record)[0]}"
     )
 
 
-def runs(record: dict[str, Any]) -> tuple[str, bool]:
-    """Return all that would run, as far as it fits a line, and whether all of it does.
+def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
+    """Return what would run, cut to fit a line, and whether it fits in full.
 
-    The gateway has masked its secrets: nothing is cut that was not masked whole.
+    The gateway masks secrets before this cuts, so no part of a secret is left.
     """
     request = record["request"]
     context = request.get("context", {})
@@ -91,15 +109,15 @@ def runs(record: dict[str, Any]) -> tuple[str, bool]:
     return seen, True
 
 
-def whole(record: dict[str, Any]) -> str:
-    """Return all that there is to read of a request, a label before each part."""
-    return "\n".join(f"{label:{_LABEL_CHARS}} {text}" for label, text in _facts(record))
+def format_request(record: dict[str, Any]) -> str:
+    """Return a request in full, a label before each part."""
+    return "\n".join(f"{label:{_LABEL_CHARS}} {text}" for label, text in _labelled_parts(record))
 
 
-def _facts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     request, risk = record["request"], record["risk"]
     context = request.get("context", {})
-    yield "request", named(record)
+    yield "request", id_and_revision(record)
     state = "erased" if record.get("erased") else record["status"]
     yield "state", f"{state}, {_when(record)}"
     yield "tool", visible(request["tool"]).text
@@ -107,18 +125,18 @@ def _facts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "asked by", f"{request['agent']}, session {session}, as {kind}"
     for label, member in (("in the folder", "cwd"), ("on the host", "host")):
         if member in context:
-            yield label, _inert(context[member])
-    yield "risk", " ".join([risk["level"], *map(_inert, risk.get("reasons", ()))])
+            yield label, _escape_json(context[member])
+    yield "risk", " ".join([risk["level"], *map(_escape_json, risk.get("reasons", ()))])
     for finding in _findings(record):
         yield "⚠️ guardrail", finding
     if record.get("quorum", 1) > 1:
         yield "needs", f"{record['quorum']} people"
     if record["digest"] != request["digest"]:
-        yield "asked for, edited", _below(request["arguments"])
+        yield "asked for, edited", _indent_json(request["arguments"])
     for label, path in _MEMBERS:
         value = _at(record, path)
         if value not in (None, "", [], {}) or path == "arguments":
-            yield label, _below(value)
+            yield label, _indent_json(value)
 
 
 def _findings(record: dict[str, Any]) -> list[str]:
@@ -132,17 +150,17 @@ def _at(record: dict[str, Any], path: str) -> Any:
     return value
 
 
-def _inert(value: Any) -> str:
+def _escape_json(value: Any) -> str:
     return ascii_escaped(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _below(value: Any) -> str:
-    """Return JSON whose lines stand below its first: none of them poses as a label."""
-    return _inert(value).replace("\n", "\n" + " " * (_LABEL_CHARS + 1))
+def _indent_json(value: Any) -> str:
+    """Return JSON with its later lines indented, so that none can imitate a label."""
+    return _escape_json(value).replace("\n", "\n" + " " * (_LABEL_CHARS + 1))
 
 
 def _when(record: dict[str, Any]) -> str:
-    """Return how long a request waits and may wait, or when and how it ended."""
+    """Return how long a request has waited and may still wait, or when and how it ended."""
     decision = record.get("decision")
     if decision is None:
         now = SystemClock().now_ms()

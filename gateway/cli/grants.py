@@ -1,4 +1,4 @@
-"""Commands about remembered decisions, over HTTP, with an approver's own token."""
+"""`gateway grant …`: remembered decisions, over HTTP with an approver's own token."""
 
 from __future__ import annotations
 
@@ -8,33 +8,31 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from gateway.cli.answering import connection, find_request, listed
-from gateway.cli.formatting import readable, runs
-from gateway.client.http_pool import Http
+from gateway.cli.formatting import format_json, print_rows, summarize_action
+from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request
+from gateway.client.http_pool import HttpPool
 from gateway.domain.safe_text import visible
 from gateway.errors import Conflict, InvalidRequest, NotFound
 from gateway.policy.grants.grant import Shape
 
-_ID_LENGTH = 32
-
 
 async def offers(options: argparse.Namespace) -> int:
-    """Show what may be remembered about a request, and how far it would reach."""
+    """Print what may be remembered about a request, and what each offer would match."""
     return await asyncio.to_thread(_offers, options)
 
 
-async def listing(options: argparse.Namespace) -> int:
+async def show_all(options: argparse.Namespace) -> int:
     """List grants."""
-    return await asyncio.to_thread(_listing, options)
+    return await asyncio.to_thread(_show_all, options)
 
 
-def _listing(options: argparse.Namespace) -> int:
-    with connection() as http:
-        found = [one for one in _all(http) if options.agent in (None, one["agent"])]
+def _show_all(options: argparse.Namespace) -> int:
+    with connect_as_approver() as http:
+        found = [one for one in _read_all(http) if options.agent in (None, one["agent"])]
         nothing = "nothing is remembered"
         if options.suspended:
-            found, nothing = [one for one in found if _suspended(one)], "nothing is suspended"
-        return listed(found, options, lambda grant: _line(http, grant), nothing)
+            found, nothing = [one for one in found if _why_suspended(one)], "nothing is suspended"
+        return print_rows(found, options, lambda grant: _format_line(http, grant), nothing)
 
 
 async def show(options: argparse.Namespace) -> int:
@@ -43,36 +41,36 @@ async def show(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    with connection() as http:
-        grant = _one(http, options.id)
+    with connect_as_approver() as http:
+        grant = _find(http, options.id)
         if not options.json:
-            print(_line(http, grant))
-    print(readable(grant, options))
+            print(_format_line(http, grant))
+    print(format_json(grant, options))
     return 0
 
 
 async def revoke(options: argparse.Namespace) -> int:
-    """Take grants back: one, a session's, an agent's, or all."""
+    """Revoke grants: one, a session's, an agent's, or all."""
     return await asyncio.to_thread(_revoke, options)
 
 
-async def let_through(options: argparse.Namespace) -> int:
-    """Give a session a pass."""
-    return await asyncio.to_thread(_let_through, options)
+async def add_pass(options: argparse.Namespace) -> int:
+    """Make a pass: approve what a session asks, for a while."""
+    return await asyncio.to_thread(_add_pass, options)
 
 
-def _let_through(options: argparse.Namespace) -> int:
+def _add_pass(options: argparse.Namespace) -> int:
     body = {"what": "edits" if options.edits else "all", "hours": options.hours}
     if options.next is not None:
         body["max_uses"] = options.next
     path = f"/v1/sessions/{quote(options.session, safe='')}/pass?agent={quote(options.agent)}"
-    with connection() as http:
-        print(_line(http, http.call("POST", path, body)))
+    with connect_as_approver() as http:
+        print(_format_line(http, http.call("POST", path, body)))
     return 0
 
 
 def _offers(options: argparse.Namespace) -> int:
-    with connection() as http:
+    with connect_as_approver() as http:
         request_id = find_request(http, options.id)["request"]["id"]
         found = http.call("GET", f"/v1/requests/{request_id}/offers")
         if options.json:
@@ -88,22 +86,22 @@ def _offers(options: argparse.Namespace) -> int:
 
 
 def _revoke(options: argparse.Namespace) -> int:
-    with connection() as http:
+    with connect_as_approver() as http:
         if options.id is not None:
-            grant = _one(http, options.id)
+            grant = _find(http, options.id)
             http.call("POST", f"/v1/grants/{grant['id']}/revoke", {})
             print(f"{grant['id']} is revoked")
             return 0
         whose = {"agent": options.agent, "session": options.session}
-        named = {name: value for name, value in whose.items() if value is not None}
-        if not named and not options.all:
+        id_and_revision = {name: value for name, value in whose.items() if value is not None}
+        if not id_and_revision and not options.all:
             raise InvalidRequest("name a grant, --agent, --session or --all")
-        ended = http.call("POST", "/v1/grants/revoke", named)
+        ended = http.call("POST", "/v1/grants/revoke", id_and_revision)
         print(f"{len(ended['ids'])} revoked")
         return 0
 
 
-def _all(http: Http) -> list[dict[str, Any]]:
+def _read_all(http: HttpPool) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     after = ""
     while True:
@@ -114,11 +112,11 @@ def _all(http: Http) -> list[dict[str, Any]]:
         after = f"&after={page['next']}"
 
 
-def _one(http: Http, wanted: str) -> dict[str, Any]:
-    if len(wanted) == _ID_LENGTH:
+def _find(http: HttpPool, wanted: str) -> dict[str, Any]:
+    if len(wanted) == ID_LENGTH:
         grant: dict[str, Any] = http.call("GET", f"/v1/grants/{wanted}")
         return grant
-    matches = [grant for grant in _all(http) if grant["id"].startswith(wanted)]
+    matches = [grant for grant in _read_all(http) if grant["id"].startswith(wanted)]
     if len(matches) > 1:
         raise Conflict(f"{len(matches)} grants begin with {wanted}; write more of the id")
     if not matches:
@@ -129,19 +127,20 @@ def _one(http: Http, wanted: str) -> dict[str, Any]:
     return matches[0]
 
 
-def _line(http: Http, grant: dict[str, Any]) -> str:
+def _format_line(http: HttpPool, grant: dict[str, Any]) -> str:
     most = f" of {grant['max_uses']}" if "max_uses" in grant else ""
     uses = f"{grant.get('used', 0)}{most}"
     where = grant.get("session", "everywhere")
     return (
         f"{grant['id']}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
         f"{visible(grant['match']['tool']).text:20} used {uses}  by {grant['made_by']}  "
-        f"{visible(grant.get('words', '')).text}{_exactly(http, grant)}{_suspended(grant)}"
+        f"{visible(grant.get('words', '')).text}{_format_exact_match(http, grant)}"
+        f"{_why_suspended(grant)}"
     )
 
 
-def _suspended(grant: dict[str, Any]) -> str:
-    """Return why a grant decides nothing for now; empty when it decides."""
+def _why_suspended(grant: dict[str, Any]) -> str:
+    """Return why a grant is suspended; empty when it is in force."""
     if rests := grant.get("rests"):
         return (
             f"  suspended: {visible(rests['why']).text}; let the agent ask again, and remember that"
@@ -151,13 +150,13 @@ def _suspended(grant: dict[str, Any]) -> str:
     return ""
 
 
-def _exactly(http: Http, grant: dict[str, Any]) -> str:
-    """Return what an exact grant covers: it holds a digest of it, its request the rest."""
+def _format_exact_match(http: HttpPool, grant: dict[str, Any]) -> str:
+    """Return what an exact grant matches, read from the request that it was made from."""
     asked = grant.get("from_request")
     if grant["match"]["shape"] != Shape.EXACT or asked is None or grant.get("erased"):
         return ""
     try:
-        seen, fits = runs(http.call("GET", f"/v1/requests/{asked}"))
+        seen, fits = summarize_action(http.call("GET", f"/v1/requests/{asked}"))
     except NotFound:
         return f": request {asked}, which is no longer kept"
     return f": {seen}" if fits else f": {seen} (`gateway show {asked}`)"

@@ -1,4 +1,4 @@
-"""Commands about people, routes and risk rules."""
+"""`gateway apply` and `gateway policy`: people, routes and risk rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.cli.admin import backend
+from gateway.cli.redis_access import connect_backend
 from gateway.policy.policy_file import differences, read_policy_file
 from gateway.server.plugins import refuse_unknown
 from gateway.stores.credentials import APPROVER
@@ -15,14 +15,14 @@ from gateway.wire.codec import plain
 
 
 async def apply(options: argparse.Namespace) -> int:
-    """Put a policy file in force, or say what that would change."""
+    """Put a policy file in force, or print what that would change."""
     document = read_policy_file(Path(options.file))
     refuse_unknown(document)
-    async with backend() as found:
+    async with connect_backend() as found:
         now = await found.store.policy()
         lines = differences(now, document)
-        for line in lines:
-            print(line)
+        for format_line in lines:
+            print(format_line)
         if options.check:
             print("nothing was changed" if lines else "this file is in force")
             return 0
@@ -43,6 +43,6 @@ async def apply(options: argparse.Namespace) -> int:
 
 async def show(options: argparse.Namespace) -> int:
     """Print the people, routes and risk rules in force."""
-    async with backend() as found:
+    async with connect_backend() as found:
         print(json.dumps(plain(await found.store.policy()), indent=2, ensure_ascii=False))
     return 0

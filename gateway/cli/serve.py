@@ -1,4 +1,4 @@
-"""Commands that run the gateway."""
+"""`gateway up`, `gateway adapter` and `gateway demo`: commands that run the gateway."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from gateway.domain.redaction import masked
-from gateway.server import adapter_process as alone
-from gateway.server import app
+from gateway.server import adapter_process, app
 from gateway.server.demo import run_demo
 from gateway.server.first_run import first_login
 from gateway.server.settings import Settings
@@ -25,73 +24,73 @@ _NOT_READY = "Stopped before it was ready"
 
 async def up(options: argparse.Namespace) -> int:
     """Run the gateway until SIGINT or SIGTERM."""
-    settings = _begun()
-    async with _stoppable() as told, app.running(settings) as gateway:
+    settings = _start()
+    async with _until_signal() as wait, app.run_gateway(settings) as gateway:
         print(f"The gateway is ready at {gateway.url}", file=sys.stderr)
         if not settings.production:
-            for line in await first_login(gateway.backend, gateway.url, settings):
-                print(line, file=sys.stderr)
-        await told()
+            for format_line in await first_login(gateway.backend, gateway.url, settings):
+                print(format_line, file=sys.stderr)
+        await wait()
     return 0
 
 
 async def adapter(options: argparse.Namespace) -> int:
     """Run one adapter until SIGINT or SIGTERM."""
-    settings = _begun()
-    async with _stoppable() as told, alone.adapter_running(settings, options.name) as url:
-        served = f", and tells at {url}/readyz whether people can answer" if url else ""
-        print(f"The adapter {options.name} runs{served}", file=sys.stderr)
-        await told()
+    settings = _start()
+    async with _until_signal() as wait, adapter_process.run_adapter(settings, options.name) as url:
+        health = f"; its health is at {url}/readyz" if url else ""
+        print(f"The adapter {options.name} runs{health}", file=sys.stderr)
+        await wait()
     return 0
 
 
 @asynccontextmanager
-async def _stoppable() -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Yield what waits for SIGINT or SIGTERM; until somebody waits for it, they end the block.
+async def _until_signal() -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Yield a function that waits for SIGINT or SIGTERM.
 
-    So a start that takes long is given up, and leaves nothing behind, as after an error. Told again
-    while it cleans up, it goes on with the next step: one that hangs needs no SIGKILL.
+    A signal before the first wait cancels the block, so a long start is abandoned and cleaned up as
+    after an error. A second signal during the clean-up cancels the step that is running.
     """
     task, stop = asyncio.current_task(), asyncio.Event()
     started = False
 
-    def tell() -> None:
+    def handle() -> None:
         if task is not None and (not started or stop.is_set()):
             task.cancel()
         stop.set()
 
-    async def told() -> None:
+    async def wait() -> None:
         nonlocal started
         started = True
-        await stop.wait()  # it is set already when something on the way lost the cancellation
+        await stop.wait()  # already set when the start swallowed the cancellation
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, tell)
+        asyncio.get_running_loop().add_signal_handler(number, handle)
     try:
-        yield told
+        yield wait
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
-        said = "Stopped; some of the cleaning up was cut short" if started else _NOT_READY
-        print(said, file=sys.stderr)
+        message = "Stopped; some of the cleaning up was cut short" if started else _NOT_READY
+        print(message, file=sys.stderr)
 
 
 async def demo(options: argparse.Namespace) -> int:
-    """Try everything in a scratch folder."""
+    """Run the demo in a scratch folder."""
     return await run_demo()
 
 
-def _begun() -> Settings:
-    """Read the settings and set up what every process that serves needs."""
+def _start() -> Settings:
+    """Return the settings, after setting up the log and the limit of open files."""
     settings = Settings()
     configure_log(settings)
-    _allow_connections()
+    _raise_open_file_limit()
     return settings
 
 
-def _allow_connections() -> None:
-    """Allow as many open files as we may: each call that waits holds one, and systems begin with
-    fewer than the calls that we let wait."""
+def _raise_open_file_limit() -> None:
+    """Raise the soft limit of open files: each waiting call holds one, and the usual default is
+    lower than the number of calls that may wait."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -106,8 +105,8 @@ def configure_log(settings: Settings) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """One line per record, and a traceback below where there is one. Secrets are masked: nobody
-    knows what stands in the words of somebody else's exception."""
+    """Formats a record as one line, with its traceback below. Secrets are masked, because the text
+    of a library's exception may hold one."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -118,12 +117,12 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record: time, level, logger, event and request id where given. Secrets
-    are masked."""
+    """Formats a record as one JSON object: time, level, logger, and event and request id where
+    given. Secrets are masked."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
-        line = {
+        format_line = {
             "at": self.formatTime(record),
             "level": record.levelname,
             "logger": record.name,
@@ -131,7 +130,7 @@ class JsonFormatter(logging.Formatter):
         }
         for name in ("event", "request_id", "agent", "milliseconds"):
             if name in record.__dict__:
-                line[name] = record.__dict__[name]
+                format_line[name] = record.__dict__[name]
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(masked(line))
+            format_line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(masked(format_line))

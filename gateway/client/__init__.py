@@ -5,8 +5,8 @@
     @requires_approval
     def delete_branch(name: str) -> None: ...
 
-Names are loaded when first used, because `gateway ask` and hook shims start a process per tool call
-and must not pay for asyncio.
+Names are imported when first used: `gateway ask` and hook shims start a process per tool call and
+must not spend time on importing asyncio.
 """
 
 from __future__ import annotations

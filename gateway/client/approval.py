@@ -1,4 +1,4 @@
-"""How a request ends for the agent: leave to run, or an exception that tells the outcomes apart."""
+"""How a request ends for the agent: an approval, or an exception for each other outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.wire.codec import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Leave to run, checked: `arguments` are exactly what may run, edited or not."""
+    """A checked approval: `arguments` are exactly what may run, edited or not."""
 
     request: ApprovalRequest
     decision: Decision
@@ -19,7 +19,7 @@ class Approval:
 
     @property
     def arguments(self) -> JsonObject:
-        """What may run."""
+        """The arguments that may run: the edited ones where a person edited them."""
         edited = self.decision.arguments
         return self.request.arguments if edited is None else edited
 
@@ -31,9 +31,9 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What happened to a request: `confirmation_required` before the wait, `decided` after it.
+    """A step of a request: `confirmation_required` before the wait, `decided` after it.
 
-    With the latter comes the `approval`: what may run.
+    `decided` carries the `approval`.
     """
 
     name: str
@@ -41,15 +41,15 @@ class Event:
     approval: Approval | None = None
 
 
-def refusal(decision: Decision) -> NotApproved:
-    """Return the exception that tells how a request ended without leave."""
+def exception_for(decision: Decision) -> NotApproved:
+    """Return the exception for a decision that is not an approval."""
     if decision.status is Status.DENIED:
         return Aborted(decision) if decision.abort else Denied(decision)
     return Expired(decision) if decision.status is Status.EXPIRED else Cancelled(decision)
 
 
-def unanswered(request: ApprovalRequest) -> Decision:
-    """Return what our own clock decided when no answer came."""
+def local_expiry(request: ApprovalRequest) -> Decision:
+    """Return the decision that the client makes itself when no answer came in time."""
     return Decision(
         request_id=request.id,
         revision=0,

@@ -1,5 +1,8 @@
-"""The shape of a function's arguments as a JSON Schema, so that an edit that does not fit is
-refused while the person still looks at it, and again before anything runs."""
+"""Derives a JSON Schema from a function's parameters.
+
+The gateway refuses an edit that does not fit it, and the client checks again before the function
+runs.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,14 @@ _VALUES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (types.NoneType,),
 }
-_GATHERS = {
+_VARIADIC = {
     inspect.Parameter.VAR_POSITIONAL: "array",
     inspect.Parameter.VAR_KEYWORD: "object",
 }
 
 
 def schema_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> JsonObject:
-    """Return the schema of these parameters of a function; what is not annotated takes anything."""
+    """Return the schema of these parameters; one without an annotation accepts any value."""
     try:
         hints = get_type_hints(function)
     except (NameError, TypeError, AttributeError):
@@ -45,7 +48,7 @@ def schema_of(function: Callable[..., Any], parameters: Mapping[str, Any]) -> Js
     properties: JsonObject = {}
     required = []
     for name, parameter in parameters.items():
-        if gathers := _GATHERS.get(parameter.kind):
+        if gathers := _VARIADIC.get(parameter.kind):
             properties[name] = {"type": gathers}
             continue
         properties[name] = _schema(hints.get(name))
@@ -89,6 +92,6 @@ def _fits(schema: JsonObject, value: Any) -> bool:
         return True
     named = schema["type"]
     names = [named] if isinstance(named, str) else named
-    if isinstance(value, bool):  # which Python counts among the integers
+    if isinstance(value, bool):  # in Python a subclass of int
         return "boolean" in names
     return any(isinstance(value, _VALUES[name]) for name in names)

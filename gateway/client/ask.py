@@ -1,9 +1,8 @@
-"""`gateway ask` and `gateway wait`: leave for shells, CI and hooks, with the standard library
-alone.
+"""`gateway ask` and `gateway wait`: approvals for shells, CI and hooks.
 
-They start for every tool call, so they work on plain JSON values and load neither the wire types
-nor asyncio. Exit code 6, no answer yet, is one of its own, so that nothing mistakes a question for
-leave, nor a wait that ended for a request that did.
+Both run once per tool call, so they use the standard library alone, work on plain JSON values, and
+import neither the wire types nor asyncio. "No answer yet" has an exit code of its own, 6, so that
+it is never mistaken for an approval or for the end of the request.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from gateway.client import config
-from gateway.client.bound_files import bound, check_bound
-from gateway.client.check_decision import Verdict, ended
-from gateway.client.http_connection import TIMEOUT_SECONDS, Connection
+from gateway.client.bound_files import check_files, hash_files
+from gateway.client.check_decision import CheckedDecision, has_ended
+from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable
 from gateway.wire.digest import action_digest
 from gateway.wire.identifiers import REQUEST_ID
@@ -40,26 +39,26 @@ _PAUSE_SECONDS = 0.5
 _NO_DEADLINE = 30 * 24 * 3600.0
 
 
-class _NoAnswer(Exception):
-    """Our own clock ended the wait."""
+class _TimedOut(Exception):
+    """The wait reached its deadline."""
 
 
-class _Stopped(BaseException):
+class _Interrupted(BaseException):
     """SIGINT or SIGTERM."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Run `ask` or `wait`; return the exit code."""
     verb = argv[0]
-    asking = _Asking(verb, _options(list(argv)))
+    asking = _AskCommand(verb, _options(list(argv)))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
         return asking.run()
-    except _Stopped:
+    except _Interrupted:
         return EXIT_CODES["cancelled"]
-    except _NoAnswer:
-        # Our clock ends what we asked ourselves; what we only look at goes on waiting.
+    except _TimedOut:
+        # `ask` withdraws its own request at the deadline; after `wait` the request stays pending.
         waits = verb == "wait"
         _say(f"gateway {verb}: {'no answer yet' if waits else 'nobody answered in time'}")
         return PENDING_EXIT if waits else EXIT_CODES["expired"]
@@ -69,53 +68,53 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _stop(number: int, frame: object) -> NoReturn:
-    raise _Stopped
+    raise _Interrupted
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-class _Asking:
-    """One request from the command line, whichever credential it takes."""
+class _AskCommand:
+    """One run of `ask` or `wait`, which may use two credentials."""
 
     def __init__(self, verb: str, options: argparse.Namespace) -> None:
         self._verb = verb
         self._options = options
         self._process = _new_id()
         self._until: float | None = None
-        self._silent = False  # the gateway, and we have said so
+        self._silent = False  # the gateway does not answer, and a message said so
         self._request: dict[str, Any] | None = None
 
     def run(self) -> int:
-        """Ask or wait; return the exit code. What we asked is withdrawn when we leave without an
-        answer, so that nobody approves what nobody runs."""
+        """Ask or wait; return the exit code. Without an answer the request of `ask` is withdrawn,
+        so that nobody approves what nothing will run."""
         try:
             try:
                 return self._run(check=False)
             except Unauthorized:
-                # The kept credential is of another time, or was rotated while we waited. Whatever
-                # was asked before goes on under its id: it is never asked twice.
+                # The kept credential is old, or was rotated during the wait. A request that was
+                # sent keeps its id, so it is never asked twice.
                 return self._run(check=True)
-        except _Stopped:
+        except _Interrupted:
             self._withdraw("gateway ask was stopped", TIMEOUT_SECONDS)
             raise
-        except _NoAnswer:
+        except _TimedOut:
             self._withdraw("gateway ask waits no longer", _GRACE_SECONDS)
             raise
 
     def _run(self, *, check: bool) -> int:
-        """Ask or wait with the kept credential, or with one that was checked."""
+        """Ask or wait with the kept credential, checked first where `check` says so."""
         found = config.load(self._options.agent, check=check)
         if not found.url or not found.token:
             missing = "GATEWAY_TOKEN" if found.url else "GATEWAY_URL and GATEWAY_TOKEN"
             raise InvalidRequest(f"this command speaks HTTP: set {missing}")
-        with Connection(found.url, found.token) as gateway:
+        with HttpConnection(found.url, found.token) as gateway:
             self._gateway, self._found = gateway, found
             return self._wait() if self._verb == "wait" else self._ask()
 
     def _ask(self) -> int:
-        """Submit, and wait unless told not to."""
+        """Submit a request, and wait for its end unless --no-wait is given."""
         options = self._options
         request = self._request = self._request or _request(self._found.agent, options)
         request_id, arguments = request["id"], request["arguments"]
@@ -126,35 +125,35 @@ class _Asking:
         if options.no_wait:
             print(json.dumps({"id": request_id, "digest": request["digest"]}))
             return PENDING_EXIT
-        if not ended(state):
+        if not has_ended(state):
             where = f"in the inbox, or with gateway approve {request_id[:8]}"
             _say(f"waiting for approval of {options.tool}: answer {where}")
-            state = self._final(request_id, until)
-        verdict = Verdict(state, request_id, self._found.public_key)
+            state = self._wait_for_end(request_id, until)
+        verdict = CheckedDecision(state, request_id, self._found.public_key)
         verdict.check(request)
         if verdict.status == "approved":
-            check_bound(request["context"].get("files", {}))
+            check_files(request["context"].get("files", {}))
         return self._finish(verdict, until, arguments if options.edit else None)
 
     def _deadline(self, began: float) -> float:
-        """Return when our own clock ends the wait. It began with the first call that was taken, as
-        the gateway's did: finding the gateway, or enrolling there, costs nothing of the time."""
+        """Return when the wait ends. As at the gateway, time counts from the first accepted call:
+        discovery and enrolment take nothing from it."""
         if self._until is None:
             self._until = began + (self._options.timeout or _NO_DEADLINE)
         return self._until
 
     def _withdraw(self, why: str, timeout: float) -> None:
-        """Tell the gateway that nobody waits any more for what we asked, if we asked."""
+        """Cancel the request that this process submitted, if it did."""
         if self._request is None:
             return
-        self._gateway.close()  # we may have been stopped in the middle of an answer
+        self._gateway.close()  # it may be in the middle of a response
         path = f"/v1/requests/{self._request['id']}/cancel"
         cancelled = {"reason": "abandoned", "message": why}
         try:
             with self._gateway as gateway:
                 gateway.call("POST", path, cancelled, timeout=timeout)
         except GatewayError as error:
-            _say(f"not withdrawn: {error}")  # and we leave all the same
+            _say(f"not withdrawn: {error}")  # the process ends all the same
 
     def _wait(self) -> int:
         """Wait for a request that was submitted with --no-wait, and take its approval."""
@@ -162,28 +161,27 @@ class _Asking:
         if not REQUEST_ID.fullmatch(wanted):
             raise InvalidRequest(f"{wanted!r} is no id of a request")
         until = self._deadline(time.monotonic())
-        state = self._final(wanted, until)
+        state = self._wait_for_end(wanted, until)
         if state["status"] == "approved":
             path = f"/v1/requests/{wanted}/consume"
             state = self._gateway.call("POST", path, {"process": self._process})
-        verdict = Verdict(state, wanted, self._found.public_key)
+        verdict = CheckedDecision(state, wanted, self._found.public_key)
         if verdict.may_have_run:
             _say("another process was given this approval: it may have run already")
             return EXIT_CODES["denied"]
         return self._finish(verdict, until + _NO_DEADLINE, None)
 
-    def _final(self, request_id: str, until: float) -> Any:
+    def _wait_for_end(self, request_id: str, until: float) -> Any:
         """Return the state in which the request ended. Raises _NoAnswer at `until`."""
         while (left := until - time.monotonic()) > 0:
-            state, pause = self._news(request_id, left)
-            if state is not None and ended(state):
+            state, pause = self._poll(request_id, left)
+            if state is not None and has_ended(state):
                 return state
-            time.sleep(min(pause, left))  # noqa: TID251 (there is nothing to wait on)
-        raise _NoAnswer
+            time.sleep(min(pause, left))  # noqa: TID251 (nothing to wait on)
+        raise _TimedOut
 
-    def _news(self, request_id: str, left: float) -> tuple[Any, float]:
-        """Return the state, after news or `left` seconds at most, and how long to pause before the
-        next look."""
+    def _poll(self, request_id: str, left: float) -> tuple[Any, float]:
+        """Return the state, after `left` seconds at most, and the pause before the next poll."""
         seconds = min(_POLL_SECONDS, left)
         patience = min(seconds + _SLACK_SECONDS, left + _GRACE_SECONDS)
         path = f"/v1/requests/{request_id}?process={self._process}"
@@ -192,7 +190,7 @@ class _Asking:
                 poll, pause = f"{path}&wait={seconds:.3f}", 0.0
                 state = self._gateway.call("GET", poll, timeout=patience)
             except Busy as error:
-                # No more calls may hang for this agent: look now and then instead.
+                # This agent may hold no more long polls: poll at intervals instead.
                 pause = max(_PAUSE_SECONDS, error.retry_after)
                 state = self._gateway.call("GET", path, timeout=patience)
         except Unreachable as error:
@@ -205,7 +203,7 @@ class _Asking:
             self._silent = False
         return state, pause
 
-    def _finish(self, verdict: Verdict, until: float, unedited: Any) -> int:
+    def _finish(self, verdict: CheckedDecision, until: float, unedited: Any) -> int:
         if verdict.status == "approved" and time.monotonic() > until:
             _say("the approval came too late")
             return EXIT_CODES["expired"]
@@ -214,17 +212,17 @@ class _Asking:
         if self._options.json:
             print(json.dumps(verdict.decision))
         elif verdict.status == "approved" and allowed is not None:
-            print(_printed(allowed))
+            print(_format_arguments(allowed))
         return EXIT_CODES[verdict.status]
 
 
-def _printed(arguments: dict[str, Any]) -> str:
+def _format_arguments(arguments: dict[str, Any]) -> str:
     command = arguments.get("command")
     return command if isinstance(command, str) else json.dumps(arguments)
 
 
 def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the request as the wire has it."""
+    """Return the request as JSON values of the wire format."""
     kind = "command" if options.command else options.kind
     arguments = _arguments(options)
     if options.file and options.no_wait:
@@ -233,7 +231,7 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
         raise InvalidRequest("--edit needs the wait: `gateway wait` does not know what was asked")
     context: dict[str, Any] = {"cwd": os.getcwd(), "host": socket.gethostname()}
     if options.file:
-        context["files"] = bound(options.file)
+        context["files"] = hash_files(options.file)
     digest = action_digest(
         agent=agent, kind=kind, tool=options.tool, arguments=arguments, context=context
     )
@@ -274,7 +272,7 @@ def _new_id() -> str:
 
 
 def _options(words: list[str]) -> argparse.Namespace:
-    """Read the command line; the parser of the one verb is built, to save time."""
+    """Parse the command line; to save time only the parser of this verb is built."""
     cut = words.index("--") if "--" in words else len(words)
     parser = _ask_parser() if words[0] == "ask" else _wait_parser()
     add = parser.add_argument
@@ -290,7 +288,7 @@ def _ask_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gateway ask",
         usage="gateway ask TOOL [options] [-- COMMAND ...]",
-        description="Ask a person for leave to do something; the exit code is the answer.",
+        description="Ask a person for approval; the exit code is the answer.",
         epilog=f"""Examples:  gateway ask shell -- rm -r build && rm -r build
            cmd=$(gateway ask shell --edit -- make deploy) && eval "$cmd"
 {_CODES}""",

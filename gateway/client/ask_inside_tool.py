@@ -1,4 +1,4 @@
-"""Asking from inside a running tool, for what only it knows."""
+"""Asks for approval from inside a running tool, which knows details that its caller does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.wire.codec import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class RunningTool:
-    """The gated tool that runs in this context, so that it can ask again from inside."""
+    """The gated tool that runs in this context, and the client that asked for it."""
 
     tool: str
     client: Client
@@ -26,7 +26,7 @@ _running_tool: ContextVar[RunningTool | None] = ContextVar("gateway_tool", defau
 
 @contextmanager
 def enter_tool(tool: str, client: Client) -> Iterator[None]:
-    """Remember which gated tool runs inside the block, and which client asked for it."""
+    """Make a gated tool and its client the ones that `confirm` uses inside the block."""
     token = _running_tool.set(RunningTool(tool, client))
     try:
         yield
@@ -37,17 +37,17 @@ def enter_tool(tool: str, client: Client) -> Iterator[None]:
 def confirm(hint: str, payload: JsonObject | None = None, **details: Any) -> Approval:
     """Ask from inside a running tool, through the client that asked for it. Raises as
     `AsyncClient.ask` does."""
-    tool, client = _asking()
+    tool, client = _tool_and_client()
     return client.ask(tool, {"confirm": hint}, hint=hint, payload=payload, **details)
 
 
 async def confirm_async(hint: str, payload: JsonObject | None = None, **details: Any) -> Approval:
     """Ask from inside a running coroutine tool. See `confirm`."""
-    tool, client = _asking()
+    tool, client = _tool_and_client()
     request = client.request(tool, {"confirm": hint}, hint=hint, payload=payload, **details)
-    return await client.there(client.inner.send(request))
+    return await client.run_on_loop(client.inner.send(request))
 
 
-def _asking() -> tuple[str, Client]:
+def _tool_and_client() -> tuple[str, Client]:
     found = _running_tool.get()
     return (found.tool, found.client) if found else ("confirm", current_client())

@@ -1,4 +1,4 @@
-"""The blocking client: the asynchronous one behind a door, on an event loop of its own thread."""
+"""The blocking client: runs the asynchronous one on an event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gateway.client.client import AsyncClient, OnEvent, unfailing
+from gateway.client.client import AsyncClient, OnEvent, log_report_failure
 from gateway.client.transport import Transport
 from gateway.errors import GatewayError
 
@@ -22,21 +22,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _blocking(
+def _make_blocking(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Client, P], R]:
-    """Return `method` for callers that block; one signature, one docstring, no second copy."""
+    """Return a blocking method with the signature and docstring of a coroutine method."""
 
     def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.result_of(self.start(method(self.inner, *args, **kwargs)))
+        return self.wait_for_result(self.start(method(self.inner, *args, **kwargs)))
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__
     return call
 
 
-def _unfailing(method: Callable[P, None]) -> Callable[P, None]:
+def _log_failures(method: Callable[P, None]) -> Callable[P, None]:
     def call(*args: P.args, **kwargs: P.kwargs) -> None:
-        with unfailing():
+        with log_report_failure():
             method(*args, **kwargs)
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__
@@ -44,17 +44,17 @@ def _unfailing(method: Callable[P, None]) -> Callable[P, None]:
 
 
 class Client:
-    """Asks for leave and blocks the calling thread. Threads may share it; forked children may
+    """Asks for approval and blocks the calling thread. Threads may share it, forked children may
     not."""
 
-    ask = _blocking(AsyncClient.ask)
-    question = _blocking(AsyncClient.question)
-    submit = _blocking(AsyncClient.submit)
-    send = _blocking(AsyncClient.send)
-    wait = _blocking(AsyncClient.wait)
-    report = _unfailing(_blocking(AsyncClient.report))
-    cancel = _blocking(AsyncClient.cancel)
-    end_session = _blocking(AsyncClient.end_session)
+    ask = _make_blocking(AsyncClient.ask)
+    question = _make_blocking(AsyncClient.question)
+    submit = _make_blocking(AsyncClient.submit)
+    send = _make_blocking(AsyncClient.send)
+    wait = _make_blocking(AsyncClient.wait)
+    report = _log_failures(_make_blocking(AsyncClient.report))
+    cancel = _make_blocking(AsyncClient.cancel)
+    end_session = _make_blocking(AsyncClient.end_session)
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Client:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = False
-        self._under_way: set[Future[Any]] = set()
+        self._running: set[Future[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="gateway client", daemon=True
         )
         self._thread.start()
-        self.result_of(self.start(inner.__aenter__()))
+        self.wait_for_result(self.start(inner.__aenter__()))
 
     @property
     def agent(self) -> str:
@@ -93,30 +93,30 @@ class Client:
 
     @property
     def usable(self) -> bool:
-        """Whether this is still the process that it was made for, and nobody has closed it."""
+        """Whether it is open, and in the process that made it."""
         return os.getpid() == self._pid and not self._closed
 
     def start(self, work: Coroutine[Any, Any, R]) -> Future[R]:
-        """Start a coroutine on the client's own loop. Raises GatewayError when it is closed, and
+        """Start a coroutine on the client's loop. Raises GatewayError when the client is closed, or
         after a fork."""
         context = copy_context()
 
         async def in_context() -> R:
-            # The caller's session and tool, on the client's own loop.
+            # Keeps the caller's session and tool.
             return await asyncio.get_running_loop().create_task(work, context=context)
 
-        if os.getpid() == self._pid:  # after a fork the lock may be held, by nobody
+        if os.getpid() == self._pid:  # in a forked child the lock may stay locked for ever
             with self._lock:
                 if not self._closed:
                     future = asyncio.run_coroutine_threadsafe(in_context(), self._loop)
-                    self._under_way.add(future)
-                    future.add_done_callback(self._under_way.discard)
+                    self._running.add(future)
+                    future.add_done_callback(self._running.discard)
                     return future
         work.close()
         raise GatewayError(_UNUSABLE)
 
-    async def there(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine on the client's own loop; cancelling here cancels there. Raises
+    async def run_on_loop(self, work: Coroutine[Any, Any, R]) -> R:
+        """Await a coroutine that runs on the client's loop; cancellation is passed on. Raises
         GatewayError when the client is closed meanwhile."""
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
@@ -127,9 +127,9 @@ class Client:
                 raise
             raise GatewayError(_UNUSABLE) from None
 
-    def result_of(self, future: Future[R]) -> R:
-        """Block for a result; interrupting the wait (Ctrl-C) withdraws the request. Raises
-        GatewayError when the client is closed meanwhile."""
+    def wait_for_result(self, future: Future[R]) -> R:
+        """Block until a result is there; Ctrl-C withdraws the request. Raises GatewayError when the
+        client is closed meanwhile."""
         try:
             return future.result()
         except CancelledError:
@@ -138,29 +138,29 @@ class Client:
             raise GatewayError(_UNUSABLE) from None
         except BaseException:
             if future.cancel():
-                # The request is withdrawn on the loop; give it the time to say so, and no more.
-                self._let_go()
+                # The loop withdraws the request; wait for that, within limits.
+                self._await_cancelled()
             raise
 
     def close(self) -> None:
-        """Withdraw what waits, disconnect and end the thread."""
+        """Withdraw pending requests, disconnect and end the thread."""
         if not self.usable:
             return
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-        for future in list(self._under_way):
-            future.cancel()  # who blocks for it goes on at once, whatever becomes of the loop
-        self._let_go()
+        for future in list(self._running):
+            future.cancel()  # unblocks its caller at once
+        self._await_cancelled()
         leaving = self.inner.__aexit__(None, None, None)
         asyncio.run_coroutine_threadsafe(leaving, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def _let_go(self) -> None:
-        goodbye = asyncio.run_coroutine_threadsafe(_others_done(), self._loop)
+    def _await_cancelled(self) -> None:
+        goodbye = asyncio.run_coroutine_threadsafe(_finish_cancelled_tasks(), self._loop)
         with suppress(TimeoutError):
             goodbye.result(_GOODBYE_SECONDS)
 
@@ -173,8 +173,8 @@ class Client:
         self.close()
 
 
-async def _others_done() -> None:
-    """Let cancelled tasks of this loop come to their end."""
+async def _finish_cancelled_tasks() -> None:
+    """Wait for the cancelled tasks of this loop."""
     cancelled = [
         task
         for task in asyncio.all_tasks()
@@ -184,22 +184,22 @@ async def _others_done() -> None:
 
 
 class _ProcessClient:
-    """The client that code without one of its own shares: made when first needed, per process."""
+    """The client of this process, for code that was given none; made when first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._client: Client | None = None
 
     def get(self) -> Client:
-        """Return it, made anew after a fork. Raises Unreachable when no gateway is to be found."""
+        """Return the client, a new one after a fork. Raises Unreachable without a gateway."""
         with self._lock:
             if self._client is None or not self._client.usable:
                 self._client = Client.from_env()
             return self._client
 
     @contextmanager
-    def replaced(self, client: Client) -> Iterator[None]:
-        """Share another client inside the block."""
+    def replace_inside(self, client: Client) -> Iterator[None]:
+        """Use another client inside the block."""
         with self._lock:
             before, self._client = self._client, client
         try:
@@ -214,17 +214,17 @@ _shared = _ProcessClient()
 
 
 def current_client() -> Client:
-    """Return the context's client, else the process's. Raises Unreachable; never approves."""
+    """Return the context's client, else the process's. Raises Unreachable when there is none."""
     return _chosen.get() or _shared.get()
 
 
 @contextmanager
 def use_client(client: Client, *, everywhere: bool = False) -> Iterator[Client]:
-    """Have gated code inside the block ask through `client`: in this context, or `everywhere` in
-    the process where no other was chosen, as in threads that were started before."""
+    """Make gated code inside the block ask through `client`: in this context, or with `everywhere`
+    in all threads that have not chosen another."""
     token = _chosen.set(client)
     try:
-        with _shared.replaced(client) if everywhere else nullcontext():
+        with _shared.replace_inside(client) if everywhere else nullcontext():
             yield client
     finally:
         _chosen.reset(token)

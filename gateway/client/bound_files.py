@@ -1,4 +1,4 @@
-"""Files that an action uses are bound to its approval: what was shown is there when it runs."""
+"""Binds files to an approval: they must not change between the request and the run."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ ABSENT = "absent"
 _BLOCK = 1 << 20
 
 
-def bound(paths: Iterable[str]) -> dict[str, str]:
-    """Return for each file, and for the real path behind a link to it, the SHA-256 of its content.
+def hash_files(paths: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of each file, by its path and by its real path behind links.
 
-    A file that is not there yet is `absent`. Raises InvalidRequest for what is no file, or cannot
-    be read.
+    A missing file is `absent`. Raises InvalidRequest for what is no plain file, or cannot be read.
     """
     files: dict[str, str] = {}
     for path in paths:
-        # Not `abspath`: `..` behind a link leads elsewhere than the text says.
+        # Not `abspath`, which resolves `..` in the text, before links.
         whole = os.path.join(os.getcwd(), path)
         real = os.path.realpath(whole)
         files[whole] = files[real] = _content(real)
     return files
 
 
-def check_bound(files: Mapping[str, str]) -> None:
-    """Return when every file is still what it was, behind the same links; raises Unverified."""
+def check_files(files: Mapping[str, str]) -> None:
+    """Raise Unverified when a file, or a link on the way to it, has changed."""
     for path, content in files.items():
         real = os.path.realpath(path)
         try:
@@ -41,7 +40,7 @@ def check_bound(files: Mapping[str, str]) -> None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file. A pipe may have no writer for ever, and a device may have no end."""
+    """Open a file without blocking, as a pipe without a writer would."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

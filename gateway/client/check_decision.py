@@ -1,6 +1,6 @@
-"""What the gateway's answer says, checked over plain JSON values: nothing in it is trusted before.
+"""Checks the gateway's answer over plain JSON values, before anything in it is used.
 
-The SDK does the same over the wire types; a process per tool call cannot afford them.
+The SDK checks the same over the wire types, which take too long to import for `gateway ask`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 _ENDINGS = ("approved", "denied", "expired", "cancelled")
 _RUNNABLE = ("approve", "edit")
-"""The actions that a command can follow; a result or an answer is nothing to run."""
+"""The actions after which a command may run."""
 
 
-class Verdict:
+class CheckedDecision:
     """How a request ended. `arguments` are a person's edit, None where there was none."""
 
     def __init__(self, state: dict[str, Any], request_id: str, public_key: str | None) -> None:
-        """Take a state that has ended. Raises Unverified unless it is about this request and, when
-        it approves, signed by the pinned key."""
+        """Read a final state. Raises Unverified unless it is about this request and, when it
+        approves, signed by the pinned key."""
         if state.get("status") == "approved" and state.get("decision") is None:
             raise Unreachable("the approval is not handed out; is the gateway's kill switch on?")
         decision = _member(state, "decision", dict)
@@ -34,7 +34,7 @@ class Verdict:
         self.decision: dict[str, Any] = decision
         self.status = _member(decision, "status", str)
         if self.status not in _ENDINGS:
-            raise Unverified(f"the decision has a status of its own: {self.status!r}")
+            raise Unverified(f"the decision has an unknown status: {self.status!r}")
         self.arguments: dict[str, Any] | None = None
         if decision.get("arguments") is not None:
             self.arguments = _member(decision, "arguments", dict)
@@ -43,7 +43,7 @@ class Verdict:
             _check_approval(decision, public_key)
 
     def check(self, request: dict[str, Any]) -> None:
-        """Raise Unverified when an approval is not for exactly what was asked, or its edit."""
+        """Raise Unverified when an approval is not for exactly this request or its edit."""
         if self.status != "approved":
             return
         action = self.decision["action"]
@@ -64,7 +64,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """What happened, true to who decided."""
+        """How the request ended, and who decided."""
         return sentence(
             reason=_member(self.decision, "reason", str),
             status=self.status,
@@ -73,14 +73,14 @@ class Verdict:
         )
 
 
-def ended(state: Any) -> bool:
-    """Whether a request has ended. Raises Unreachable for what is no state."""
+def has_ended(state: Any) -> bool:
+    """Whether a request has ended. Raises Unreachable when the value is no state."""
     return _member(state, "status", str) != "pending"
 
 
 def _check_approval(decision: dict[str, Any], public_key: str | None) -> None:
     if decision.get("action") not in _RUNNABLE:
-        raise Unverified("the decision gives a result or an answer, not leave to run")
+        raise Unverified("the decision gives a result or an answer, not an approval")
     if public_key:
         signed = {name: value for name, value in decision.items() if name != "signature"}
         signature = decision.get("signature")

@@ -1,4 +1,4 @@
-"""The asynchronous client: ask, wait, and never run anything that was not approved."""
+"""The asynchronous client: asks, waits, and checks the decision before it returns an approval."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.client import config
-from gateway.client.approval import Approval, Event, refusal, unanswered
-from gateway.client.bound_files import bound, check_bound
+from gateway.client.approval import Approval, Event, exception_for, local_expiry
+from gateway.client.bound_files import check_files, hash_files
 from gateway.client.context import session_name
 from gateway.client.transport import Transport
 from gateway.errors import (
@@ -47,14 +47,14 @@ from gateway.wire.signatures import Verifier
 log = logging.getLogger("gateway.client")
 
 DEFAULT_TIMEOUT = 900.0
-"""Seconds an agent waits unless it says otherwise: a quarter of an hour."""
+"""Seconds that an agent waits by default: a quarter of an hour."""
 
 MARGIN_SECONDS = 0.5
-"""The gateway's deadline comes this much earlier than our own, which refuses whatever is later."""
+"""The client's deadline comes this much after the gateway's; later approvals are refused."""
 
 _NO_DEADLINE = 30 * 24 * 3600.0
 _GOODBYE_SECONDS = 1.0
-# The gateway keeps less, and must see the whole of a secret at the end of that to know it as one.
+# More than the gateway keeps, so that a secret at the end of that arrives whole and is masked.
 _MOST_DETAIL = 15_000
 _NO_DIGEST = "0" * 64
 
@@ -62,11 +62,11 @@ OnEvent = Callable[[str, ApprovalRequest, Decision | None], None]
 
 
 class AsyncClient:
-    """Asks for leave. Use it inside `async with`, in one event loop.
+    """Asks for approval. Use it inside `async with`, in one event loop.
 
     `public_key` pins the gateway's key: unsigned or wrongly signed decisions raise Unverified.
-    `on_event` is called with `confirmation_required` before waiting and `decided` after. What it
-    raises withdraws the request, or leaves its approval unused, and goes on to who asked.
+    `on_event` is called with `confirmation_required` before the wait and `decided` after it. An
+    exception from it withdraws the request, or leaves the approval unused, and reaches the caller.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class AsyncClient:
         return cls(transport_for(found), public_key=found.public_key, on_event=on_event)
 
     async def __aenter__(self) -> AsyncClient:
-        """Get ready to ask."""
+        """Start the transport."""
         await self._transport.__aenter__()
         return self
 
@@ -97,7 +97,7 @@ class AsyncClient:
 
     @property
     def agent(self) -> str:
-        """The agent we ask as."""
+        """The agent that this client asks as."""
         return self._transport.agent
 
     def request(  # noqa: PLR0913 (one keyword for each part of a request)
@@ -121,14 +121,14 @@ class AsyncClient:
         turn: str | None = None,
         id: str | None = None,
     ) -> ApprovalRequest:
-        """Return a request with its digest and a new id, or that of one asked before.
+        """Return a request with its digest, and with a new id where none is given.
 
-        `files` are bound to it with their content: when one of them, or a link on the way to it,
-        is another at the end, the approval is refused. Raises InvalidRequest.
+        `files` are bound with their content: when one of them, or a link on the way to it, has
+        changed at the end, the approval is refused. Raises InvalidRequest.
         """
         where = context or _here()
         if files:
-            where = replace(where, files={**where.files, **bound(files)})
+            where = replace(where, files={**where.files, **hash_files(files)})
         draft = ApprovalRequest(
             id=id or new_id(),
             agent=self.agent,
@@ -152,10 +152,10 @@ class AsyncClient:
         return replace(draft, digest=digest_of(draft))
 
     async def ask(self, /, tool: str, arguments: Mapping[str, Any], **details: Any) -> Approval:
-        """Ask, wait, and return leave to run; `details` are those of `request`.
+        """Ask, wait, and return the approval; `details` are those of `request`.
 
-        Raises Denied, Aborted, Expired or Cancelled, Unreachable, or Unverified, and AlreadyUsed
-        for an `id` whose approval was given before; nothing may run then.
+        Raises Denied, Aborted, Expired, Cancelled, Unreachable or Unverified, and AlreadyUsed for
+        an `id` whose approval was handed out before. After an exception nothing may run.
         """
         return await self.send(self.request(tool, arguments, **details))
 
@@ -173,7 +173,7 @@ class AsyncClient:
         return approval.answers
 
     async def submit(self, request: ApprovalRequest) -> Pending:
-        """Hand a request over without waiting; `wait` for what is returned, in any process."""
+        """Submit a request without waiting. Pass what is returned to `wait`, in any process."""
         await self._transport.submit(request, detached=True)
         await self._tell("confirmation_required", request, None)
         return Pending(request)
@@ -181,7 +181,7 @@ class AsyncClient:
     async def send(self, request: ApprovalRequest) -> Approval:
         """Submit a request and wait for it. See `ask`.
 
-        One that was submitted before is not asked again. Its approval is given once, whoever asks.
+        A request that was submitted before is not asked again, and its approval is handed out once.
         """
         until = _until(request)
         try:
@@ -192,10 +192,10 @@ class AsyncClient:
             raise
 
     async def stream(self, request: ApprovalRequest) -> AsyncGenerator[Event, None]:
-        """Submit a request, and yield what happens: once before the wait, once with the leave.
+        """Submit a request, and yield an event before the wait and one with the approval.
 
-        Raises as `ask` does. Leaving the loop before the end withdraws the request when the
-        generator is closed: use `contextlib.aclosing` to have that at once.
+        Raises as `ask` does. Closing the generator early withdraws the request: use
+        `contextlib.aclosing` to close it as soon as the loop is left.
         """
         until = _until(request)
         try:
@@ -216,8 +216,8 @@ class AsyncClient:
     ) -> Approval:
         """Wait up to `timeout` seconds for a request that was submitted before, in any process.
 
-        Raises as `ask` does, Pending when it still waits, and AlreadyUsed when the approval was
-        given before, here or elsewhere, unless `rerun` says that running twice does no harm.
+        Raises as `ask` does, and Pending when there is no answer yet. Raises AlreadyUsed when the
+        approval was handed out before, here or elsewhere; `rerun` permits running it again.
         """
         request = pending.request if isinstance(pending, Pending) else pending
         until = asyncio.get_running_loop().time() + timeout
@@ -235,9 +235,9 @@ class AsyncClient:
         duration_ms: int | None = None,
         detail: str = "",
     ) -> None:
-        """Say what became of an approved action. Failing to say so never fails the action."""
+        """Report what became of an approved action. A failed report is logged and never raised."""
         report = Report(execution=execution, duration_ms=duration_ms, detail=detail[:_MOST_DETAIL])
-        with unfailing():
+        with log_report_failure():
             await self._transport.report(request.id, report)
 
     async def cancel(
@@ -251,7 +251,7 @@ class AsyncClient:
         await self._transport.cancel(request.id, reason=reason, message=message)
 
     async def end_session(self, session: str | None = None) -> None:
-        """End a session, the context's by default, and cancel what waits in it."""
+        """End a session, by default the context's, and cancel its pending requests."""
         await self._transport.end_session(session or session_name.get())
 
     async def _begin(self, request: ApprovalRequest) -> None:
@@ -262,7 +262,7 @@ class AsyncClient:
         try:
             state = await self._transport.wait(request.id, until=until)
         except TimeoutError:
-            raise Expired(unanswered(request)) from None
+            raise Expired(local_expiry(request)) from None
         return await self._settle(request, state, until=until, rerun=False)
 
     async def _settle(
@@ -275,8 +275,8 @@ class AsyncClient:
             raise Unverified("the gateway answered something else than was asked")
         if decision.status is not Status.APPROVED:
             await self._tell("decided", request, decision)
-            raise refusal(decision)
-        # Taken before anything else is awaited: of several tasks one gets it.
+            raise exception_for(decision)
+        # Taken before the next await, so that only one of several tasks gets it.
         first = self._transport.process.take(request.id) and not state.may_have_run
         ours = first or rerun
         await self._tell("decided", request, decision, ours=ours)
@@ -290,9 +290,9 @@ class AsyncClient:
             raise AlreadyUsed(decision)
         if asyncio.get_running_loop().time() > until:
             await self.report(request, Execution.REFUSED_LATE)
-            raise Expired(unanswered(request))
+            raise Expired(local_expiry(request))
         if request.questions:
-            # The gateway forgets secret answers once it is told that they arrived.
+            # On this report the gateway deletes the secret answers.
             await self.report(request, Execution.SUCCEEDED)
         return Approval(request=request, decision=decision, secrets=state.secrets)
 
@@ -309,10 +309,10 @@ class AsyncClient:
         expected = request.digest if edited is None else digest_of(request, edited)
         if decision.digest != expected:
             raise Unverified("the decision is about other arguments than those that would run")
-        check_bound(request.context.files)
+        check_files(request.context.files)
 
     async def _abandon(self, request: ApprovalRequest) -> None:
-        """Nobody waits any more: say so, shortly, before the cancellation goes on."""
+        """Withdraw a request for which nobody waits, within a short limit of time."""
         goodbye = asyncio.ensure_future(
             self._transport.cancel(request.id, reason=Reason.ABANDONED, message="")
         )
@@ -320,7 +320,7 @@ class AsyncClient:
         if not done:
             goodbye.cancel()
         elif error := goodbye.exception():
-            log.info("not told: %s", error, extra={"event": "abandon_failed"})
+            log.info("not withdrawn: %s", error, extra={"event": "abandon_failed"})
 
     async def _tell(
         self,
@@ -330,9 +330,8 @@ class AsyncClient:
         *,
         ours: bool = True,
     ) -> None:
-        """Call the host. What it raises goes on to who asked, so nobody waits and nothing runs:
-        the gateway must not be left to believe that. What becomes of an approval that is not `ours`
-        is for whoever was given it to report."""
+        """Call `on_event`. When it raises, nothing will run, so the gateway is told: a pending
+        request is withdrawn, and an approval of `ours` is reported as skipped."""
         if self._on_event is None:
             return
         try:
@@ -346,8 +345,8 @@ class AsyncClient:
 
 
 @contextmanager
-def unfailing() -> Iterator[None]:
-    """Report inside: what was done stays done, and its result is given, when nobody can be told."""
+def log_report_failure() -> Iterator[None]:
+    """Log a GatewayError of the block: a failed report must not fail the action."""
     try:
         yield
     except GatewayError as error:
@@ -355,7 +354,7 @@ def unfailing() -> Iterator[None]:
 
 
 def _until(request: ApprovalRequest) -> float:
-    """Return when we stop waiting, by the loop's clock."""
+    """Return when the client stops waiting, in seconds of the loop's clock."""
     now = asyncio.get_running_loop().time()
     return now + (request.timeout or _NO_DEADLINE) + MARGIN_SECONDS
 
@@ -365,8 +364,7 @@ def _here() -> Context:
 
 
 def transport_for(found: config.AgentConfig) -> Transport:
-    """Return the transport of a configuration; Redis where it is given and redis-py is
-    installed."""
+    """Return the transport of a configuration: Redis where its URL is given, else HTTP."""
     if found.redis_url:
         from gateway.client.redis_transport import RedisTransport  # noqa: PLC0415 (costs 100 ms)
 

@@ -1,6 +1,6 @@
-"""Where the gateway is and who we are: from the environment, or found and enrolled locally.
+"""Finds the gateway and the agent's credential: in the environment, or by local discovery.
 
-Plain classes and paths: `gateway ask` loads this for every tool call.
+Uses plain classes and paths, because `gateway ask` imports this for every tool call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOT_FOUND = (
 
 
 class AgentConfig:
-    """An agent's credential and how to reach the gateway. Redis is preferred where it is given."""
+    """An agent's credential, and how to reach the gateway. Redis is used where it is given."""
 
     __slots__ = ("agent", "namespace", "public_key", "redis_url", "token", "url")
 
@@ -56,16 +56,16 @@ class AgentConfig:
 
 
 def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
-    """Return this agent's configuration; raises Unreachable when there is no gateway to be found.
+    """Return this agent's configuration; raises Unreachable when no gateway is found.
 
-    A kept local credential is tried first, unless the caller has no time to `check` it.
+    With `check` a kept local credential is tried first, which costs a call.
     """
     name = agent or os.environ.get("GATEWAY_AGENT", "local")
     if not AGENT_NAME.fullmatch(name):
         raise InvalidRequest(f"{name!r} is no agent name: use a-z, 0-9, _ and -")
     url, redis_url = os.environ.get("GATEWAY_URL"), secret("GATEWAY_REDIS_URL")
     if not url and not redis_url:
-        return _found(name, check)
+        return _load_local(name, check)
     return AgentConfig(
         agent=name,
         url=url,
@@ -76,19 +76,20 @@ def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
     )
 
 
-def _found(name: str, check: bool) -> AgentConfig:
-    """Use the local gateway, with the credential kept from last time or a new one."""
+def _load_local(name: str, check: bool) -> AgentConfig:
+    """Return the configuration of the local gateway, with the kept credential or a new one."""
     folder = state_folder()
     announced = read_private(os.path.join(folder, FILE_NAME))
     if announced is None or not {"url", "enroll"} <= announced.keys():
         raise Unreachable(_NOT_FOUND.format(folder=folder))
     kept = os.path.join(folder, "agents", f"{name}.json")
-    known = _usable(kept, announced["url"], check)
+    known = _read_usable(kept, announced["url"], check)
     if known is None:
         os.makedirs(os.path.dirname(kept), mode=0o700, exist_ok=True)
-        with _alone(f"{kept}.lock"):
-            # Whoever enrolled while we waited would lose their credential to a second one.
-            known = _usable(kept, announced["url"], True) or _enrolled(kept, announced, name)
+        with _lock(f"{kept}.lock"):
+            # Another process may have enrolled meanwhile; a second enrolment would revoke its
+            # credential.
+            known = _read_usable(kept, announced["url"], True) or _enroll(kept, announced, name)
     return AgentConfig(
         agent=name,
         url=known["url"],
@@ -99,27 +100,28 @@ def _found(name: str, check: bool) -> AgentConfig:
     )
 
 
-def _usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
-    """Return the kept credential when it is this gateway's, and still good where that is asked."""
+def _read_usable(kept: str, url: str, check: bool) -> dict[str, Any] | None:
+    """Return the kept credential when it is this gateway's and, with `check`, still accepted."""
     known = read_private(kept)
     if known is None or known.get("url") != url or "token" not in known:
         return None
     if check:
-        from gateway.client.http_connection import Connection  # noqa: PLC0415 (Redis needs none of it)
+        from gateway.client.http_connection import HttpConnection  # noqa: PLC0415 (Redis needs none of it)
 
         try:
-            with Connection(url, known["token"]) as gateway:
+            with HttpConnection(url, known["token"]) as gateway:
                 gateway.call("GET", "/v1/requests?limit=1")
         except Unauthorized:
             return None
     return known
 
 
-def _enrolled(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]:
-    from gateway.client.http_connection import Connection  # noqa: PLC0415 (as above)
+def _enroll(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]:
+    """Enrol with the local gateway, keep the credential and return it."""
+    from gateway.client.http_connection import HttpConnection  # noqa: PLC0415 (as above)
 
     try:
-        with Connection(announced["url"], announced["enroll"]) as gateway:
+        with HttpConnection(announced["url"], announced["enroll"]) as gateway:
             enrolled = gateway.call("POST", "/v1/enroll", {"agent": name})
     except (Unauthorized, NotFound) as error:
         raise Unauthorized(_STALE.format(**announced)) from error
@@ -129,9 +131,9 @@ def _enrolled(kept: str, announced: dict[str, Any], name: str) -> dict[str, Any]
 
 
 @contextmanager
-def _alone(path: str) -> Iterator[None]:
-    """Hold a lock against other processes of this user."""
-    import fcntl  # noqa: PLC0415 (needed once in an agent's life)
+def _lock(path: str) -> Iterator[None]:
+    """Keep other processes of this user out of the block."""
+    import fcntl  # noqa: PLC0415 (needed once per agent)
 
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

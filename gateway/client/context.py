@@ -1,4 +1,4 @@
-"""The session in whose name this thread or task asks. Threads and tasks do not see each other's."""
+"""The session that this thread or task belongs to. Each thread and task has its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ session_name: ContextVar[str] = ContextVar("gateway_session", default=DEFAULT_SE
 
 @contextmanager
 def session(name: str) -> Iterator[None]:
-    """Ask as session `name` inside the block, in this thread or task and what it starts."""
+    """Ask as session `name` inside the block, in this thread or task and those that it starts."""
     token = session_name.set(name)
     try:
         yield

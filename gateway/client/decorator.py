@@ -1,4 +1,4 @@
-"""Gates functions: they run only what was approved, exactly as it was approved."""
+"""Gates functions: a call runs only after approval, with exactly the approved arguments."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from gateway.client.approval import Approval
 from gateway.client.ask_inside_tool import enter_tool
 from gateway.client.blocking import Client, current_client
-from gateway.client.client import DEFAULT_TIMEOUT, unfailing
-from gateway.client.gate import ALLOWED, Asking, Gate, Hint, Replan, Serialize, gate_for
+from gateway.client.client import DEFAULT_TIMEOUT, log_report_failure
+from gateway.client.gate import ALLOWED, Gate, Hint, Replan, ReplanRounds, Serialize, gate_for
 from gateway.errors import Denied, GatewayError
 from gateway.models import Action, Execution, Kind, Risk
 from gateway.wire.codec import JsonObject
@@ -39,94 +39,98 @@ def requires_approval(
     client: Client | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def requires_approval(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
-    """Let a function run only with leave; for `def` and `async def`.
+    """Run a function only after approval; for `def` and `async def`.
 
     The approver sees every argument by name, also positional and default ones.
 
-    `when` (called with the arguments) tells which calls need leave; `hint` says why, by default the
-    docstring's first line. `timeout` is in seconds. An edit changes the arguments that run, as far
-    as the function's signature takes them; `respond` returns the given result instead of running.
-    `serialize` turns arguments that are not JSON into what is shown; nobody can edit that, and the
-    values run only if they would still be shown the same. `files` are the names of arguments that
-    are paths: nothing runs when what stands there, or a link on the way, was changed meanwhile.
-    When a person denies with words for the agent, `replan(arguments, words)` may return other
-    arguments to ask with: `max_rounds` requests at most. The client is `client`, else the
-    context's, else the one the environment describes.
+    `when` is called with the arguments and says whether this call needs approval. `hint` is the
+    reason, by default the docstring's first line. `timeout` is in seconds. An edit changes the
+    arguments that run, within the function's signature; `respond` returns the given result instead
+    of running. `serialize` turns arguments that are not JSON into JSON to show; nobody can edit
+    that, and the values run only if they still serialize to the same. `files` names arguments that
+    are paths: nothing runs when such a file, or a link on the way to it, has changed. When a person
+    denies with feedback, `replan(arguments, feedback)` may return other arguments to ask with, for
+    at most `max_rounds` requests. The client is `client`, else the context's, else the one that the
+    environment describes.
 
     Raises what `AsyncClient.ask` raises, and InvalidRequest for arguments or an edit that do not
     fit; the function has not run then.
     """
     if function is not None:
-        return _gated(function)
-    return lambda wrapped: _gated(wrapped, **options)
+        return _gate_function(function)
+    return lambda wrapped: _gate_function(wrapped, **options)
 
 
-def _gated(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def _gate_function(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     gate = gate_for(function, options)
 
-    def bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Gate, JsonObject]:
-        own, rest = (gate.of(args[0]), args[1:]) if gate.is_method and args else (gate, args)
+    def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Gate, JsonObject]:
+        own, rest = (gate.bind_to(args[0]), args[1:]) if gate.is_method and args else (gate, args)
         return own, own.bind(rest, kwargs)
 
     if gate.is_async:
 
         @functools.wraps(function)
-        async def gated_async(*args: Any, **kwargs: Any) -> Any:
-            own, arguments = bound(args, kwargs)
-            return await (_run(own, arguments) if own.asks(arguments) else own.call(arguments))
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            own, arguments = bind(args, kwargs)
+            return await (
+                _run(own, arguments) if own.needs_approval(arguments) else own.call(arguments)
+            )
 
-        gated_async.__gate__ = gate  # type: ignore[attr-defined]
-        return gated_async
+        call_async.__gate__ = gate  # type: ignore[attr-defined]
+        return call_async
 
     @functools.wraps(function)
-    def gated(*args: Any, **kwargs: Any) -> Any:
-        own, arguments = bound(args, kwargs)
-        return _run_blocking(own, arguments) if own.asks(arguments) else own.call(arguments)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        own, arguments = bind(args, kwargs)
+        return (
+            _run_blocking(own, arguments) if own.needs_approval(arguments) else own.call(arguments)
+        )
 
-    gated.__gate__ = gate  # type: ignore[attr-defined]
-    return gated
+    call.__gate__ = gate  # type: ignore[attr-defined]
+    return call
 
 
 async def _run(gate: Gate, arguments: JsonObject) -> Any:
     client = gate.client or current_client()
-    asking = Asking(gate, arguments)
+    rounds = ReplanRounds(gate, arguments)
     while True:
-        request = gate.request(client, asking.arguments)
+        request = gate.request(client, rounds.arguments)
         try:
-            approval = await client.there(client.inner.send(request))
+            approval = await client.run_on_loop(client.inner.send(request))
             break
         except Denied as refusal:
-            asking.again(refusal)
-    return await run_approved_async(gate, client, approval, asking.arguments)
+            rounds.replan_or_raise(refusal)
+    return await run_approved_async(gate, client, approval, rounds.arguments)
 
 
 def _run_blocking(gate: Gate, arguments: JsonObject) -> Any:
     client = gate.client or current_client()
-    asking = Asking(gate, arguments)
+    rounds = ReplanRounds(gate, arguments)
     while True:
-        request = gate.request(client, asking.arguments)
+        request = gate.request(client, rounds.arguments)
         try:
             approval = client.send(request)
             break
         except Denied as refusal:
-            asking.again(refusal)
-    return run_approved(gate, client, approval, asking.arguments)
+            rounds.replan_or_raise(refusal)
+    return run_approved(gate, client, approval, rounds.arguments)
 
 
 async def run_approved_async(
     gate: Gate, client: Client, approval: Approval, arguments: JsonObject | None
 ) -> Any:
-    """Run an approved coroutine function, and report how it went. See `run_approved`."""
+    """Run an approved coroutine function and report the outcome. See `run_approved`."""
 
     async def report(execution: Execution, **how: Any) -> None:
-        with unfailing():
-            await client.there(client.inner.report(approval.request, execution, **how))
+        with log_report_failure():
+            await client.run_on_loop(client.inner.report(approval.request, execution, **how))
 
     if approval.decision.action is Action.RESPOND:
         await report(Execution.SKIPPED)
         return approval.decision.result
     try:
-        values = gate.runnable(approval, arguments)
+        values = gate.arguments_to_run(approval, arguments)
     except GatewayError as error:
         await report(Execution.SKIPPED, detail=type(error).__name__)
         raise
@@ -136,25 +140,25 @@ async def run_approved_async(
         with enter_tool(gate.tool, client):
             result = await cast(Awaitable[Any], gate.call(values))
     except BaseException as error:
-        await report(Execution.FAILED, **_how(began, error))
+        await report(Execution.FAILED, **_describe_run(began, error))
         raise
-    await report(Execution.SUCCEEDED, **_how(began))
+    await report(Execution.SUCCEEDED, **_describe_run(began))
     return result
 
 
 def run_approved(
     gate: Gate, client: Client, approval: Approval, arguments: JsonObject | None
 ) -> Any:
-    """Run what was approved, and report how it went.
+    """Run an approved call and report the outcome.
 
-    `arguments` are the values of this process, None where the request came from another one.
+    `arguments` are the values in this process, None where another process made the request.
     """
     request, report = approval.request, client.report
     if approval.decision.action is Action.RESPOND:
         report(request, Execution.SKIPPED)
         return approval.decision.result
     try:
-        values = gate.runnable(approval, arguments)
+        values = gate.arguments_to_run(approval, arguments)
     except GatewayError as error:
         report(request, Execution.SKIPPED, detail=type(error).__name__)
         raise
@@ -164,12 +168,12 @@ def run_approved(
         with enter_tool(gate.tool, client):
             result = gate.call(values)
     except BaseException as error:
-        report(request, Execution.FAILED, **_how(began, error))
+        report(request, Execution.FAILED, **_describe_run(began, error))
         raise
-    report(request, Execution.SUCCEEDED, **_how(began))
+    report(request, Execution.SUCCEEDED, **_describe_run(began))
     return result
 
 
-def _how(began: float, error: BaseException | None = None) -> dict[str, Any]:
+def _describe_run(began: float, error: BaseException | None = None) -> dict[str, Any]:
     duration = int((time.monotonic() - began) * 1000)
     return {"duration_ms": duration, "detail": type(error).__name__ if error else ""}

@@ -1,4 +1,4 @@
-"""The gateway's error codes as exceptions."""
+"""Turns the gateway's error codes into exceptions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LONGEST_PAUSE = 60
 def error_of(
     code: str, detail: str, status: int = 400, *, retry_after: str | None = None
 ) -> GatewayError:
-    """Return the error that the gateway's code stands for. `retry_after` is the header's text."""
+    """Return the exception for an error code. `retry_after` is the text of that header."""
     kind = _BY_CODE.get(code) or _BY_STATUS.get(status)
     if kind is None:
         kind = Unreachable if status >= _SERVER_ERROR else InvalidRequest

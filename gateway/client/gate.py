@@ -1,4 +1,4 @@
-"""How one function is gated: what a call asks for, and what may run afterwards."""
+"""The gate of one function: builds the request of a call, and says which arguments may run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.client import argument_schema as shape
+from gateway.client import argument_schema
 from gateway.client.approval import Approval
 from gateway.client.blocking import Client
 from gateway.client.client import DEFAULT_TIMEOUT, AsyncClient
@@ -46,16 +46,16 @@ class Gate:
 
     @property
     def is_method(self) -> bool:
-        """Whether it is called with an object first, which is no argument to decide about."""
+        """Whether its first argument is the object or class, which is not shown."""
         return is_method(self.function)
 
     @property
     def is_async(self) -> bool:
-        """Whether what it returns must be awaited."""
+        """Whether the function is a coroutine function."""
         return inspect.iscoroutinefunction(self.function)
 
-    def of(self, instance: Any) -> Gate:
-        """Return the gate of the method of this object."""
+    def bind_to(self, instance: Any) -> Gate:
+        """Return the gate of this method bound to an object."""
         return replace(self, function=functools.partial(self.function, instance))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JsonObject:
@@ -64,14 +64,14 @@ class Gate:
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def asks(self, arguments: JsonObject) -> bool:
-        """Whether this call needs leave."""
+    def needs_approval(self, arguments: JsonObject) -> bool:
+        """Whether this call needs approval."""
         return self.when is None or self.when(**arguments)
 
     def request(self, client: Client | AsyncClient, arguments: JsonObject) -> ApprovalRequest:
         """Return the request for a call. Raises InvalidRequest for arguments that are not JSON."""
         hint = self.hint(**arguments) if callable(self.hint) else self.hint
-        shown = self._shown(arguments)
+        shown = self._serialize_arguments(arguments)
         try:
             return client.request(
                 self.tool,
@@ -99,26 +99,26 @@ class Gate:
         bound.apply_defaults()
         return self.function(*bound.args, **bound.kwargs)
 
-    def runnable(self, approval: Approval, arguments: JsonObject | None) -> JsonObject:
-        """Return what may run: exactly what was shown or its edit, or the values it stands for.
+    def arguments_to_run(self, approval: Approval, arguments: JsonObject | None) -> JsonObject:
+        """Return the arguments to run: those shown or their edit, or the values behind `serialize`.
 
         Raises InvalidRequest for an edit that does not fit the function, and Unverified when the
-        values would no longer be shown as they were.
+        values no longer serialize to what was shown.
         """
         asked = approval.request.arguments
         if any(approval.arguments.get(name) != asked.get(name) for name in self.files):
             raise Unverified(f"{self.tool}: an edit names another file than was asked about")
         if self.serialize is None:
             if approval.decision.arguments is not None and self.schema is not None:
-                shape.check(self.schema, approval.arguments)
+                argument_schema.check(self.schema, approval.arguments)
             return approval.arguments
         if arguments is None:
             raise Unverified(f"{self.tool}: the values that were asked for are in another process")
-        if canonical(self._shown(arguments)) != canonical(approval.request.arguments):
+        if canonical(self._serialize_arguments(arguments)) != canonical(approval.request.arguments):
             raise Unverified(f"{self.tool}: its arguments were changed while it waited")
         return arguments
 
-    def _shown(self, arguments: JsonObject) -> JsonObject:
+    def _serialize_arguments(self, arguments: JsonObject) -> JsonObject:
         return arguments if self.serialize is None else self.serialize(dict(arguments))
 
 
@@ -131,7 +131,7 @@ def _is_json(value: Any) -> bool:
 
 
 def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
-    """Return the gate of a function. Raises InvalidRequest for what cannot be gated."""
+    """Return the gate for a function. Raises InvalidRequest when it cannot be gated."""
     given = {name: value for name, value in options.items() if value is not None}
     given["files"] = tuple(given.get("files", ()))
     if unknown := set(given["files"]) - set(inspect.signature(function).parameters):
@@ -144,7 +144,7 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
         hint = (inspect.getdoc(function) or "").partition("\n")[0]
     gate = Gate(function=function, tool=tool, hint=hint, **given)
     if gate.serialize is not None:
-        # What is shown cannot be turned back into values, so nobody may edit it.
+        # Serialized arguments cannot be turned back into values, so nobody may edit them.
         allowed = tuple(action for action in gate.allowed if action is not Action.EDIT)
         return replace(gate, allowed=allowed)
     if Action.EDIT not in gate.allowed:
@@ -152,11 +152,11 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
     parameters = dict(inspect.signature(function).parameters)
     if gate.is_method:
         del parameters[next(iter(parameters))]
-    return replace(gate, schema=shape.schema_of(function, parameters))
+    return replace(gate, schema=argument_schema.schema_of(function, parameters))
 
 
 def gate_of(function: Callable[..., Any]) -> Gate:
-    """Return the gate of a function that `requires_approval` made. Raises InvalidRequest."""
+    """Return the gate of a gated function. Raises InvalidRequest when it is not gated."""
     gate = getattr(function, "__gate__", None)
     if not isinstance(gate, Gate):
         raise InvalidRequest("this function is not gated by requires_approval")
@@ -165,26 +165,26 @@ def gate_of(function: Callable[..., Any]) -> Gate:
     owner = getattr(function, "__self__", None)
     if owner is None:
         raise InvalidRequest(f"{gate.tool} is a method: give that of an object")
-    return gate.of(owner)
+    return gate.bind_to(owner)
 
 
 def is_method(function: Callable[..., Any]) -> bool:
-    """Whether a function stands in a class and takes the object, or the class, first."""
+    """Whether a function is defined in a class and takes `self` or `cls` first."""
     place = getattr(function, "__qualname__", "").rpartition(".")[0]
     first = next(iter(inspect.signature(function).parameters), "")
     return first in ("self", "cls") and place != "" and not place.endswith("<locals>")
 
 
-class Asking:
-    """The rounds of one call: a denial with words may lead to another plan."""
+class ReplanRounds:
+    """The rounds of one call: after a denial with feedback `replan` may change the arguments."""
 
     def __init__(self, gate: Gate, arguments: JsonObject) -> None:
         self._gate = gate
         self._left = gate.max_rounds - 1
         self.arguments = arguments
 
-    def again(self, refusal: Denied) -> None:
-        """Take the replanned arguments, or raise the refusal."""
+    def replan_or_raise(self, refusal: Denied) -> None:
+        """Replace the arguments by replanned ones, or raise the refusal."""
         feedback = refusal.decision.reason is Reason.FEEDBACK
         if not feedback or self._gate.replan is None or self._left <= 0:
             raise refusal

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection to the gateway over a plain socket: small, strict, bounded in time.
 
-`http.client` would cost a process per tool call 18 ms, because it brings the email package along.
-What is not plain HTTP/1.1 with a known length is refused, never guessed.
+`http.client` imports the email package, which would cost each tool call 18 ms. A response that is
+not plain HTTP/1.1 of known length is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from gateway.client.error_codes import error_of
-from gateway.client.http_response import Answer, Malformed, read_answer
+from gateway.client.http_response import HttpResponse, MalformedResponse, read_response
 from gateway.errors import InvalidRequest, Unreachable
 
 TIMEOUT_SECONDS = 10.0
@@ -24,14 +24,14 @@ _URL = re.compile(r"(https?)://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,
 _NOT_OURS = "something answered that is not the gateway"
 
 
-class Connection:
-    """Calls one gateway with one bearer token. Kept between calls; for one caller at a time."""
+class HttpConnection:
+    """Calls one gateway with one bearer token. Stays open between calls; not thread-safe."""
 
     def __init__(self, url: str, token: str) -> None:
         found = _URL.fullmatch(url)
-        if found is None or not _visible(url):
+        if found is None or not _is_header_safe(url):
             raise InvalidRequest("the gateway's address must be http(s)://HOST[:PORT][/PATH]")
-        if not _visible(token):
+        if not _is_header_safe(token):
             raise InvalidRequest("the token holds what no token holds; was it copied whole?")
         scheme, host, port, path = found.groups()
         self._tls = scheme == "https"
@@ -46,25 +46,25 @@ class Connection:
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
     ) -> Any:
-        """Return the JSON answer, within `timeout` seconds in all. Raises Unreachable, or what the
-        gateway's problem stands for.
+        """Return the JSON response within `timeout` seconds. Raises Unreachable, or the exception
+        for the gateway's error code.
 
-        When the gateway has closed a kept connection meanwhile, the call is made once more on a
-        new one: calls are idempotent.
+        When the gateway has closed the kept connection, the call is repeated once on a new one:
+        calls are idempotent.
         """
         message = self._message(method, path, body)
         until = time.monotonic() + timeout
         try:
             try:
-                answer = self._exchange(message, until)
+                response = self._exchange(message, until)
             except ConnectionError:
                 if self._cut or self._fresh:
                     raise
-                answer = self._exchange(message, until)
-        except (OSError, Malformed) as error:
+                response = self._exchange(message, until)
+        except (OSError, MalformedResponse) as error:
             why = str(error) or type(error).__name__
             raise Unreachable(f"the gateway at {self._name} does not answer: {why}") from error
-        return _value(answer)
+        return _decode_body(response)
 
     def close(self) -> None:
         """Disconnect; a later call connects again."""
@@ -73,16 +73,16 @@ class Connection:
             held.close()
 
     def cut(self) -> None:
-        """End for good, from any thread: a call that waits raises Unreachable."""
+        """End for good, from any thread: a call under way raises Unreachable."""
         self._cut = True
         if (held := self._socket) is not None:
-            # Closing alone would leave a thread blocked in recv.
+            # Closing alone would not wake a thread that is blocked in recv.
             try:
                 held.shutdown(socket.SHUT_RDWR)
             except OSError:
-                return  # the peer is gone already
+                return  # already disconnected
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> HttpConnection:
         """Use inside `with` to have it closed."""
         return self
 
@@ -91,7 +91,7 @@ class Connection:
         self.close()
 
     def _message(self, method: str, path: str, body: Any) -> bytes:
-        if not _visible(path):
+        if not _is_header_safe(path):
             raise InvalidRequest(f"{path!r} is no path")
         raw = b"" if body is None else json.dumps(body).encode()
         lines = [
@@ -105,31 +105,31 @@ class Connection:
             lines.append("Content-Type: application/json")
         return "\r\n".join([*lines, "", ""]).encode("ascii") + raw
 
-    def _exchange(self, message: bytes, until: float) -> Answer:
-        if self._socket is not None and not _quiet(self._socket):
+    def _exchange(self, message: bytes, until: float) -> HttpResponse:
+        if self._socket is not None and not _is_idle(self._socket):
             self.close()
         self._fresh = self._socket is None
-        held = self._socket = self._socket or self._connected(until)
+        held = self._socket = self._socket or self._connect(until)
         kept = False
         try:
             if self._cut:
-                raise ConnectionAbortedError("we were told to end")
-            held.settimeout(_left(until))
+                raise ConnectionAbortedError("the call was cut off")
+            held.settimeout(_seconds_left(until))
             held.sendall(message)
 
             def more() -> bytes:
-                held.settimeout(_left(until))
+                held.settimeout(_seconds_left(until))
                 return held.recv(_BATCH)
 
-            answer = read_answer(more)
-            kept = answer.keeps
-            return answer
+            response = read_response(more)
+            kept = response.keep_open
+            return response
         finally:
             if not kept:
                 self.close()
 
-    def _connected(self, until: float) -> socket.socket:
-        held = socket.create_connection((self._host, self._port), timeout=_left(until))
+    def _connect(self, until: float) -> socket.socket:
+        held = socket.create_connection((self._host, self._port), timeout=_seconds_left(until))
         if not self._tls:
             return held
         import ssl  # noqa: PLC0415 (costs 4 ms, and the gateway on this machine needs none of it)
@@ -141,37 +141,37 @@ class Connection:
             raise
 
 
-def _visible(text: str) -> bool:
-    """Whether the text can stand in a header: nothing in it begins a new line or field."""
+def _is_header_safe(text: str) -> bool:
+    """Whether a text can be put into a header without starting a new line or field."""
     return text.isascii() and text.isprintable() and " " not in text and text != ""
 
 
-def _quiet(kept: socket.socket) -> bool:
-    """Whether nothing came on a kept connection: no end, and no answer to what nobody asked."""
+def _is_idle(kept: socket.socket) -> bool:
+    """Whether a kept connection is usable: not closed, and without unasked data."""
     poll = select.poll()
     poll.register(kept, select.POLLIN)
     return not poll.poll(0)
 
 
-def _left(until: float) -> float:
+def _seconds_left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError("timed out")
     return left
 
 
-def _value(answer: Answer) -> Any:
+def _decode_body(response: HttpResponse) -> Any:
     try:
-        value = json.loads(answer.content) if answer.content else None
+        value = json.loads(response.content) if response.content else None
     except (ValueError, RecursionError) as error:
         raise Unreachable(_NOT_OURS) from error
-    if answer.status >= _FIRST_REFUSAL:
+    if response.status >= _FIRST_REFUSAL:
         problem = value if isinstance(value, dict) else {}
-        detail = problem.get("detail") or problem.get("title") or answer.reason
+        detail = problem.get("detail") or problem.get("title") or response.reason
         raise error_of(
             str(problem.get("code", "")),
             str(detail),
-            answer.status,
-            retry_after=answer.fields.get("retry-after"),
+            response.status,
+            retry_after=response.fields.get("retry-after"),
         )
     return value

@@ -5,24 +5,24 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from gateway.client.http_connection import TIMEOUT_SECONDS, Connection
+from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection
 from gateway.errors import Unreachable
 
 
-class Http:
-    """Calls one gateway with one bearer token. Idle connections are kept; thread-safe."""
+class HttpPool:
+    """Calls one gateway with one bearer token. Keeps idle connections; thread-safe."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url, self._token = url, token
-        self._idle = [Connection(url, token)]
-        self._busy: set[Connection] = set()
+        self._idle = [HttpConnection(url, token)]
+        self._busy: set[HttpConnection] = set()
         self._lock = threading.Lock()
         self._closed = False
 
     def call(
         self, method: str, path: str, body: Any = None, *, timeout: float = TIMEOUT_SECONDS
     ) -> Any:
-        """Return the JSON answer. Raises as `Connection.call`."""
+        """Return the JSON response. Raises as `HttpConnection.call`."""
         connection = self._take()
         try:
             return connection.call(method, path, body, timeout=timeout)
@@ -30,7 +30,7 @@ class Http:
             self._give_back(connection)
 
     def close(self) -> None:
-        """End idle connections, and cut calls that still wait."""
+        """Close idle connections, and cut off calls under way."""
         with self._lock:
             self._closed = True
             for connection in self._busy:
@@ -39,7 +39,7 @@ class Http:
                 connection.close()
             self._idle.clear()
 
-    def __enter__(self) -> Http:
+    def __enter__(self) -> HttpPool:
         """Use inside `with` to have its connections closed."""
         return self
 
@@ -47,15 +47,15 @@ class Http:
         """Close."""
         self.close()
 
-    def _take(self) -> Connection:
+    def _take(self) -> HttpConnection:
         with self._lock:
             if self._closed:
                 raise Unreachable("this client is closed")
-            connection = self._idle.pop() if self._idle else Connection(self._url, self._token)
+            connection = self._idle.pop() if self._idle else HttpConnection(self._url, self._token)
             self._busy.add(connection)
         return connection
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: HttpConnection) -> None:
         with self._lock:
             self._busy.discard(connection)
             if self._closed:

@@ -1,4 +1,4 @@
-"""The five verbs over HTTP, with the standard library in threads. For tens of waiters, not
+"""The five verbs over HTTP, with the standard library in threads: for tens of waiters, not
 thousands."""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from gateway.client.http_connection import Connection
-from gateway.client.http_pool import Http
+from gateway.client.http_connection import HttpConnection
+from gateway.client.http_pool import HttpPool
 from gateway.client.http_waits import MOST_POLLS, Poll, Waits
 from gateway.client.transport import Process, is_final, state_of
 from gateway.errors import GatewayError, NotFound, Unreachable, Unverified
@@ -25,26 +25,26 @@ _MOST_SENDERS = 8
 
 
 class HttpTransport:
-    """A `Transport` over HTTP. See `Waits` for how many may wait how."""
+    """A `Transport` over HTTP. See `Waits` for how requests are waited for."""
 
     def __init__(self, url: str, token: str, agent: str) -> None:
         self.agent = agent
         self._url, self._token = url, token
-        self._http = Http(url, token)
+        self._http = HttpPool(url, token)
         self.process = Process()
-        # Waiters get threads of their own, so that they cannot keep a cancel from being sent.
+        # Waiters have threads of their own, so that they cannot delay a cancel.
         self._waiting = ThreadPoolExecutor(MOST_POLLS, thread_name_prefix="gateway-wait")
         self._sending = ThreadPoolExecutor(_MOST_SENDERS, thread_name_prefix="gateway-send")
-        self._waits = Waits(self._polling, self._look)
+        self._waits = Waits(self._open_poll, self._look_up)
         self._settled: dict[str, State] = {}
         self._left = False
 
     async def __aenter__(self) -> HttpTransport:
-        """Connections are made when they are needed."""
+        """Do nothing: connections are made when needed."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Cut what still waits, and end the threads."""
+        """Cut off waiting calls, and end the threads."""
         self._left = True
         await self._waits.close()
         self._http.close()
@@ -52,7 +52,7 @@ class HttpTransport:
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Hand a request over."""
+        """Submit a request."""
         process = self.process.token
         body = {"request": plain(request), "process": process, "detached": detached}
         state = state_of(await self._call("POST", "/v1/requests", body))
@@ -61,7 +61,7 @@ class HttpTransport:
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return the final state; raises TimeoutError at `until`."""
-        settled = self._settled.pop(request_id, None)  # a rule decided it on the spot
+        settled = self._settled.pop(request_id, None)  # decided when it was submitted
         return settled or await self._waits.wait(request_id, until=until)
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
@@ -76,7 +76,7 @@ class HttpTransport:
         return state_of(await self._call("POST", f"/v1/requests/{request_id}/consume", body))
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Say what became of the action."""
+        """Report what became of the action."""
         await self._call("POST", f"/v1/requests/{request_id}/report", {"report": plain(report)})
 
     async def end_session(self, session: str) -> None:
@@ -87,9 +87,9 @@ class HttpTransport:
             return
 
     @asynccontextmanager
-    async def _polling(self, request_id: str) -> AsyncIterator[Poll]:
-        """Hold a connection for the long polls of one request; leaving cuts the one under way."""
-        connection = Connection(self._url, self._token)
+    async def _open_poll(self, request_id: str) -> AsyncIterator[Poll]:
+        """Yield the long poll of one request, on a connection that is cut off at the end."""
+        connection = HttpConnection(self._url, self._token)
         path = f"/v1/requests/{request_id}?wait={_POLL_SECONDS}&process={self.process.token}"
         call = partial(connection.call, "GET", path, timeout=_POLL_SECONDS + _SLACK_SECONDS)
 
@@ -103,7 +103,7 @@ class HttpTransport:
             connection.cut()
             connection.close()
 
-    async def _look(self, ids: Sequence[str]) -> dict[str, State | GatewayError]:
+    async def _look_up(self, ids: Sequence[str]) -> dict[str, State | GatewayError]:
         body = {"process": self.process.token, "ids": list(ids)}
         found = await self._call("POST", "/v1/sync", body)
         try:
@@ -113,13 +113,13 @@ class HttpTransport:
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:
         call = partial(self._http.call, method, path, body)
-        if self._left:  # its threads have ended, and take nothing any more
+        if self._left:  # its threads have ended
             raise Unreachable("this client is closed")
         return await asyncio.get_running_loop().run_in_executor(self._sending, call)
 
 
 def _read(item: Any) -> State | GatewayError:
-    """Return one of many states, or why it cannot be read: that concerns only who waits for it."""
+    """Return a state, or the error of one that cannot be read, which ends only its own wait."""
     try:
         return state_of(item)
     except Unverified as error:

@@ -1,4 +1,4 @@
-"""Waiting for many requests on few calls: what the HTTP transport has instead of a reply stream."""
+"""Waits for many requests with few HTTP calls, as HTTP has no reply stream."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ _LOOK_IDS = 500
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 Poll = Callable[[], Awaitable[State]]
-Polling = Callable[[str], AbstractAsyncContextManager[Poll]]
-Look = Callable[[Sequence[str]], Awaitable[Mapping[str, State | GatewayError]]]
-"""Returns what is known of some requests, by id."""
+OpenPoll = Callable[[str], AbstractAsyncContextManager[Poll]]
+LookUp = Callable[[Sequence[str]], Awaitable[Mapping[str, State | GatewayError]]]
+"""Returns the states of some requests, by id."""
 
 
 class Waits:
-    """The waits of one process. Sixteen requests may hold a long poll each, which wakes at once.
+    """The waits of one process. Sixteen requests may hold a long poll each.
 
-    The others, and those whom the gateway lets hold no more, share one look per second for up to
-    500 of them.
+    The others, and those to which the gateway grants no long poll, share a lookup once a second
+    for up to 500 requests.
     """
 
-    def __init__(self, polling: Polling, look: Look) -> None:
-        self._polling = polling
-        self._look = look
+    def __init__(self, open_poll: OpenPoll, look_up: LookUp) -> None:
+        self._open_poll = open_poll
+        self._look_up = look_up
         self._polls = 0
         self._watches: dict[str, asyncio.Task[State]] = {}
         self._waiters: Counter[str] = Counter()
-        self._crowd: dict[str, asyncio.Future[State]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._shared: dict[str, asyncio.Future[State]] = {}
+        self._lookups: asyncio.Task[None] | None = None
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return the final state; raises TimeoutError at `until`. Waiters for one id share."""
+        """Return the final state; raises TimeoutError at `until`. Waiters for one id share a
+        wait."""
         watch = self._watches.get(request_id)
         if watch is None:
             watch = self._watches[request_id] = asyncio.create_task(self._watch(request_id))
@@ -51,29 +52,29 @@ class Waits:
             self._waiters[request_id] -= 1
             if not self._waiters[request_id]:
                 del self._waiters[request_id], self._watches[request_id]
-                await _ended(watch)
+                await _cancel_and_wait(watch)
 
     async def close(self) -> None:
-        """Cancel whoever still waits."""
+        """Cancel all waits."""
         for watch in list(self._watches.values()):
             watch.cancel()
-        if self._looking is not None:
-            await _ended(self._looking)
+        if self._lookups is not None:
+            await _cancel_and_wait(self._lookups)
 
     async def _watch(self, request_id: str) -> State:
         if self._polls < MOST_POLLS:
             self._polls += 1
             try:
-                return await self._polled(request_id)
+                return await self._poll_until_final(request_id)
             except Busy:
-                pass  # no more calls of this agent may hang
+                pass  # this agent may hold no more long polls
             finally:
                 self._polls -= 1
-        return await self._among_others(request_id)
+        return await self._wait_for_shared(request_id)
 
-    async def _polled(self, request_id: str) -> State:
+    async def _poll_until_final(self, request_id: str) -> State:
         pause = _FIRST_PAUSE
-        async with self._polling(request_id) as poll:
+        async with self._open_poll(request_id) as poll:
             while True:
                 try:
                     state = await poll()
@@ -87,30 +88,30 @@ class Waits:
                 if is_final(state):
                     return state
 
-    async def _among_others(self, request_id: str) -> State:
-        self._crowd[request_id] = asyncio.get_running_loop().create_future()
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look_around(), name="gateway looks")
+    async def _wait_for_shared(self, request_id: str) -> State:
+        self._shared[request_id] = asyncio.get_running_loop().create_future()
+        if self._lookups is None:
+            self._lookups = asyncio.create_task(self._look_up_shared(), name="gateway lookups")
         try:
-            return await self._crowd[request_id]
+            return await self._shared[request_id]
         finally:
-            del self._crowd[request_id]
+            del self._shared[request_id]
 
-    async def _look_around(self) -> None:
-        """Look while anybody is in the crowd; the last one turns off the light."""
+    async def _look_up_shared(self) -> None:
+        """Look up states while any request shares the lookup."""
         try:
-            while self._crowd:
+            while self._shared:
                 pause = _LOOK_SECONDS
-                for ids in chunks(list(self._crowd), _LOOK_IDS):
-                    pause = max(pause, await self._looked(ids))
+                for ids in chunks(list(self._shared), _LOOK_IDS):
+                    pause = max(pause, await self._look_up_once(ids))
                 await asyncio.sleep(pause)
         finally:
-            self._looking = None
+            self._lookups = None
 
-    async def _looked(self, ids: Sequence[str]) -> float:
-        """Look at some requests; return how long to pause at least."""
+    async def _look_up_once(self, ids: Sequence[str]) -> float:
+        """Look up some requests; return the minimum pause before the next lookup."""
         try:
-            found = await self._look(ids)
+            found = await self._look_up(ids)
         except Busy as error:
             return error.retry_after
         except Unreachable:
@@ -120,7 +121,7 @@ class Waits:
                 self._fail(request_id, error)
             return 0.0
         for request_id in ids:
-            future = self._crowd.get(request_id)
+            future = self._shared.get(request_id)
             state = found.get(request_id, NotFound("no such request"))
             if isinstance(state, GatewayError):
                 self._fail(request_id, state)
@@ -129,12 +130,12 @@ class Waits:
         return 0.0
 
     def _fail(self, request_id: str, error: GatewayError) -> None:
-        future = self._crowd.get(request_id)
+        future = self._shared.get(request_id)
         if future is not None and not future.done():
             future.set_exception(error)
 
 
-async def _ended(task: asyncio.Task[State] | asyncio.Task[None]) -> None:
-    """Cancel a task and let it come to its end; what became of it is nobody's business any more."""
+async def _cancel_and_wait(task: asyncio.Task[State] | asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end; its outcome is ignored."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

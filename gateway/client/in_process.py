@@ -1,4 +1,4 @@
-"""A plain Python callable as the approver: for tests, and for one process without a gateway."""
+"""A Python callable as the approver: for tests, and for a process without a gateway."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATUS = {Action.DENY: Status.DENIED, Action.ABORT: Status.DENIED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What an approving callable may return instead of True or False."""
+    """What the callable may return instead of True or False."""
 
     action: Action
     message: str = ""
@@ -44,7 +44,7 @@ Approver = Callable[[ApprovalRequest], bool | Reply | Awaitable[bool | Reply]]
 
 
 class CallableTransport:
-    """A `Transport` that asks a function. Anything it returns but True or a Reply means no."""
+    """A `Transport` that asks a callable. Any result but True or a Reply is a denial."""
 
     def __init__(self, approver: Approver, agent: str = "local") -> None:
         self.agent = agent
@@ -56,7 +56,7 @@ class CallableTransport:
         self._states: dict[str, asyncio.Future[State]] = {}
 
     async def __aenter__(self) -> CallableTransport:
-        """Nothing to connect."""
+        """Do nothing: there is no connection."""
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -75,41 +75,41 @@ class CallableTransport:
         self._states[request.id] = asyncio.create_task(self._ask(request))
 
     async def wait(self, request_id: str, *, until: float) -> State:
-        """Return what the callable said; raises TimeoutError at `until`."""
-        asked = self._asked(request_id)
+        """Return the callable's answer; raises TimeoutError at `until`."""
+        future = self._state_future(request_id)
         async with asyncio.timeout_at(until):
             try:
-                return await asyncio.shield(asked)
+                return await asyncio.shield(future)
             except asyncio.CancelledError:
-                if self._asked(request_id) is asked:
+                if self._state_future(request_id) is future:
                     raise
-                return await self._asked(request_id)  # somebody withdrew it
+                return await self._state_future(request_id)  # it was withdrawn
 
     async def cancel(self, request_id: str, *, reason: Reason, message: str) -> None:
-        """Stop asking; what was answered stays."""
-        if self._asked(request_id).cancel():
-            withdrawn = _withdrawn(self._known[request_id], reason, message)
+        """Stop asking; an answer that was given stays."""
+        if self._state_future(request_id).cancel():
+            withdrawn = _cancelled_state(self._known[request_id], reason, message)
             self._states[request_id] = asyncio.get_running_loop().create_future()
             self._states[request_id].set_result(withdrawn)
 
     async def consume(self, request_id: str) -> State:
         """Return the decision."""
-        return await self._asked(request_id)
+        return await self._state_future(request_id)
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Keep the report for whoever tests."""
+        """Keep the report in `reports`."""
         self.reports.append((request_id, report))
 
     async def end_session(self, session: str) -> None:
-        """Sessions hold nothing here."""
+        """Do nothing: there are no sessions."""
 
-    def _asked(self, request_id: str) -> asyncio.Future[State]:
+    def _state_future(self, request_id: str) -> asyncio.Future[State]:
         if request_id not in self._states:
             raise NotFound("no such request")
         return self._states[request_id]
 
     async def _ask(self, request: ApprovalRequest) -> State:
-        # In a thread, so that a function that blocks cannot hold up the deadline.
+        # In a thread, so that a blocking function cannot delay the deadline.
         answer: Any = await asyncio.to_thread(self._approver, request)
         if inspect.isawaitable(answer):
             answer = await answer
@@ -130,9 +130,9 @@ def _state(decision: Decision) -> State:
     )
 
 
-def _withdrawn(request: ApprovalRequest, reason: Reason, message: str) -> State:
-    said = _decision(request, Reply(action=Action.DENY, message=message))
-    return _state(replace(said, status=Status.CANCELLED, action=None, reason=reason))
+def _cancelled_state(request: ApprovalRequest, reason: Reason, message: str) -> State:
+    denied = _decision(request, Reply(action=Action.DENY, message=message))
+    return _state(replace(denied, status=Status.CANCELLED, action=None, reason=reason))
 
 
 def _decision(request: ApprovalRequest, reply: Reply) -> Decision:

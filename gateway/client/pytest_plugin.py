@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ScriptedApprovals:
-    """Answers gated calls in the order scripted, and denies when nothing is scripted."""
+    """Answers gated calls in the scripted order; denies a call without a scripted answer."""
 
     def __init__(self) -> None:
         self._script: deque[Reply] = deque()
@@ -48,7 +48,7 @@ class ScriptedApprovals:
         from gateway.client.in_process import Reply  # noqa: PLC0415 (pytest loads us in every run)
         from gateway.models import Action  # noqa: PLC0415 (as above)
 
-        return Reply(action=Action.DENY, message="this test scripted no answer for it")
+        return Reply(action=Action.DENY, message="the test scripted no answer for this call")
 
     def _add(self, action: str, **details: Any) -> None:
         from gateway.client.in_process import Reply  # noqa: PLC0415 (pytest loads us in every run)
@@ -59,8 +59,7 @@ class ScriptedApprovals:
 
 @pytest.fixture
 def approvals() -> Iterator[ScriptedApprovals]:
-    """Script the answers that gated code gets in this test, in all its threads; unscripted calls
-    are denied."""
+    """Script the answers for gated code in this test, in all threads; other calls are denied."""
     from gateway.client.blocking import Client, use_client  # noqa: PLC0415 (as above)
     from gateway.client.in_process import CallableTransport  # noqa: PLC0415 (pytest loads us in every run)
 

@@ -1,8 +1,7 @@
 """The five verbs over Redis streams: one blocking read for all waiters of this process.
 
-Nothing here needs more than XADD on the agent's ingress stream and XREAD on its reply streams. A
-lost, doubled or late message does no harm: submit and sync are repeated until their request is
-answered.
+Needs only XADD on the agent's ingress stream and XREAD on its reply streams. A lost, repeated or
+late message does no harm: submit and sync are repeated until their request is answered.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from gateway.client.transport import Process, chunks, is_final, state_of
 from gateway.errors import GatewayError, Unauthorized, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire.codec import JsonObject, plain
-from gateway.wire.redis_multiplexer import Line
+from gateway.wire.redis_multiplexer import Multiplexer
 
 log = logging.getLogger("gateway.client")
 
-_BLOCK_MS = 3000  # well below how long a line waits for an answer
+_BLOCK_MS = 3000  # well below how long the multiplexer waits for an answer
 _ANSWER_SECONDS = 5.0
 _HEARTBEAT_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
@@ -37,33 +36,33 @@ _SEND_TRIES = 3
 _CONNECT_SECONDS = 5.0
 
 
-class _Awaited:
-    """What becomes of one request, and who wants to know. Each waiter has a future of its own, so
-    that one who gives up takes nothing from the others."""
+class _PendingRequest:
+    """The outcome of one request, and its waiters. Each has a future of its own, so that one
+    that is cancelled does not affect the others."""
 
     def __init__(self) -> None:
         self.waiters: list[asyncio.Future[State]] = []
         self._outcome: State | GatewayError | None = None
 
     def waiter(self) -> asyncio.Future[State]:
-        """Return a future of the outcome, which may be there already."""
+        """Return a future of the outcome; it is done when the outcome is known."""
         waiter: asyncio.Future[State] = asyncio.get_running_loop().create_future()
         self.waiters.append(waiter)
-        self._tell(waiter)
+        self._wake(waiter)
         return waiter
 
     def settle(self, outcome: State | GatewayError) -> None:
-        """Wake everyone. The first outcome stays."""
+        """Set the outcome and wake all waiters. The first outcome stays."""
         self._outcome = self._outcome or outcome
         for waiter in self.waiters:
-            self._tell(waiter)
+            self._wake(waiter)
 
     def cancel(self) -> None:
-        """Cancel whoever waits."""
+        """Cancel all waiters."""
         for waiter in self.waiters:
             waiter.cancel()
 
-    def _tell(self, waiter: asyncio.Future[State]) -> None:
+    def _wake(self, waiter: asyncio.Future[State]) -> None:
         if self._outcome is None or waiter.done():
             return
         if isinstance(self._outcome, GatewayError):
@@ -87,9 +86,9 @@ class RedisTransport:
             socket_connect_timeout=_CONNECT_SECONDS,
             retry=Retry(NoBackoff(), 0),
         )
-        self._line = Line(pool)
-        self._reading = Line(pool, tells=True)
-        self._awaited: dict[str, _Awaited] = {}
+        self._writer = Multiplexer(pool)
+        self._reader = Multiplexer(pool, reports_loss=True)
+        self._awaited: dict[str, _PendingRequest] = {}
         self._unanswered: dict[str, ApprovalRequest] = {}
         self._answers: dict[str, asyncio.Future[State | None]] = {}
         self._cursor = 0
@@ -99,15 +98,15 @@ class RedisTransport:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> RedisTransport:
-        """Start the listener; it reads only while something is awaited."""
+        """Start reading replies; the stream is read only while something waits."""
         self._tasks = [
             asyncio.create_task(self._listen(), name="gateway replies"),
-            asyncio.create_task(self._beat(), name="gateway heartbeat"),
+            asyncio.create_task(self._send_heartbeats(), name="gateway heartbeat"),
         ]
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop listening, and cancel whoever still waits."""
+        """Stop reading, and cancel all waiters."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -115,27 +114,27 @@ class RedisTransport:
             awaited.cancel()
         for answer in self._answers.values():
             answer.cancel()
-        await self._line.aclose()
-        await self._reading.aclose()
+        await self._writer.aclose()
+        await self._reader.aclose()
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Write the request to the ingress stream; a gateway picks it up, now or when one runs."""
+        """Write the request to the ingress stream; a gateway reads it, now or when one runs."""
         if detached:
             await self._send("submit", plain(request), detached="1")
             return
-        awaited = self._expect(request.id)
+        awaited = self._track(request.id)
         self._unanswered[request.id] = request
         try:
             await self._send("submit", plain(request), nonce=request.id)
         except BaseException:
-            if not awaited.waiters:  # others may wait under the same id
+            if not awaited.waiters:  # others may wait for the same id
                 self._forget(request.id)
             raise
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return the final state; raises TimeoutError at `until`."""
         known = request_id in self._awaited
-        awaited = self._expect(request_id)
+        awaited = self._track(request_id)
         waiter = awaited.waiter()
         try:
             if not known:
@@ -151,7 +150,7 @@ class RedisTransport:
         """Withdraw a request."""
         awaited = self._awaited.get(request_id)
         if awaited is not None and not awaited.waiters:
-            self._forget(request_id)  # it was handed over, and will not be waited for
+            self._forget(request_id)  # submitted, and nobody waits for it
         await self._send("cancel", {"id": request_id, "reason": reason.value, "message": message})
 
     async def consume(self, request_id: str) -> State:
@@ -162,28 +161,28 @@ class RedisTransport:
         return state
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Say what became of the action; written durably, not awaited."""
+        """Report what became of the action; written durably, without waiting for a reply."""
         await self._send("report", {"id": request_id, "report": plain(report)})
 
     async def end_session(self, session: str) -> None:
-        """End a session and cancel what waits in it."""
+        """End a session and cancel its pending requests."""
         await self._ask("cancel", {"session": session})
 
-    def _expect(self, request_id: str) -> _Awaited:
+    def _track(self, request_id: str) -> _PendingRequest:
         self._needed.set()
-        return self._awaited.setdefault(request_id, _Awaited())
+        return self._awaited.setdefault(request_id, _PendingRequest())
 
     def _forget(self, request_id: str) -> None:
         self._awaited.pop(request_id, None)
         self._unanswered.pop(request_id, None)
-        self._rest()
+        self._stop_reading_if_idle()
 
-    def _rest(self) -> None:
+    def _stop_reading_if_idle(self) -> None:
         if not self._awaited and not self._answers:
             self._needed.clear()
 
     async def _ask(self, verb: str, body: JsonObject, *, tries: int = _SEND_TRIES) -> State | None:
-        """Send until answered; the nonce stays, and every verb is idempotent."""
+        """Send a message until it is answered, with the same nonce: every verb is idempotent."""
         nonce = new_id()
         future: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
         self._answers[nonce] = future
@@ -199,7 +198,7 @@ class RedisTransport:
             raise Unreachable("the gateway does not answer")
         finally:
             self._answers.pop(nonce, None)
-            self._rest()
+            self._stop_reading_if_idle()
 
     async def _send(self, verb: str, body: JsonObject, *, nonce: str = "", **more: str) -> None:
         process = self.process.token
@@ -208,7 +207,7 @@ class RedisTransport:
         entry = [word for field in {**fields, "body": text, **more}.items() for word in field]
         for attempt in range(_SEND_TRIES):
             try:
-                await self._line.send("XADD", self._ingress, "*", *entry)
+                await self._writer.send("XADD", self._ingress, "*", *entry)
             except (AuthenticationError, NoPermissionError) as error:
                 raise Unauthorized(f"Redis refuses {self.agent}'s user: {error}") from error
             except (RedisError, OSError) as error:
@@ -219,9 +218,9 @@ class RedisTransport:
                 return
 
     def _rewind(self, *, lost: bool = False) -> None:
-        """Read from the start again: entries may have been trimmed, or numbered anew.
+        """Read the stream from its start: entries may have been trimmed, or renumbered.
 
-        After a `lost` connection what was sent may be lost too, and is sent again.
+        After a `lost` connection, requests without an answer are sent again.
         """
         self._cursor = 0
         self._rewound = True
@@ -232,7 +231,7 @@ class RedisTransport:
         while True:
             await self._needed.wait()
             try:
-                await self._read_on()
+                await self._read_batch()
                 pause = _PAUSE_SECONDS
             except (RedisError, OSError, TimeoutError, GatewayError) as error:
                 log.info("replies interrupted: %s", error, extra={"event": "replies_interrupted"})
@@ -240,26 +239,26 @@ class RedisTransport:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _read_on(self) -> None:
-        """Read one batch and hand it out; after a rewind, ask about everything that still waits."""
+    async def _read_batch(self) -> None:
+        """Read one batch and hand it out; after a rewind, first ask about all pending requests."""
         if self._rewound:
             self._rewound = False
-            await self._ask_again()
+            await self._resend()
         place = f"0-{self._cursor}"
         words = ("COUNT", _BATCH, "BLOCK", _BLOCK_MS, "STREAMS", self._replies, place)
-        await self._reading.send("XREAD", *words, seen=self._hand_out)
+        await self._reader.send("XREAD", *words, on_answer=self._hand_out)
 
     def _hand_out(self, found: Any) -> None:
-        """Hand out a batch, before we go on ourselves: who waits is to be woken first."""
+        """Hand out a batch. Called before the reading task resumes, so that waiters wake first."""
         for entries in dict(found or {}).values():
             for entry_id, words in entries:
                 number = int(entry_id.partition("-")[2])
                 if self._cursor and number != self._cursor + 1:
                     self._rewound = True
                 self._cursor = number
-                self._take(dict(zip(words[::2], words[1::2], strict=True)))
+                self._dispatch(dict(zip(words[::2], words[1::2], strict=True)))
 
-    async def _ask_again(self) -> None:
+    async def _resend(self) -> None:
         if self._lost:
             for request in list(self._unanswered.values()):
                 await self._send("submit", plain(request), nonce=request.id)
@@ -268,13 +267,13 @@ class RedisTransport:
         for ids in chunks(attached, _SYNC_IDS):
             await self._send("sync", {"ids": list(ids)})
 
-    def _take(self, fields: dict[str, str]) -> None:
-        """Hand one reply to whoever waits for it."""
+    def _dispatch(self, fields: dict[str, str]) -> None:
+        """Hand one reply to its waiters."""
         request_id, nonce = fields.get("id", ""), fields.get("nonce", "")
         answer = self._answers.get(nonce)
         awaited = self._awaited.get(request_id or nonce)
         try:
-            state = _state_in(fields)
+            state = _parse_reply(fields)
         except GatewayError as error:
             if answer is not None and not answer.done():
                 answer.set_exception(error)
@@ -287,8 +286,8 @@ class RedisTransport:
         if awaited is not None and state is not None and is_final(state):
             awaited.settle(state)
 
-    async def _beat(self) -> None:
-        """While anything waits, renew the lease, and notice when answers stay away."""
+    async def _send_heartbeats(self) -> None:
+        """While requests are pending, renew the lease and notice missing answers."""
         while True:
             await asyncio.sleep(_HEARTBEAT_SECONDS)
             if not self._awaited:
@@ -299,9 +298,9 @@ class RedisTransport:
                 log.warning("no heartbeat: %s", error, extra={"event": "heartbeat_failed"})
 
 
-def _state_in(fields: dict[str, str]) -> State | None:
-    """Return the state that a reply tells, None when it tells none. Raises the error that it tells,
-    and Unverified when it cannot be read: that ends one wait, and not the reading for all."""
+def _parse_reply(fields: dict[str, str]) -> State | None:
+    """Return the state in a reply, None when it holds none. Raises the error in a reply, and
+    Unverified for one that cannot be read: either ends one wait, not the reading."""
     try:
         if "error" in fields:
             problem = json.loads(fields["error"])

@@ -1,4 +1,4 @@
-"""Asking now and running later, in any process."""
+"""Asks for approval now and runs the call later, in any process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.errors import InvalidRequest, Pending
 
 
 def suspend(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
-    """Ask for a gated function's call without waiting; raise or pickle what is returned."""
+    """Ask for approval of a call without waiting; the returned Pending can be raised or pickled."""
     gate = gate_of(function)
     if gate.serialize is not None:
         raise InvalidRequest(f"{gate.tool}: values that are not JSON cannot wait elsewhere")
@@ -21,7 +21,7 @@ def suspend(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Pending:
 
 
 def resume(function: Callable[..., Any], pending: Pending, *, rerun: bool = False) -> Any:
-    """Wait for a suspended call and run it, in any process; await what an `async def` gives.
+    """Wait for a suspended call and run it, in any process; await the result of an `async def`.
 
     Raises as `AsyncClient.wait` does.
     """
@@ -35,5 +35,5 @@ def resume(function: Callable[..., Any], pending: Pending, *, rerun: bool = Fals
 
 
 async def _resume(gate: Gate, client: Client, pending: Pending, *, rerun: bool) -> Any:
-    approval = await client.there(client.inner.wait(pending, rerun=rerun))
+    approval = await client.run_on_loop(client.inner.wait(pending, rerun=rerun))
     return await run_approved_async(gate, client, approval, None)

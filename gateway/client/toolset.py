@@ -1,4 +1,4 @@
-"""Gates a whole toolset without changing the originals."""
+"""Gates a whole toolset; the originals stay unchanged."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ def gated(tools: Any, **options: Any) -> Any:
     """Return the same tools, each behind `requires_approval(**options)`.
 
     A mapping of callables gives a dict, a list or tuple of callables the same sequence, and any
-    other object a stand-in whose public methods are gated and whose other attributes are the
+    other object a wrapper whose public methods are gated and whose other attributes are the
     original's.
     """
     if isinstance(tools, Mapping):
         return {name: _gate(tool, str(name), options) for name, tool in tools.items()}
     if isinstance(tools, list | tuple):
         return type(tools)(_gate(tool, None, options) for tool in tools)
-    return _Gated(tools, options)
+    return _GatedObject(tools, options)
 
 
-class _Gated:
-    """Stands in for an object; its public methods ask first."""
+class _GatedObject:
+    """Wraps an object; its public methods ask first."""
 
     def __init__(self, original: Any, options: dict[str, Any]) -> None:
         self._original = original

@@ -1,4 +1,4 @@
-"""How a client reaches the gateway: the five verbs, and waiting."""
+"""The transport protocol: the five verbs, and waiting."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gateway.wire.codec import build
 
 
 class Process:
-    """Whom the gateway hands an approval to: one token, and what was handed to it.
+    """The token to which the gateway hands approvals, and the approvals already taken.
 
-    The gateway gives an approval to its token as often as it is asked, and tells only other tokens
-    that the action may have run. So whatever has the token remembers what it took.
+    The gateway hands an approval to the same token as often as asked, and warns only other tokens
+    that the action may have run. So this object remembers what was taken.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Process:
 
     @property
     def token(self) -> str:
-        """The token. Raises GatewayError after a fork: the child would be taken for us."""
+        """The token. Raises GatewayError after a fork: a child must not use its parent's."""
         if os.getpid() != self._pid:
             raise GatewayError("this client was made before a fork; make one in the child process")
         return self._token
@@ -38,7 +38,7 @@ class Process:
 
 
 class Transport(Protocol):
-    """One agent's way to the gateway. Used inside `async with`; every call may raise
+    """An agent's connection to the gateway. Used inside `async with`; every call may raise
     GatewayError."""
 
     @property
@@ -47,16 +47,16 @@ class Transport(Protocol):
 
     @property
     def process(self) -> Process:
-        """As whom it takes approvals."""
+        """The process in whose name it takes approvals."""
 
     async def __aenter__(self) -> Transport:
-        """Connect, or get ready to."""
+        """Connect, or prepare to."""
 
     async def __aexit__(self, *exc: object) -> None:
-        """Disconnect; whoever still waits is cancelled."""
+        """Disconnect, and cancel all waits."""
 
     async def submit(self, request: ApprovalRequest, *, detached: bool) -> None:
-        """Hand a request over durably. What the gateway thinks of it is told to `wait`."""
+        """Submit a request durably. The gateway's answer comes with `wait`."""
 
     async def wait(self, request_id: str, *, until: float) -> State:
         """Return the final state. Raises TimeoutError at `until`, in seconds of the loop's
@@ -66,17 +66,17 @@ class Transport(Protocol):
         """Withdraw a request."""
 
     async def consume(self, request_id: str) -> State:
-        """Take the approval of a request that another process submitted, or nobody waited for."""
+        """Take the approval of a request that another process submitted, or nothing waited for."""
 
     async def report(self, request_id: str, report: Report) -> None:
-        """Say what became of the action."""
+        """Report what became of the action."""
 
     async def end_session(self, session: str) -> None:
-        """End a session and cancel what waits in it."""
+        """End a session and cancel its pending requests."""
 
 
 def state_of(answer: Any) -> State:
-    """Return the state that the gateway answered. Raises Unverified for what we cannot read."""
+    """Return the state in the gateway's answer. Raises Unverified when it cannot be read."""
     try:
         return build(State, answer)
     except InvalidRequest as error:

@@ -1,5 +1,7 @@
-"""Checks a running gateway's surroundings, and says what to do. docs/troubleshooting.md lists the
-checks."""
+"""Checks what a gateway depends on, and names a remedy for each problem.
+
+Start at `examine`. docs/troubleshooting.md lists the checks.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from gateway.doctor.namespace import NAMESPACE_CHECKS
-from gateway.doctor.outside import OUTSIDE_CHECKS, gateway_url
-from gateway.doctor.servers import SERVER_CHECKS, all_facts
+from gateway.doctor.reachability import REACHABILITY_CHECKS, gateway_url
+from gateway.doctor.redis_servers import SERVER_CHECKS, read_all_facts
+from gateway.doctor.stored_data import STORED_DATA_CHECKS
 from gateway.domain.redaction import masked
 from gateway.errors import Conflict, GatewayError
 from gateway.ports import HasChecks
@@ -25,7 +27,7 @@ __all__ = ["FAIL", "OK", "WARN", "Check", "examine", "gateway_url"]
 
 _ERRORS: tuple[type[Exception], ...] = (GatewayError, *REDIS_ERRORS)
 _NO_CHAT = "name it in GATEWAY_ADAPTERS, or run this where the chat's tokens are"
-_NO_REDIS = "is it running? is a REDIS_URL right? What lies in Redis was not checked"
+_NO_REDIS = "is it running? is REDIS_URL right? The data in Redis was not checked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,38 +46,38 @@ async def examine(
     *,
     live: bool = False,
 ) -> list[Check]:
-    """Run every check that can be run, in the order a person would ask.
+    """Run all possible checks: first the gateway's reachability, then Redis, then the adapters.
 
-    With `live` the adapters also try what only the platform itself can prove.
+    With `live` the adapters also post to their platform, and take it back.
     """
-    found = [_named(name, await _made(check(settings))) for name, check in OUTSIDE_CHECKS]
+    found = [_label(name, await _run_check(check(settings))) for name, check in REACHABILITY_CHECKS]
     try:
-        async with backend() as inside:
-            found.append(_named("redis", fine("answers")))
-            found += await _inside(settings, inside)
-            found += await _adapters(settings, inside.store, live=live)
+        async with backend() as connected:
+            found.append(_label("redis", fine("answers")))
+            found += await _check_redis(settings, connected)
+            found += await _check_adapters(settings, connected.store, live=live)
     except Conflict as error:
-        found.append(_named("redis", fine("answers")))
-        found.append(_named("schema", failed(str(error), "update this gateway")))
+        found.append(_label("redis", fine("answers")))
+        found.append(_label("schema", failed(str(error), "update this gateway")))
     except _ERRORS as error:
-        found.append(_named("redis", failed(str(error), _NO_REDIS)))
+        found.append(_label("redis", failed(str(error), _NO_REDIS)))
     return found
 
 
-async def _inside(settings: Settings, backend: Backend) -> list[Check]:
+async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
     found = []
     try:
-        facts = await all_facts(settings, backend)
+        facts = await read_all_facts(settings, backend)
     except _ERRORS as error:
-        refused = failed(f"the server does not tell: {error}", "see deploy/users.acl.example")
-        found += [_named(name, refused) for name, _ in SERVER_CHECKS]
+        refused = failed(f"the server refuses to say: {error}", "see deploy/users.acl.example")
+        found += [_label(name, refused) for name, _ in SERVER_CHECKS]
     else:
-        found += [_named(name, check(facts)) for name, check in SERVER_CHECKS]
-    found += [_named(name, await _made(check(backend))) for name, check in NAMESPACE_CHECKS]
+        found += [_label(name, check(facts)) for name, check in SERVER_CHECKS]
+    found += [_label(name, await _run_check(check(backend))) for name, check in STORED_DATA_CHECKS]
     return found
 
 
-async def _adapters(settings: Settings, store: RedisStore, *, live: bool) -> list[Check]:
+async def _check_adapters(settings: Settings, store: RedisStore, *, live: bool) -> list[Check]:
     places = (await store.policy()).places()
     found: list[Check] = []
     looked = False
@@ -86,28 +88,28 @@ async def _adapters(settings: Settings, store: RedisStore, *, live: bool) -> lis
             if isinstance(adapter, HasChecks):
                 looked = True
                 made = await adapter.checks(ours, RedisNotes(store, name), live=live)
-                found += [_named(*one) for one in made]
-        except Exception as error:  # whatever somebody else's code does; it stops no other check
-            says = str(error) if isinstance(error, GatewayError) else _what(error)
+                found += [_label(*one) for one in made]
+        except Exception as error:  # an adapter may raise anything; the other checks go on
+            says = str(error) if isinstance(error, GatewayError) else _describe_error(error)
             remedy = "see GATEWAY_ADAPTERS, and the adapter's own page"
-            found.append(_named(f"adapter {name}", failed(says, remedy)))
+            found.append(_label(f"adapter {name}", failed(says, remedy)))
     if live and not looked:
-        found.append(_named("live", doubtful("no chat was tried: there is none here", _NO_CHAT)))
+        found.append(_label("live", doubtful("no chat was tried: there is none here", _NO_CHAT)))
     return found
 
 
-def _what(error: Exception) -> str:
-    """Say what somebody else's code raised; its words may hold anything."""
+def _describe_error(error: Exception) -> str:
+    """Return the type and masked text of an adapter's exception, which may hold a secret."""
     return f"{type(error).__name__}: {masked(str(error))}"
 
 
-async def _made(check: Awaitable[Finding]) -> Finding:
-    """Make one check; that it cannot be made is a finding too, and stops no other."""
+async def _run_check(check: Awaitable[Finding]) -> Finding:
+    """Run one check; an error of the gateway or of Redis becomes a finding."""
     try:
         return await check
     except _ERRORS as error:
         return failed(f"cannot be checked: {error}", "see the gateway's log")
 
 
-def _named(name: str, finding: Finding) -> Check:
+def _label(name: str, finding: Finding) -> Check:
     return Check(name=name, result=finding.result, says=finding.says, remedy=finding.remedy)

@@ -12,7 +12,7 @@ from gateway.ports import HasRoutes
 from gateway.ports.outgoing import Posts
 from gateway.server.app import listen, site_of
 from gateway.server.background import background, desk_of, policy_followed, problems, served
-from gateway.server.connections import assembled, opened, signer_of, url_of
+from gateway.server.connections import build_core, open_backend, signer_of, url_of
 from gateway.server.plugins import adapter_class
 from gateway.server.production_checks import refuse_unsafe
 from gateway.server.settings import Settings
@@ -21,23 +21,23 @@ from gateway.stores.event_feed import RedisFeed
 
 
 @asynccontextmanager
-async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
-    """Run one adapter, on the Redis of a gateway that runs elsewhere; yield the address where its
-    health is told and its pages are, empty where nobody but its own person looks.
+async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
+    """Run one adapter on the Redis of a gateway that runs elsewhere; yield the URL of its health
+    endpoint and pages, empty for an adapter that has none.
 
-    Without `REDIS_URL` that is the embedded server of the data folder. The address is that of the
-    settings, which must be another one than that gateway's.
+    Without `REDIS_URL` it uses the embedded server of the data folder. It listens on the address of
+    the settings, which must differ from that gateway's.
     """
     url = url_of(settings)
     async with AsyncExitStack() as stack:
-        backend = await stack.enter_async_context(opened(settings, url))
+        backend = await stack.enter_async_context(open_backend(settings, url))
         await refuse_unsafe(settings, backend.store)
         blocking = connect(url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, backend.store.keys)
-        core = assembled(settings, backend.store, feed, hooks, signer_of(settings))
+        core = build_core(settings, backend.store, feed, hooks, signer_of(settings))
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(
             background("policy", partial(policy_followed, core, backend.store))
@@ -45,7 +45,7 @@ async def adapter_running(settings: Settings, name: str) -> AsyncIterator[str]:
         desk = desk_of(name, core, backend.store)
         adapter = adapter_class(name)()
         await stack.enter_async_context(served(adapter, desk, core, inbox=settings.inbox_url))
-        if not isinstance(adapter, Posts | HasRoutes):  # a screen: who sits there sees how it is
+        if not isinstance(adapter, Posts | HasRoutes):  # the terminal has no health endpoint
             yield ""
             return
         site = site_of(settings, {name: adapter}, {name: desk}, backend.logins)

@@ -1,4 +1,4 @@
-"""Puts a gateway together from its settings, and runs it: the composition root."""
+"""Builds a gateway from its settings and runs it: the composition root."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gateway.server.background import (
     reviewed,
     served,
 )
-from gateway.server.connections import Backend, assembled, opened, signer_of
+from gateway.server.connections import Backend, build_core, open_backend, signer_of
 from gateway.server.first_run import enrolment
 from gateway.server.plugins import adapter_class, refuse_unknown
 from gateway.server.production_checks import refuse_unsafe
@@ -49,7 +49,7 @@ from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, unwatched
 from gateway.stores.seals import Sealer
 from gateway.stores.webhook_cursor import RedisCursor
-from gateway.wire.local_discovery import announced
+from gateway.wire.local_discovery import announce
 
 log = logging.getLogger("gateway.app")
 
@@ -65,17 +65,17 @@ class Gateway:
 
 
 @asynccontextmanager
-async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Gateway]:
-    """Run a whole gateway: engine, intake, HTTP, adapters. Entering means ready.
+async def run_gateway(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Gateway]:
+    """Run a gateway: embedded server, intake, HTTP, adapters. Inside the block it is ready.
 
-    `at` is called at every step that a killed gateway may stop at; tests kill it there.
+    `at` is called at every step at which a killed gateway may stop; tests kill it there.
     """
     async with AsyncExitStack() as stack:
         redis_url = await _redis_url(settings, stack)
-        backend = await stack.enter_async_context(opened(settings, redis_url, at=at))
+        backend = await stack.enter_async_context(open_backend(settings, redis_url, at=at))
         store = backend.store
         if settings.redis_url is None:
-            # The folder's lock says that no other gateway lives, whatever leases a killed one left.
+            # The folder is locked, so leases of other gateways are those of killed ones.
             await store.forget_replicas()
         await _first_policy(store, settings)
         await refuse_unsafe(settings, store)
@@ -85,8 +85,8 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         hooks = hosted(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
-        core = assembled(settings, store, feed, hooks, signer)
-        await _remembered(settings, core)
+        core = build_core(settings, store, feed, hooks, signer)
+        await _prepare_grants(settings, core)
         intake = Intake(core, store, backend.credentials)
         handlers = intake.handle, intake.dead_letter
         ingress = Ingress(store.redis, blocking, store.keys, *handlers, at=at)
@@ -118,7 +118,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
         url = settings.public_url.rstrip("/") if settings.public_url else local
         if enrolling is not None:
             found = {"url": url, "enroll": enrolling.secret, "public_key": signer.public_key}
-            stack.enter_context(announced(settings.data_dir, **found))
+            stack.enter_context(announce(settings.data_dir, **found))
         log.info("gateway ready at %s", url, extra={"event": "ready"})
         yield Gateway(backend=backend, core=core, url=url, public_key=signer.public_key)
 
@@ -127,7 +127,7 @@ async def running(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Ga
 async def _upkeep(
     settings: Settings, core: Core, store: RedisStore, feed: RedisFeed, hooks: HookHost
 ) -> AsyncIterator[None]:
-    """Do until left what only time and events bring about: deadlines, seals, what is forgotten."""
+    """Run the work that time and events trigger: deadlines, seals, retention, webhooks, hooks."""
     async with AsyncExitStack() as stack:
         sweeper = Sweeper(core, store, session_idle_hours=settings.session_idle_hours)
         await stack.enter_async_context(background("sweeper", sweeper.run))
@@ -143,8 +143,8 @@ async def _upkeep(
             posting = _webhooks(settings, core.feed, store)
             await stack.enter_async_context(background("webhooks", posting.run))
         if settings.hooks_file is not None:
-            told = HookEvents(hooks, store, feed)
-            await stack.enter_async_context(background("hook events", told.run))
+            hook_events = HookEvents(hooks, store, feed)
+            await stack.enter_async_context(background("hook events", hook_events.run))
         yield
 
 
@@ -157,20 +157,20 @@ async def _redis_url(settings: Settings, stack: AsyncExitStack) -> str:
     return engine.url
 
 
-async def _remembered(settings: Settings, core: Core) -> None:
-    """Put what is remembered in order, before any agent is heard that it could decide for."""
+async def _prepare_grants(settings: Settings, core: Core) -> None:
+    """Check remembered decisions against the policy, before any request is read."""
     if settings.grants == "memory":
         await core.grants.forget_all("the gateway started")
     try:
         await core.grants.reread()
     except InvalidRequest:
-        # One that cannot be read decides nothing; the others are looked at again by the upkeep.
+        # A grant that cannot be read decides nothing; the upkeep rereads the others later.
         log.exception("what is remembered was not reread", extra={"event": "reread_failed"})
 
 
 async def _first_policy(store: RedisStore, settings: Settings) -> None:
-    """Put the policy file in force; without one, give a new namespace a default route, on which
-    nobody may approve yet."""
+    """Put the policy file in force; without one, give a new namespace a default route without
+    approvers."""
     policy = await store.policy()
     if settings.policy_file is not None:
         written = read_policy_file(settings.policy_file)
@@ -215,7 +215,7 @@ def site_of(
     desks: Mapping[str, Desk],
     logins: RedisLogins,
 ) -> Site:
-    """Return how we are reached, and the pages of these adapters."""
+    """Return the host names and TLS of the site, and the pages of these adapters."""
     pages: list[web.AbstractRouteDef] = []
     for name, adapter in adapters.items():
         if isinstance(adapter, HasRoutes):

@@ -1,4 +1,4 @@
-"""Runs adapters at their desks, and the work that goes on behind them."""
+"""Runs adapters, and the background work that keeps their cards true."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CHANGES_POLICY = ("policy_applied", "grant_made", "grant_ended", "grant_kept", 
 
 
 def desk_of(name: str, core: Core, store: RedisStore) -> Desk:
-    """Return what an adapter of this name works at, with its own notes."""
+    """Return the desk of an adapter, with its own notes."""
     return core.desk(RedisNotes(store, name))
 
 
@@ -64,7 +64,7 @@ def _look(adapter: Posts, core: Core, inbox: str, timings: Timings) -> Look:
 
 @asynccontextmanager
 async def reviewed(core: Core) -> AsyncIterator[None]:
-    """Ask slow deciders about what is stored, until left."""
+    """Ask slow deciders about stored requests."""
     look = partial(core.reviews.look, held=core.held)
     worker = Worker(REVIEWS, core.outbox, look, core.feed.changes, seconds=None)
     try:
@@ -127,20 +127,20 @@ async def _working(
         async with background(f"{queue} outbox", worker.run):
             yield
     finally:
-        # What was begun is finished, so that no card is posted whose place nobody writes down.
+        # Finish what was begun, so that no card is posted without its place being recorded.
         await worker.finish()
 
 
 @asynccontextmanager
 async def background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Keep `work` running; should it end, say so and begin again."""
+    """Keep `work` running; when it fails, log that and start it again."""
 
     async def keep() -> None:
         while True:
             try:
                 await work()
             except Exception:
-                # Whatever it was, a gateway that goes on without this work would be no gateway.
+                # The gateway must not go on without this work, whatever the error.
                 log.exception("%s failed", name, extra={"event": "task_failed"})
             await asyncio.sleep(_RESTART_SECONDS)
 

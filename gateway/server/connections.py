@@ -1,4 +1,4 @@
-"""What lies behind a gateway and its commands: a connected namespace, and the key that signs."""
+"""Connects gateways and operators' commands to Redis, and loads the signing key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KEY_FILE = "signing.key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """A connected namespace: what the operator's commands work on, without serving anyone."""
+    """A connected namespace, as operators' commands use it."""
 
     store: RedisStore
     credentials: RedisCredentials
@@ -45,7 +45,7 @@ class Backend:
 
 
 @asynccontextmanager
-async def opened(
+async def open_backend(
     settings: Settings, redis_url: str, *, at: At = unwatched
 ) -> AsyncIterator[Backend]:
     """Connect to the namespace; leaving closes the connections."""
@@ -64,12 +64,11 @@ async def opened(
         await disconnect(redis)
 
 
-def assembled(
+def build_core(
     settings: Settings, store: RedisStore, feed: RedisFeed, hooks: HookHost, signer: Signer | None
 ) -> Core:
-    """Return the requests of a namespace under the whole policy: the operator's hooks and deciders,
-    and the mode last. Whatever judges requests is put together here alone, so that no way in
-    forgets a link."""
+    """Return the core of a namespace with its whole chain of deciders: hooks, installed deciders,
+    the mode last. Built here alone, so that no entry point misses a link."""
     judges = [*links(hooks), *plugged_in(settings.deciders), ModeDecider()]
     return core_over(store, feed, judges, SystemClock(), signer)
 
@@ -95,7 +94,7 @@ def core_over(
 
 
 def url_of(settings: Settings) -> str:
-    """Return the URL of the configured Redis, or of the embedded server that a gateway here runs.
+    """Return the URL of the configured Redis, or of the embedded server of a running gateway.
 
     Raises Unreachable when there is neither.
     """
@@ -110,7 +109,7 @@ def url_of(settings: Settings) -> str:
 
 
 def signer_of(settings: Settings) -> Signer:
-    """Return the signer of the configured key; in development of one kept in the data folder."""
+    """Return the signer with the configured key, else with the one kept in the data folder."""
     if settings.signing_key is not None:
         return Signer(settings.signing_key.get_secret_value())
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

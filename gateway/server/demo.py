@@ -1,4 +1,4 @@
-"""`gateway demo`: the whole product in a scratch folder, with a real agent process."""
+"""`gateway demo`: a gateway and a real agent process in a scratch folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gateway.client.http_pool import Http
+from gateway.client.http_pool import HttpPool
 from gateway.domain.tasks import cancel_and_wait
 from gateway.models import ENDINGS, Action, new_id
 from gateway.server import app
@@ -29,7 +29,7 @@ _MARK = "keep.txt"
 
 @dataclass(slots=True)
 class Answers:
-    """What people decided, by command, and when, in seconds since the epoch."""
+    """Decisions by command, and their times in seconds since the epoch."""
 
     status: dict[str, str] = field(default_factory=dict)
     at: dict[str, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Answers:
 async def run_demo() -> int:
     """Run the demo; return 0 when exactly what was approved ran."""
     logging.basicConfig(level="WARNING")
-    # A demo must never reach a gateway or a Redis that somebody uses.
+    # A demo must never reach a gateway or a Redis in use.
     for name in [name for name in os.environ if name.startswith(("GATEWAY_", "REDIS_"))]:
         del os.environ[name]
     with tempfile.TemporaryDirectory(prefix="gateway-demo-") as name:
@@ -46,15 +46,15 @@ async def run_demo() -> int:
         work.mkdir()
         (work / _MARK).write_text("the agent must not delete this\n", encoding="utf-8")
         settings = Settings(data_dir=data, port=0)
-        async with app.running(settings) as gateway:
+        async with app.run_gateway(settings) as gateway:
             answers = Answers()
-            async with _watching(gateway, answers), _answering(gateway, settings):
-                lines = await _agent(data, work)
+            async with _record_answers(gateway, answers), _answer_requests(gateway, settings):
+                lines = await _run_agent(data, work)
         return _summary(lines, answers, work)
 
 
 @asynccontextmanager
-async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[None]:
+async def _answer_requests(gateway: app.Gateway, settings: Settings) -> AsyncIterator[None]:
     """Let a person answer in the browser; without a terminal, answer through the public API."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         print("An agent wants to run four commands in a scratch folder.")
@@ -64,7 +64,7 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
         return
     print(f"No terminal: the demo answers its own requests over HTTP as {_DEMO_APPROVER}.")
     approver = await gateway.backend.credentials.add_approver(_DEMO_APPROVER)
-    with Http(gateway.url, approver.token) as http:
+    with HttpPool(gateway.url, approver.token) as http:
         task = asyncio.create_task(_answer_all(gateway, http))
         try:
             yield
@@ -72,15 +72,15 @@ async def _answering(gateway: app.Gateway, settings: Settings) -> AsyncIterator[
             await cancel_and_wait(task)
 
 
-async def _answer_all(gateway: app.Gateway, http: Http) -> None:
-    """Approve what looks harmless and deny the rest, as a person would tap."""
+async def _answer_all(gateway: app.Gateway, http: HttpPool) -> None:
+    """Approve harmless commands and deny the others, as a person would."""
     async with gateway.core.feed.changes() as events:
         async for event in events:
             if event.type == "submitted":
                 await asyncio.to_thread(_answer, http, event.request_id)
 
 
-def _answer(http: Http, request_id: str) -> None:
+def _answer(http: HttpPool, request_id: str) -> None:
     record = http.call("GET", f"/v1/requests/{request_id}")
     if record["request"]["agent"] != DEMO_AGENT:
         return
@@ -94,8 +94,8 @@ def _answer(http: Http, request_id: str) -> None:
 
 
 @asynccontextmanager
-async def _watching(gateway: app.Gateway, answers: Answers) -> AsyncIterator[None]:
-    """Note what was decided and when, from the event stream."""
+async def _record_answers(gateway: app.Gateway, answers: Answers) -> AsyncIterator[None]:
+    """Record decisions and their times from the event stream."""
 
     async def watch() -> None:
         async with gateway.core.feed.changes() as events:
@@ -113,7 +113,7 @@ async def _watching(gateway: app.Gateway, answers: Answers) -> AsyncIterator[Non
         await cancel_and_wait(task)
 
 
-async def _agent(data: Path, work: Path) -> list[dict[str, Any]]:
+async def _run_agent(data: Path, work: Path) -> list[dict[str, Any]]:
     """Run the agent process; return its lines."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -135,7 +135,7 @@ async def _agent(data: Path, work: Path) -> list[dict[str, Any]]:
 
 
 def _summary(lines: list[dict[str, Any]], answers: Answers, work: Path) -> int:
-    """Print what happened, checked against the disk; return the exit code."""
+    """Print the outcomes, checked against the files on disk; return the exit code."""
     wrong = 0
     print(f"\n{'command':48} {'decision':10} {'ran':4} decided→agent")
     for line in lines:
@@ -145,8 +145,8 @@ def _summary(lines: list[dict[str, Any]], answers: Answers, work: Path) -> int:
         woken, at = line.get("woken_at"), answers.at.get(command)
         delay = f"{max(0.0, (woken - at) * 1000):.0f} ms" if woken and at else ""
         print(f"{command:48} {status:10} {'yes' if line['ran'] else 'no':4} {delay}")
-        if said := line.get("said"):
-            print(f"    the agent was told: {said}")
+        if message := line.get("said"):
+            print(f"    the agent was told: {message}")
     kept = (work / _MARK).exists()
     denied = any(answers.status.get(line["command"]) == "denied" for line in lines)
     if denied and not kept:

@@ -1,4 +1,4 @@
-"""The agent of `gateway demo`: a process of its own that wants to run real shell commands."""
+"""The agent process of `gateway demo`: asks to run real shell commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS = (
 
 
 def main() -> int:
-    """Ask for each command; print one JSON line per command about what became of it."""
+    """Ask for each command; print its outcome as one JSON line."""
     folder = Path(sys.argv[1])
     decided_at: dict[str, float] = {}
 

@@ -1,4 +1,4 @@
-"""The first who come to a local gateway: its owner, and agents of the same user."""
+"""First-run setup: create the owner, enrol local agents."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ OWNER_FILE = "approver.json"
 
 
 async def first_login(backend: Backend, url: str, settings: Settings) -> list[str]:
-    """Return what a person on this machine needs to log in; makes the local owner once."""
+    """Return the lines that tell a local person how to log in; create the owner first."""
     path = settings.data_dir / OWNER_FILE
     people = {person.name for person in (await backend.store.policy()).people}
-    with suppress(Conflict):  # another replica makes the owner at this moment
+    with suppress(Conflict):  # another replica is creating the owner
         if not people:
             here = _terminal_identities()
             owner = await backend.credentials.add_approver(OWNER, admin=True, identities=here)
@@ -37,7 +37,7 @@ async def first_login(backend: Backend, url: str, settings: Settings) -> list[st
 
 
 def _terminal_identities() -> tuple[str, ...]:
-    """Return by what the terminal adapter knows this user; a container may have no name for it."""
+    """Return this user's identity in the terminal adapter; empty where the user has no name."""
     try:
         return (f"terminal:{pwd.getpwuid(os.getuid()).pw_name}",)
     except KeyError:
@@ -45,7 +45,7 @@ def _terminal_identities() -> tuple[str, ...]:
 
 
 def enrolment(backend: Backend, public_key: str) -> Enrolment:
-    """Let local agents get a credential of their own by the secret in the discovery file."""
+    """Return the enrolment: agents that know the discovery file's secret get a credential."""
 
     async def enroll(name: str) -> JsonObject:
         credentials = backend.credentials

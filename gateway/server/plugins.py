@@ -39,23 +39,23 @@ class BrokenAdapter(GatewayError):
 
 
 def adapter_class(name: str) -> type[Adapter]:
-    """Return the adapter class that an installed distribution offers under `name`."""
+    """Return the installed adapter class called `name`."""
     found = entry_points(group=GROUP, name=name)
     if not found:
         known = ", ".join(adapter_names()) or "none"
         raise UnknownAdapter(f"there is no adapter {name!r}; installed: {known}")
     try:
         loaded: type[Adapter] = next(iter(found)).load()
-    except Exception as error:  # whatever somebody else's module does when it is imported
+    except Exception as error:  # an import may raise anything
         raise BrokenAdapter(name, error) from error
     return loaded
 
 
 def refuse_unknown(policy: PolicyDocument) -> None:
-    """Return when every adapter that a policy names is installed; raises UnknownAdapter."""
+    """Raise UnknownAdapter when a policy names an adapter that is not installed."""
     known = adapter_names()
-    told = [one for route in policy.routes for one in route.notify if one != REQUESTER]
-    for target in (*policy.places(), *told):
+    notified = [one for route in policy.routes for one in route.notify if one != REQUESTER]
+    for target in (*policy.places(), *notified):
         if target.partition(":")[0] not in known:
             raise UnknownAdapter(
                 f"the target {target!r} names no adapter that is installed here: {', '.join(known)}"
@@ -63,10 +63,10 @@ def refuse_unknown(policy: PolicyDocument) -> None:
 
 
 def deciders(names: Iterable[str]) -> list[Decider]:
-    """Return new deciders that installed distributions offer under these names.
+    """Return new instances of the installed deciders called by these names.
 
-    Raises UnknownDecider, also when it cannot be loaded: a policy link that is missing is no link
-    that has no opinion.
+    Raises UnknownDecider, also when one cannot be loaded: a missing decider must not count as one
+    without an opinion.
     """
     return [_decider(name) for name in names]
 
@@ -78,7 +78,7 @@ def _decider(name: str) -> Decider:
         raise UnknownDecider(f"there is no decider {name!r}; installed: {known}")
     try:
         made: Decider = next(iter(found)).load()()
-    except Exception as error:  # whatever somebody else's module does when it is imported
+    except Exception as error:  # an import may raise anything
         raise UnknownDecider(f"the decider {name} cannot be used: {error}") from error
     return made
 

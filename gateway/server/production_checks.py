@@ -1,4 +1,4 @@
-"""What production refuses to start with: one sentence each, all of them at once."""
+"""Refuses unsafe settings in production, naming all problems at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class UnsafeSettings(GatewayError):
 
 
 async def refuse_unsafe(settings: Settings, store: RedisStore) -> None:
-    """Return when these settings are fit for their environment; raises UnsafeSettings."""
+    """Raise UnsafeSettings when the settings are not fit for production."""
     if not settings.production:
         return
     found = [*_own(settings), *await _of_server(store), *await _of_policy(store)]
@@ -49,7 +49,7 @@ def _own(settings: Settings) -> list[str]:
 
 
 async def _of_server(store: RedisStore) -> list[str]:
-    """Judge every server that answers: any replica may be the next primary."""
+    """Return the problems of every server that answers: any replica may become the primary."""
     heard = await facts(store.redis)
     for server, why in heard.silent.items():
         log.warning("%s was not checked: %s", server, why, extra={"event": "server_unchecked"})

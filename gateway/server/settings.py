@@ -1,4 +1,4 @@
-"""Everything an operator can set, read from the environment. `.env.example` lists the same."""
+"""All settings, read from the environment. `.env.example` lists them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECRETS = {
 
 
 class BadSettings(Misconfigured):
-    """Settings that cannot be used, a sentence for each."""
+    """Settings that cannot be used."""
 
 
 class Settings(BaseSettings):
@@ -122,7 +122,7 @@ class Settings(BaseSettings):
 
     @field_validator("adapters", "webhook_hosts", mode="before")
     @classmethod
-    def _listed(cls, value: Any) -> Any:
+    def _parse_list(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
         try:
@@ -159,13 +159,13 @@ class Settings(BaseSettings):
 
     @property
     def inbox_url(self) -> str:
-        """Where links lead to the inbox; empty when nobody is known to reach it there."""
+        """The URL of the inbox; empty without the web adapter or a public URL."""
         if self.public_url is None or "web" not in self.adapters:
             return ""
         return f"{self.public_url.rstrip('/')}/inbox"
 
     def local_url(self, port: int) -> str:
-        """Return how this machine reaches a gateway with these settings that listens on `port`."""
+        """Return the URL at which this machine reaches a gateway that listens on `port`."""
         host = self.host
         try:
             address = ipaddress.ip_address(host)
@@ -180,9 +180,9 @@ class Settings(BaseSettings):
 
 
 def sentences(error: ValidationError) -> list[str]:
-    """Return a sentence for each setting that is wrong, by the name of its variable.
+    """Return a sentence for each wrong setting, with the name of its variable.
 
-    Values are left out: they may be secret.
+    Values are left out, because they may be secret.
     """
     found = []
     for problem in error.errors(include_input=False, include_url=False):

@@ -17,7 +17,7 @@ from redis.exceptions import RedisClusterException
 
 from gateway.errors import GatewayError
 from gateway.stores.bounded_reads import MOST_BYTES, BoundedParser
-from gateway.wire.redis_multiplexer import Line
+from gateway.wire.redis_multiplexer import Multiplexer
 
 _COMMAND_SECONDS = 5.0
 _CONNECT_SECONDS = 5.0
@@ -88,13 +88,13 @@ def _connect(url: str, blocking: bool) -> Any:
 
 
 @asynccontextmanager
-async def line_to(url: str) -> AsyncIterator[Line | None]:
+async def line_to(url: str) -> AsyncIterator[Multiplexer | None]:
     """Yield a line for scripts, or None where there is more than one server to send them to."""
     if urlsplit(url).scheme == "redis+cluster":
         yield None
         return
     client = connect(url, blocking=True)
-    line = Line(client.connection_pool, _PAUSES, most_bytes=MOST_BYTES)
+    line = Multiplexer(client.connection_pool, _PAUSES, most_bytes=MOST_BYTES)
     try:
         yield line
     finally:

@@ -20,7 +20,7 @@ from gateway.stores.request_lists import page_of, voted_of
 from gateway.stores.scripts import At, Script, unwatched
 from gateway.wire.codec import JsonObject, build, plain
 from gateway.wire.identifiers import AGENT_NAME
-from gateway.wire.redis_multiplexer import Line
+from gateway.wire.redis_multiplexer import Multiplexer
 
 STREAMS_PER_SHARD = 50
 
@@ -38,7 +38,7 @@ class RedisStore:
         redis: Any,
         keys: Keys | None = None,
         at: At = unwatched,
-        line: Line | None = None,
+        line: Multiplexer | None = None,
         *,
         at_once: int = 500,
     ) -> None:
@@ -52,7 +52,7 @@ class RedisStore:
 
     async def together(self, *commands: Sequence[str]) -> list[Any]:
         """Send commands at once; return their answers. What others send may come between them."""
-        if isinstance(self.line, Line):
+        if isinstance(self.line, Multiplexer):
             return await self.line.send_all(*commands)
         pipeline = self.redis.pipeline(transaction=False)
         for command in commands:

@@ -1,8 +1,7 @@
-"""One strict way into JSON and one canonical way out.
+"""Parses JSON strictly and writes it canonically.
 
-`parse` refuses what JSON parsers disagree about; `canonical` writes RFC 8785 bytes, so that the
-same value has the same digest in every language. Size and depth are bounded before anything is
-built.
+`parse` refuses what JSON parsers read differently; `canonical` writes RFC 8785 bytes, so that a
+value has the same digest in every language. Size and depth are checked before parsing.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ from gateway.wire.errors import InvalidRequest
 MAX_BYTES = 1_048_576
 MAX_DEPTH = 64
 MAX_INTEGER = 2**53 - 1
-"""Beyond it JSON libraries read different numbers."""
+"""Larger integers are read differently by JSON libraries."""
 
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -127,7 +126,7 @@ def _finite(text: str) -> float:
 
 
 def _safe(text: str) -> int:
-    # A long text is refused before it is read: reading thousands of digits takes its time.
+    # A long text is refused unread: converting thousands of digits is slow.
     if len(text) > len(str(-MAX_INTEGER)) or abs(int(text)) > MAX_INTEGER:
         raise ValueError(f"the integer {text[:40]} is beyond 2**53 - 1; send it as a string")
     return int(text)

@@ -1,8 +1,7 @@
-"""How wire types become JSON values and back: plain dataclasses, no third-party model library.
+"""Converts wire types to JSON values and back: plain dataclasses, no third-party library.
 
-`plain` leaves out absent and default members, and keeps the order in which a class declares the
-others: some of what it makes is compared as text. `build` skips members that this version does not
-know.
+`plain` leaves out absent and default members and keeps the declared order of the others, because
+some results are compared as text. `build` skips members that this version does not know.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SCALARS = frozenset({str, int, float, bool, types.NoneType})
 
 
 class Wire:
-    """Base of everything on the wire: unknown members are refused where the server validates."""
+    """Base of all wire types. The server refuses unknown members when it validates."""
 
     __slots__ = ()
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic on the server)
@@ -38,7 +37,7 @@ def plain(value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _writer(kind: Any) -> Callable[[Any], Any]:
-    """Return what makes JSON values of a type."""
+    """Return the function that converts a type to JSON values."""
     if issubclass(kind, Wire):
         return partial(_plain_members, _readers(kind))
     if issubclass(kind, StrEnum):
@@ -64,7 +63,7 @@ _T = TypeVar("_T")
 
 
 def build(cls: type[_T], values: JsonObject) -> _T:
-    """Return a `cls` made of trusted JSON values; members this version does not know are skipped.
+    """Return a `cls` built from trusted JSON values; unknown members are skipped.
 
     Raises InvalidRequest when a member is missing or does not fit.
     """
@@ -86,13 +85,13 @@ _Fitter = Callable[[Any], Any]
 
 @lru_cache(maxsize=64)
 def _fitters(cls: Any) -> dict[str, _Fitter | None]:
-    """Return the members of a class, each with what makes it of a JSON value."""
+    """Return the members of a class, each with the function that builds it from JSON."""
     hints = get_type_hints(cls)
     return {member.name: _fitter(hints[member.name]) for member in dataclasses.fields(cls)}
 
 
 def _fitter(hint: Any) -> _Fitter | None:
-    """Return what makes such a member of a JSON value, None when the value is taken as it is."""
+    """Return the function that builds a member from JSON, None when the value needs none."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         arms = [arm for arm in get_args(hint) if arm is not types.NoneType]
@@ -109,7 +108,7 @@ def _fitter(hint: Any) -> _Fitter | None:
 
 def _member_of(kind: type[StrEnum]) -> _Fitter:
     known: dict[str, StrEnum] = {member.value: member for member in kind}
-    return lambda value: known.get(value) or kind(value)  # calling an enumeration costs much more
+    return lambda value: known.get(value) or kind(value)  # calling the enumeration is slow
 
 
 def _optional(fit: _Fitter | None) -> _Fitter | None:
@@ -120,7 +119,7 @@ _Readers = tuple[tuple[str, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ..
 
 
 def _readers(cls: Any) -> _Readers:
-    """Return the names of a class's members, their defaults, and what reads them all at once."""
+    """Return the names and defaults of a class's members, and a function that reads them all."""
     members = dataclasses.fields(cls)
     names = tuple(member.name for member in members)
     return names, tuple(map(_default, members)), _reader(names)

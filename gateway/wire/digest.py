@@ -1,7 +1,6 @@
-"""What the digest of an action covers, over plain JSON values.
+"""Computes the digest of an action, over plain JSON values.
 
-The wire types have it from here, and so has `gateway ask`, which starts for every tool call and
-builds no classes.
+Used by the wire types, and by `gateway ask`, which does not import them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def action_digest(
     context: dict[str, Any],
     questions: Sequence[Any] = (),
 ) -> str:
-    """Return the SHA-256 (hex) over everything that would run and for whom.
+    """Return the SHA-256 (hex) over the action and the agent that it runs for.
 
     Absent and default members of `context` and `questions` must be left out, as `plain` does.
     """

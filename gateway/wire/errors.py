@@ -1,5 +1,8 @@
-"""The errors that reading and checking wire values raises. Import them from `gateway.errors`, which
-has the whole tree: this module exists so that the models need nothing above them."""
+"""The errors of reading and checking wire values.
+
+Import them from `gateway.errors`, which has the whole tree; they are here so that the models can
+raise them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ids and names look like, on the wire and in paths."""
+"""The patterns of ids and names, on the wire and in paths."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How agents of the same user find a local gateway: one private file in the shared folder.
+"""Local discovery: agents of the same user find the gateway by a private file.
 
-Belongs to both sides: the gateway writes the file, agents read it. So do the secrets that either
-side is given in files. No `pathlib`, which costs a process per tool call 3 ms.
+The gateway writes the file, agents read it. Both also read secrets from files here. No `pathlib`,
+whose import would cost each tool call 3 ms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE_NAME = "gateway.json"
 
 
 def state_folder() -> str:
-    """Return the folder that gateway and agents of one user share without being told."""
+    """Return the folder that a gateway and the agents of the same user share."""
     if configured := os.environ.get("GATEWAY_DATA_DIR"):
         return configured
     home = os.path.expanduser("~")
@@ -31,10 +31,11 @@ def state_folder() -> str:
 
 
 @contextmanager
-def announced(
+def announce(
     folder: str | os.PathLike[str], *, url: str, enroll: str, public_key: str
 ) -> Iterator[None]:
-    """Keep `gateway.json` (0600) in the folder: where we are, and the secret to enrol with."""
+    """Keep `gateway.json` (0600) in the folder inside the block: the URL, and the secret to enrol
+    with."""
     path = os.path.join(folder, FILE_NAME)
     text = json.dumps({"url": url, "enroll": enroll, "public_key": public_key})
     write_private(path, text)
@@ -42,15 +43,15 @@ def announced(
         yield
     finally:
         with suppress(OSError), open(path, encoding="utf-8") as file:
-            if file.read() == text:  # not another gateway's by now
+            if file.read() == text:  # it may be another gateway's by now
                 os.unlink(path)
 
 
 def secret(variable: str) -> str | None:
     """Return a secret from the environment, or from the file named by `<variable>_FILE`.
 
-    Raises InvalidRequest when that file cannot be read or is empty: a secret that was meant to be
-    there must not turn into none.
+    Raises InvalidRequest when that file cannot be read or is empty: a configured secret must not
+    be ignored.
     """
     if value := os.environ.get(variable):
         return value
@@ -69,10 +70,10 @@ def secret(variable: str) -> str | None:
 
 
 def read_private(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return what is kept as JSON in a file of ours, None when there is none.
+    """Return the JSON object in a private file, None when there is no file.
 
-    Raises InvalidRequest when others could have written or read it: whoever writes it chooses the
-    gateway that is obeyed.
+    Raises InvalidRequest when other users could have read or written it: whoever writes it chooses
+    the gateway that agents trust.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -81,7 +82,7 @@ def read_private(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}") from None
     with os.fdopen(handle, encoding="utf-8") as file:
-        if problem := _exposed(os.fstat(handle)):
+        if problem := _find_exposure(os.fstat(handle)):
             raise InvalidRequest(f"{path} {problem}, so it is not trusted: remove it")
         try:
             values = json.load(file)
@@ -92,8 +93,8 @@ def read_private(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     return values
 
 
-def _exposed(found: os.stat_result) -> str:
-    """Return why a file is not ours alone; empty when it is."""
+def _find_exposure(found: os.stat_result) -> str:
+    """Return why a file is not private to this user; empty when it is."""
     if not stat.S_ISREG(found.st_mode):
         return "is no plain file"
     if found.st_uid != os.geteuid():
@@ -104,9 +105,9 @@ def _exposed(found: os.stat_result) -> str:
 
 
 def write_private(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Replace the file in one step, readable by us alone. Once this returns it outlives a power
-    cut, on file systems that sync folders; whenever that comes, the file is the old one or the new
-    one, and never half of it."""
+    """Replace a file in one step, readable by this user alone. After a power cut it is the old or
+    the new file, never part of it; once this has returned it is the new one, on file systems that
+    sync folders."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

@@ -1,4 +1,4 @@
-"""How a request ended, in one sentence that is true to who decided."""
+"""Describes in one sentence how a request ended and who decided."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ _BY_REASON = {
 
 
 def sentence(*, reason: str, status: str, name: str, message: str) -> str:
-    """Say how a request ended; a reason that this version does not know is left out."""
-    said = _BY_REASON.get(reason, "{status}").format(status=status, name=name)
-    return f"{said}: {message}" if message else said
+    """Return how a request ended; an unknown reason is left out."""
+    outcome = _BY_REASON.get(reason, "{status}").format(status=status, name=name)
+    return f"{outcome}: {message}" if message else outcome

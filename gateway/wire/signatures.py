@@ -1,7 +1,7 @@
 """Ed25519 signatures over decisions: the gateway signs, agents that pin its key verify.
 
 PyNaCl is imported when a key is used, so that agents without a pinned key never load it. Its plain
-bindings are used: the classes above them take as long again as the signature.
+bindings are used, because its classes double the time of a signature.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Signer:
         from nacl import bindings  # noqa: PLC0415 (see above)
 
         self._sodium = bindings
-        self._public, self._secret = bindings.crypto_sign_seed_keypair(_seed(seed_base64))
+        self._public, self._secret = bindings.crypto_sign_seed_keypair(_decode_key(seed_base64))
 
     @property
     def public_key(self) -> str:
@@ -37,7 +37,7 @@ class Signer:
 class Verifier:
     """Checks signatures against a pinned public key, given as the base64 of its 32 bytes.
 
-    Raises Unverified for what is no key, and where PyNaCl is missing: nothing can be checked then.
+    Raises Unverified for an unusable key, and when PyNaCl is missing.
     """
 
     def __init__(self, public_key_base64: str) -> None:
@@ -50,12 +50,12 @@ class Verifier:
             ) from error
         self._sodium = bindings
         try:
-            self._key = _seed(public_key_base64)
+            self._key = _decode_key(public_key_base64)
         except ValueError as error:
             raise Unverified(f"the pinned key is no public key: {error}") from error
 
     def verify(self, message: bytes, signature_base64: str | None) -> None:
-        """Return when the signature is good; raise Unverified when it is missing or wrong."""
+        """Raise Unverified when the signature is missing or wrong."""
         from nacl.exceptions import BadSignatureError  # noqa: PLC0415 (see above)
 
         if signature_base64 is None:
@@ -69,7 +69,7 @@ class Verifier:
             raise Unverified("the decision's signature is not the pinned key's") from error
 
 
-def _seed(text: str) -> bytes:
+def _decode_key(text: str) -> bytes:
     raw = base64.b64decode(text, validate=True)
     if len(raw) != SEED_BYTES:
         raise ValueError(f"an Ed25519 key has {SEED_BYTES} bytes, not {len(raw)}")

@@ -53,7 +53,7 @@ async def test_a_gateway_runs_the_hooks_of_its_file(tmp_path: Path) -> None:
     command = json.dumps([sys.executable, str(PUPPET)])
     path.write_text(f'[hooks.gate]\ncommand = {command}\nenv = {{ PUPPET = "gate" }}\n')
     settings = Settings(data_dir=tmp_path / "state", port=0, hooks_file=path)
-    async with app.running(settings) as gateway:
+    async with app.run_gateway(settings) as gateway:
         await gateway.backend.credentials.add_agent("bot")
         refuse = {"gate": {"approve_tool": {"approved": False, "reason": "no"}}}
         asked = request(arguments=refuse)
@@ -66,5 +66,5 @@ async def test_a_gateway_runs_the_hooks_of_its_file(tmp_path: Path) -> None:
         assert record.decision.decided_by.name == "gate"
     path.write_text("[[[")
     with pytest.raises(Exception, match="cannot be used"):
-        async with app.running(settings):
+        async with app.run_gateway(settings):
             pass

@@ -18,8 +18,8 @@ from gateway.domain.clock import SystemClock
 from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
 from gateway.errors import InvalidRequest, NotFound
-from gateway.server.app import Gateway, running
-from gateway.server.connections import Backend, opened
+from gateway.server.app import Gateway, run_gateway
+from gateway.server.connections import Backend, open_backend
 from gateway.server.settings import Settings
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
@@ -64,20 +64,20 @@ class Site:
     def keys(self) -> Keys:
         return self.gateway.backend.store.keys
 
-    def opened(self) -> AbstractAsyncContextManager[Backend]:
-        return opened(self.settings, self.gateway.backend.url)
+    def open_backend(self) -> AbstractAsyncContextManager[Backend]:
+        return open_backend(self.settings, self.gateway.backend.url)
 
     async def checks(self, **changes: Any) -> dict[str, Check]:
         """Return what doctor finds, by name."""
         settings = self.settings.model_copy(update=changes)
-        return {check.name: check for check in await examine(settings, self.opened)}
+        return {check.name: check for check in await examine(settings, self.open_backend)}
 
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """Run a gateway in which all is well."""
     settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
-    async with running(settings) as gateway:
+    async with run_gateway(settings) as gateway:
         await gateway.backend.credentials.add_approver("ann")
         yield Site(gateway, settings)
 
@@ -101,7 +101,7 @@ async def test_a_redis_that_dies_fails_its_checks_alone(site: Site) -> None:
     url = f"redis://127.0.0.1:{free_port()}"
     found = {
         check.name: check
-        for check in await examine(site.settings, lambda: opened(site.settings, url))
+        for check in await examine(site.settings, lambda: open_backend(site.settings, url))
     }
     assert {name: check.result for name, check in found.items()} == {
         "port": OK,
@@ -120,7 +120,9 @@ async def test_a_check_that_cannot_be_made_stops_no_other(site: Site) -> None:
     rules = ["on", ">p", "~*", "&*", "+@all", "-config|get"]
     await site.redis.execute_command("ACL", "SETUSER", "narrow", *rules)
     url = site.gateway.backend.url.partition("@")[2]
-    checks = await examine(site.settings, lambda: opened(site.settings, f"unix://narrow:p@{url}"))
+    checks = await examine(
+        site.settings, lambda: open_backend(site.settings, f"unix://narrow:p@{url}")
+    )
     results = {check.name: check.result for check in checks}
     assert {results[name] for name in ("persistence", "fsync", "default user", "acl")} == {FAIL}
     assert results["approvers"] == OK
@@ -214,12 +216,12 @@ async def test_queues_that_no_gateway_works_on(site: Site) -> None:
     and again is no younger for it."""
     settings = site.settings.model_copy(update={"namespace": "still"})
     queues = (FOLLOWUPS, REVIEWS, REROUTING)
-    async with opened(settings, site.gateway.backend.url) as still:
+    async with open_backend(settings, site.gateway.backend.url) as still:
         store = still.store
         for queue in queues:
             await store.redis.zadd(store.keys.dirty(queue), {"x": await store.now() - 61_000})
             await RedisOutbox(store).mark(queue, "x")
-    checks = await examine(settings, lambda: opened(settings, site.gateway.backend.url))
+    checks = await examine(settings, lambda: open_backend(settings, site.gateway.backend.url))
     (found,) = [check for check in checks if check.name == "outboxes"]
     assert found.result == WARN
     assert all(queue in found.says for queue in queues)
@@ -236,7 +238,7 @@ async def test_an_agent_that_asks_nobody(site: Site) -> None:
 
 async def test_live_without_a_chat_says_so(site: Site) -> None:
     """Nothing was tried, which is not the same as all is well."""
-    checks = await examine(site.settings, site.opened, live=True)
+    checks = await examine(site.settings, site.open_backend, live=True)
     assert [check.result for check in checks if check.name == "live"] == [WARN]
 
 
@@ -288,7 +290,7 @@ async def test_what_answers_on_the_port(status: int, body: bytes, says: str) -> 
         url = f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}"
         settings = Settings(public_url=url)
         away = f"redis://127.0.0.1:{free_port()}"
-        checks = await examine(settings, lambda: opened(settings, away))
+        checks = await examine(settings, lambda: open_backend(settings, away))
     found = {check.name: check for check in checks}
     assert found["ready"].result == FAIL
     assert says in found["ready"].says

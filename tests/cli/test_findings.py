@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gateway.client.http_pool import Http
+from gateway.client.http_pool import HttpPool
 from gateway.models import new_id
 from tests.cli.shell import Shell
 from tests.cli.test_answering import agent, ask, submit
@@ -13,7 +13,7 @@ from tests.danger import FOUND, PATH, QUOTED
 __all__ = ["agent"]
 
 
-def test_a_finding_is_listed_and_shown_and_read_by_programs(up: Shell, agent: Http) -> None:
+def test_a_finding_is_listed_and_shown_and_read_by_programs(up: Shell, agent: HttpPool) -> None:
     """Before all that is the agent's; a harmless request has none, and agents read none."""
     removes = {"kind": "command", "tool": "shell", "arguments": {"command": "rm -rf build"}}
     found = submit(agent, new_id(), **removes)
@@ -28,7 +28,7 @@ def test_a_finding_is_listed_and_shown_and_read_by_programs(up: Shell, agent: Ht
     assert "uardrail" not in up.run("pending") + up.run("show", harmless)
 
 
-def test_a_hostile_path_is_inert_there(up: Shell, agent: Http) -> None:
+def test_a_hostile_path_is_inert_there(up: Shell, agent: HttpPool) -> None:
     """It begins no line, and stays within its quotation."""
     found = ask(agent, new_id(), "read_file", path=PATH)
     assert f"⚠️ {QUOTED}" in up.run("pending")

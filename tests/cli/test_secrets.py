@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.cli.serve import JsonFormatter, LineFormatter
-from gateway.client.http_pool import Http
+from gateway.client.http_pool import HttpPool
 from gateway.errors import GatewayError
 from gateway.models import new_id
 from gateway.wire.digest import action_digest
@@ -83,13 +83,13 @@ def provable() -> dict[str, Any]:
     return asked(**shown, arguments={"password": CORES[0], "headers": {"token": CORES[1]}})
 
 
-def through_everything(agent: Http, owner: Http) -> None:
+def through_everything(agent: HttpPool, owner: HttpPool) -> None:
     """Submit, refuse, edit, approve, deny, cancel, consume and report with secrets everywhere."""
 
     def ask(body: Any) -> str:
         return str(agent.call("POST", "/v1/requests", body)["id"])
 
-    def refused(http: Http, path: str, body: Any) -> None:
+    def refused(http: HttpPool, path: str, body: Any) -> None:
         with pytest.raises(GatewayError):
             http.call("POST", path, body)
 
@@ -136,7 +136,7 @@ def test_no_secret_is_logged_audited_or_counted(shell: Shell, tmp_path: Path) ->
         state = Path(shell.env["GATEWAY_DATA_DIR"])
         url = json.loads((state / "gateway.json").read_text())["url"]
         owner = json.loads((state / "approver.json").read_text())["token"]
-        with Http(url, made["token"]) as agent, Http(url, owner) as person:
+        with HttpPool(url, made["token"]) as agent, HttpPool(url, owner) as person:
             through_everything(agent, person)
         with urllib.request.urlopen(f"{url}/metrics") as answer:
             figures = answer.read().decode()

@@ -11,8 +11,8 @@ import pytest
 from gateway.doctor import OK, WARN, Check, examine
 from gateway.models import Reason, Status
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
-from gateway.server.app import Gateway, running
-from gateway.server.connections import opened
+from gateway.server.app import Gateway, run_gateway
+from gateway.server.connections import open_backend
 from gateway.server.settings import Settings
 from tests.cli.shell import Shell
 from tests.earlier import stored
@@ -29,7 +29,7 @@ def settings(tmp_path: Path) -> Settings:
 
 async def before(settings: Settings) -> Grant:
     """Leave a whole tool as it was remembered once, and a denial; return the first."""
-    async with running(settings) as gateway:
+    async with run_gateway(settings) as gateway:
         store = gateway.backend.store
         await stored(store, WIPE, effect=Effect.DENY)
         return await stored(store, Match(shape=Shape.TOOL, tool="tell"), queues=())
@@ -37,7 +37,7 @@ async def before(settings: Settings) -> Grant:
 
 async def remembered(settings: Settings, gateway: Gateway) -> Check:
     """Return what doctor says of what is remembered."""
-    found = await examine(settings, lambda: opened(settings, gateway.backend.url))
+    found = await examine(settings, lambda: open_backend(settings, gateway.backend.url))
     return next(check for check in found if check.name == "remembered")
 
 
@@ -64,7 +64,7 @@ async def test_what_was_wider_rests_from_the_first_start_on(
     shell = Shell(tmp_path)
     for start in range(2):
         caplog.clear()
-        async with running(settings) as gateway:
+        async with run_gateway(settings) as gateway:
             assert await answered(gateway, "tell") == (Status.PENDING, None)
             assert await answered(gateway, "wipe") == (Status.DENIED, Reason.GRANT)
             said = await listed(gateway, shell, "--suspended")
@@ -85,7 +85,7 @@ async def test_what_was_wider_rests_from_the_first_start_on(
 async def test_doctor_is_content_once_it_was_ended(settings: Settings) -> None:
     """Whoever revokes what rests is not reminded of it."""
     grant = await before(settings)
-    async with running(settings) as gateway:
+    async with run_gateway(settings) as gateway:
         assert (await remembered(settings, gateway)).result == WARN
         await gateway.core.grants.end([grant], "revoked", "ann")
         assert (await remembered(settings, gateway)).result == OK
@@ -94,8 +94,8 @@ async def test_doctor_is_content_once_it_was_ended(settings: Settings) -> None:
 async def test_one_that_cannot_be_read_keeps_no_gateway_from_starting(settings: Settings) -> None:
     """It decides nothing, as long as nothing says what it is."""
     grant = await before(settings)
-    async with running(settings) as gateway:
+    async with run_gateway(settings) as gateway:
         redis, keys = gateway.backend.store.redis, gateway.backend.store.keys
         await redis.hset(keys.grant(grant.id), "body", '{"id":"unheard of"}')
-    async with running(settings) as gateway:
+    async with run_gateway(settings) as gateway:
         assert await answered(gateway, "tell") == (Status.PENDING, None)

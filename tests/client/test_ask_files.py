@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.client.bound_files import bound
+from gateway.client.bound_files import hash_files
 from gateway.models import Action, Status
 from gateway.wire.codec import JsonObject
 from tests.client.approving import deciding
@@ -50,7 +50,7 @@ def test_bound_files_are_asked_about_as_the_sdk_does(run: Any, script: Path) -> 
 
     assert run(reply, words=FILES)[0] == 0
     files = asked[0]["context"]["files"]
-    assert files == bound(["link/x.sh", "log"])
+    assert files == hash_files(["link/x.sh", "log"])
     assert files[str(script.resolve())] == hashlib.sha256(b"same words").hexdigest()
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from gateway.client.config import load
 from gateway.errors import InvalidRequest, Unauthorized
-from gateway.server.app import running
+from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
-from gateway.wire.local_discovery import FILE_NAME, announced, read_private, write_private
+from gateway.wire.local_discovery import FILE_NAME, announce, read_private, write_private
 
 
 @pytest.fixture(autouse=True)
@@ -122,14 +122,14 @@ def test_a_kept_credential_that_others_can_reach_is_not_used(folder: Path) -> No
 
 async def test_processes_that_enrol_at_once_share_one_credential(folder: Path) -> None:
     """A second enrolment would end the first one's token in the middle of its first request."""
-    async with running(Settings(data_dir=folder, port=0, adapters=())):
+    async with run_gateway(Settings(data_dir=folder, port=0, adapters=())):
         made = await asyncio.gather(*(asyncio.to_thread(load, "ci") for _ in range(4)))
     assert len({config.token for config in made}) == 1
 
 
 async def test_a_file_of_a_gateway_that_was_killed(folder: Path) -> None:
     """Another one answers at its address: the agent is told what to do, not "unauthorized"."""
-    async with running(Settings(data_dir=folder, port=0, adapters=())):
+    async with run_gateway(Settings(data_dir=folder, port=0, adapters=())):
         found = read_private(folder / FILE_NAME)
         write_private(folder / FILE_NAME, json.dumps({**(found or {}), "enroll": "of-another"}))
         with pytest.raises(Unauthorized, match="Start `gateway up` again"):
@@ -138,9 +138,9 @@ async def test_a_file_of_a_gateway_that_was_killed(folder: Path) -> None:
 
 def test_a_gateway_takes_down_its_own_announcement_alone(folder: Path) -> None:
     """Another one that started on the folder meanwhile stays announced."""
-    with announced(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
+    with announce(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
         write_private(folder / FILE_NAME, json.dumps({"url": "http://127.0.0.1:2"}))
     assert read_private(folder / FILE_NAME) == {"url": "http://127.0.0.1:2"}
-    with announced(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
+    with announce(folder, url="http://127.0.0.1:1", enroll="x", public_key="k"):
         pass
     assert read_private(folder / FILE_NAME) is None

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateway.client.http_connection import Connection
-from gateway.client.http_pool import Http
+from gateway.client.http_connection import HttpConnection
+from gateway.client.http_pool import HttpPool
 from gateway.errors import (
     Busy,
     Conflict,
@@ -34,13 +34,13 @@ OK = answer({"ok": True})
 
 def call(*answers: bytes) -> Any:
     """Make one call, which gets these answers."""
-    with scripted(*answers) as server, Connection(server.url, "token") as connection:
+    with scripted(*answers) as server, HttpConnection(server.url, "token") as connection:
         return connection.call("POST", "/v1/x", {"a": 1}, timeout=5)
 
 
 def test_a_call_is_one_plain_message() -> None:
     """Method, prefix, host, token and body stand where HTTP has them."""
-    with scripted(OK) as server, Connection(f"{server.url}/under/", "secret") as connection:
+    with scripted(OK) as server, HttpConnection(f"{server.url}/under/", "secret") as connection:
         assert connection.call("POST", "/v1/x?wait=1", {"a": "ü"}) == {"ok": True}
     head, _, body = server.calls[0].partition(b"\r\n\r\n")
     first, *fields = head.decode().split("\r\n")
@@ -120,12 +120,12 @@ def test_the_time_is_for_the_whole_call() -> None:
     for received in (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", endless):
         with (
             scripted(received) as server,
-            Connection(server.url, "t") as connection,
+            HttpConnection(server.url, "t") as connection,
             pytest.raises(Unreachable, match="timed out"),
         ):
             connection.call("GET", "/x", timeout=0.1)
     with pytest.raises(Unreachable):
-        Connection("http://127.0.0.1:1", "t").call("GET", "/x", timeout=0)
+        HttpConnection("http://127.0.0.1:1", "t").call("GET", "/x", timeout=0)
     assert time.monotonic() - began < 5
 
 
@@ -159,11 +159,11 @@ def test_a_busy_gateway_says_when_to_come_back(told: str, seconds: float) -> Non
 
 def test_a_connection_is_kept_and_replaced_once() -> None:
     """Calls share one connection; one that the server closed meanwhile costs one more try."""
-    with scripted(OK, OK, Cut(), OK) as server, Connection(server.url, "t") as connection:
+    with scripted(OK, OK, Cut(), OK) as server, HttpConnection(server.url, "t") as connection:
         for _ in range(3):
             assert connection.call("GET", "/x") == {"ok": True}
         assert (server.connections, len(server.calls)) == (2, 4)
-    with scripted(Cut(), OK) as server, Connection(server.url, "t") as connection:
+    with scripted(Cut(), OK) as server, HttpConnection(server.url, "t") as connection:
         with pytest.raises(Unreachable):
             connection.call("GET", "/x")
         assert len(server.calls) == 1
@@ -172,14 +172,14 @@ def test_a_connection_is_kept_and_replaced_once() -> None:
 def test_answers_are_never_mixed_up() -> None:
     """What follows an answer, at once or later, or a call that ran out of time, is not used."""
     second = answer({"second": 2})
-    with scripted(OK + OK, second, second) as server, Connection(server.url, "t") as connection:
+    with scripted(OK + OK, second, second) as server, HttpConnection(server.url, "t") as connection:
         assert connection.call("GET", "/x") == {"ok": True}
         assert connection.call("GET", "/x") == {"second": 2}
         assert server.connections == 2
         server.push(OK)
         assert connection.call("GET", "/x") == {"second": 2}
         assert server.connections == 3
-    with scripted(b"", second) as server, Connection(server.url, "t") as connection:
+    with scripted(b"", second) as server, HttpConnection(server.url, "t") as connection:
         with pytest.raises(Unreachable):
             connection.call("GET", "/x", timeout=0.05)
         assert connection.call("GET", "/x") == {"second": 2}
@@ -195,7 +195,7 @@ def test_answers_are_never_mixed_up() -> None:
 )
 def test_a_connection_that_ends_is_not_kept(last: bytes) -> None:
     """The server said that it closes, or speaks a version that does."""
-    with scripted(last, OK) as server, Connection(server.url, "t") as connection:
+    with scripted(last, OK) as server, HttpConnection(server.url, "t") as connection:
         for _ in range(2):
             assert connection.call("GET", "/x") == {"ok": True}
         assert server.connections == 2
@@ -212,21 +212,21 @@ def test_a_connection_that_ends_is_not_kept(last: bytes) -> None:
 def test_only_plain_addresses_are_taken(url: str) -> None:
     """Nothing in an address can name another host, or begin another header."""
     with pytest.raises(InvalidRequest):
-        Connection(url, "t")
+        HttpConnection(url, "t")
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "a\r\nX: y", "ä", "a\0"])
 def test_nothing_slips_into_the_header(bad: str) -> None:
     """Tokens and paths are visible ASCII."""
     with pytest.raises(InvalidRequest):
-        Connection("http://localhost", bad)
+        HttpConnection("http://localhost", bad)
     with pytest.raises(InvalidRequest):
-        Connection("http://localhost", "t").call("GET", bad)
+        HttpConnection("http://localhost", "t").call("GET", bad)
 
 
 def test_a_cut_connection_sends_nothing_more() -> None:
     """Cut before or between calls: Unreachable, also where it would have to connect first."""
-    with scripted(OK, OK) as server, Connection(server.url, "t") as connection:
+    with scripted(OK, OK) as server, HttpConnection(server.url, "t") as connection:
         assert connection.call("GET", "/x") == {"ok": True}
         connection.cut()
         for _ in range(2):
@@ -238,7 +238,7 @@ def test_a_cut_connection_sends_nothing_more() -> None:
 def test_closing_the_pool_cuts_calls_that_wait() -> None:
     """A thread in a long poll ends at once, and later calls are refused."""
     with scripted(b"") as server:
-        pool = Http(server.url, "t")
+        pool = HttpPool(server.url, "t")
         failed: list[Exception] = []
 
         def waiting() -> None:
@@ -264,14 +264,14 @@ def test_https_believes_only_a_trusted_certificate(
     certificate = _certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    with scripted(OK, tls=context) as server, Connection(server.url, "t") as connection:
+    with scripted(OK, tls=context) as server, HttpConnection(server.url, "t") as connection:
         with pytest.raises(Unreachable, match="certificate"):
             connection.call("GET", "/x", timeout=5)
         assert server.calls == []
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert connection.call("GET", "/x", timeout=5) == {"ok": True}
         other = server.url.replace("127.0.0.1", "localhost")
-        with pytest.raises(Unreachable), Connection(other, "t") as wrong:
+        with pytest.raises(Unreachable), HttpConnection(other, "t") as wrong:
             wrong.call("GET", "/x", timeout=5)
 
 

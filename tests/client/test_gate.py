@@ -280,7 +280,7 @@ def test_what_is_wrong_with_a_request_is_said_as_it_is(approvals: ScriptedApprov
 
 def test_a_call_that_no_test_has_scripted_says_so(approvals: ScriptedApprovals) -> None:
     """Denied, and not as if somebody had meant it."""
-    with pytest.raises(Denied, match="this test scripted no answer"):
+    with pytest.raises(Denied, match="the test scripted no answer"):
         requires_approval(tool="x")(lambda: None)()
 
 

@@ -87,8 +87,8 @@ async def test_who_has_no_call_of_its_own_is_woken_all_the_same(gate: Replica) -
     transport = HttpTransport(gate.url, AGENT_TOKEN, "agent1")
     async with AsyncClient(transport) as client:
         asking = [asyncio.create_task(client.ask("n", {"n": number})) for number in range(20)]
-        await until(lambda: len(transport._waits._crowd) == 4 and gate.hanging == 16)
-        for request_id in list(transport._waits._crowd):
+        await until(lambda: len(transport._waits._shared) == 4 and gate.hanging == 16)
+        for request_id in list(transport._waits._shared):
             assert (await gate.decided(request_id)).status == 200
         await until(lambda: sum(task.done() for task in asking) == 4)
         assert gate.hanging == 16

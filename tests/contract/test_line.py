@@ -9,19 +9,63 @@ from typing import Any
 
 import hiredis
 import pytest
+import redis.asyncio
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as Unanswered
 
+from gateway.stores import bounded_reads
 from gateway.stores.connect import connect, line_to
 from gateway.wire import redis_multiplexer as line_module
-from gateway.wire.redis_multiplexer import Line
+from gateway.wire.redis_multiplexer import Multiplexer
+from gateway.wire.redis_replies import DirectReplies, PublicReplies, read_replies
 
 ECHO = "return ARGV[1]"
 
 
+class OnlyPublic:
+    """A connection of another redis-py: what is private today has gone."""
+
+    def __init__(self, connection: Any) -> None:
+        self._real = connection
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._real, name)
+
+
+@pytest.fixture(params=["direct", "public"], autouse=True)
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run every test twice: with redis-py's private attributes, and without them."""
+    if request.param == "public":
+        make = redis.asyncio.ConnectionPool.make_connection
+        monkeypatch.setattr(
+            redis.asyncio.ConnectionPool,
+            "make_connection",
+            lambda pool: OnlyPublic(make(pool)),  # type: ignore[no-untyped-call]
+        )
+    return str(request.param)
+
+
+async def test_private_attributes_are_used_only_where_they_are(
+    server_url: str, reading: str
+) -> None:
+    """Replies come from the transport, or through the public calls where it is out of reach."""
+    made = connect(server_url, blocking=True)
+    connection = made.connection_pool.make_connection()
+    await connection.connect()
+    lost = asyncio.get_running_loop().create_future()
+    replies = read_replies(connection, lambda _: None, lost.set_result)
+    assert isinstance(replies, DirectReplies if reading == "direct" else PublicReplies)
+    replies.abort()
+    assert "closed" in await lost
+    await connection.disconnect()
+    await made.aclose()
+
+
 @pytest.fixture
-async def line(server_url: str) -> AsyncIterator[Line]:
+async def line(server_url: str) -> AsyncIterator[Multiplexer]:
     """Yield a line to the real server."""
     async with line_to(server_url) as made:
         assert made is not None
@@ -35,7 +79,7 @@ async def cut(server_url: str) -> None:
     await client.aclose()
 
 
-async def test_everyone_gets_their_own_answer(line: Line) -> None:
+async def test_everyone_gets_their_own_answer(line: Multiplexer) -> None:
     """Hundreds at once on one connection, some of which fail."""
 
     async def ask(number: int) -> str:
@@ -50,7 +94,7 @@ async def test_everyone_gets_their_own_answer(line: Line) -> None:
     assert answers == [str(number) for number in range(300)]
 
 
-async def test_what_is_sent_at_once_is_answered_at_once(line: Line) -> None:
+async def test_what_is_sent_at_once_is_answered_at_once(line: Multiplexer) -> None:
     """In its order, whatever others send; an error among the answers is raised, and is nobody
     else's."""
 
@@ -65,13 +109,13 @@ async def test_what_is_sent_at_once_is_answered_at_once(line: Line) -> None:
     assert answers == [[str(number)] * 3 for number in range(300)]
 
 
-async def test_an_unknown_script_is_told_apart(line: Line) -> None:
+async def test_an_unknown_script_is_told_apart(line: Multiplexer) -> None:
     """The caller then sends the text."""
     with pytest.raises(NoScriptError):
         await line.evalsha("0" * 40, 0)
 
 
-async def test_whoever_stops_waiting_disturbs_nobody(line: Line) -> None:
+async def test_whoever_stops_waiting_disturbs_nobody(line: Multiplexer) -> None:
     """The answer of a cancelled call is dropped, and is not given to the next one."""
     first = asyncio.create_task(line.eval(ECHO, 0, "first"))
     second = asyncio.create_task(line.eval(ECHO, 0, "second"))
@@ -85,7 +129,7 @@ async def test_whoever_stops_waiting_disturbs_nobody(line: Line) -> None:
 
 
 async def test_a_lost_connection_is_replaced_and_nothing_waits_for_ever(
-    line: Line, server_url: str
+    line: Multiplexer, server_url: str
 ) -> None:
     """Cut while idle, and again while scripts are on their way: all are answered."""
     await line.eval(ECHO, 0, "connects")
@@ -97,7 +141,7 @@ async def test_a_lost_connection_is_replaced_and_nothing_waits_for_ever(
 
 
 async def test_a_server_that_does_not_answer_is_asked_again(
-    line: Line, server_url: str, monkeypatch: pytest.MonkeyPatch
+    line: Multiplexer, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection on which an answer stays away is given up, and the script is sent anew."""
     await line.eval(ECHO, 0, "connects")
@@ -108,7 +152,7 @@ async def test_a_server_that_does_not_answer_is_asked_again(
     await client.aclose()
 
 
-async def test_a_closed_line_stays_closed(line: Line) -> None:
+async def test_a_closed_line_stays_closed(line: Multiplexer) -> None:
     """Nobody reconnects a gateway that is ending."""
     await line.aclose()
     with pytest.raises(RedisError, match="closed"):
@@ -121,16 +165,16 @@ async def test_a_cluster_has_no_line() -> None:
         assert made is None
 
 
-async def test_a_batch_is_seen_before_anybody_wakes(line: Line) -> None:
+async def test_a_batch_is_seen_before_anybody_wakes(line: Multiplexer) -> None:
     """And a refused command is not seen at all."""
     order = list[str]()
-    asked = asyncio.create_task(line.send("ECHO", "one", seen=order.append))
+    asked = asyncio.create_task(line.send("ECHO", "one", on_answer=order.append))
     asked.add_done_callback(lambda _: order.append("woken"))
     assert await asked == "one"
     await asyncio.sleep(0)
     assert order == ["one", "woken"]
     with pytest.raises(ResponseError):
-        await line.send("NOSUCH", seen=order.append)
+        await line.send("NOSUCH", on_answer=order.append)
     assert order == ["one", "woken"]
 
 
@@ -138,7 +182,7 @@ Said = Callable[[bytes, int], bytes]
 
 
 @asynccontextmanager
-async def saying(said: Said, **options: Any) -> AsyncIterator[Line]:
+async def saying(said: Said, **options: Any) -> AsyncIterator[Multiplexer]:
     """Yield a line to a server that answers an ECHO with what `said` makes of its word and of the
     number of the connection."""
     connections = 0
@@ -157,7 +201,7 @@ async def saying(said: Said, **options: Any) -> AsyncIterator[Line]:
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     client = connect(f"redis://127.0.0.1:{port}/0", blocking=True)
-    line = Line(client.connection_pool, **options)
+    line = Multiplexer(client.connection_pool, **options)
     try:
         yield line
     finally:
@@ -173,9 +217,12 @@ def spoilt(nonsense: bytes) -> Said:
 
 
 @pytest.mark.parametrize("nonsense", [b"?what\r\n", b"+x\r\n+unasked\r\n", b"$99\r\n" + b"x" * 99])
-async def test_a_server_that_talks_nonsense_is_left(nonsense: bytes) -> None:
+async def test_a_server_that_talks_nonsense_is_left(
+    nonsense: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is no reply, answers nobody, or is too large ends the connection; the next call makes a
-    new one."""
+    new one. redis-py's public calls have the limit from the pool's parser."""
+    monkeypatch.setattr(bounded_reads, "MOST_BYTES", 64)
     async with saying(spoilt(nonsense), most_bytes=64) as line:
         with suppress(Disconnected):
             assert await line.send("ECHO", "x") == "x"
@@ -206,8 +253,8 @@ async def test_an_answer_that_cannot_be_used_is_told_at_once() -> None:
 
     async with saying(lambda word, _: b"+%s\r\n" % word) as line:
         with pytest.raises(Disconnected, match="no number"):
-            await line.send("ECHO", "no number", seen=read)
-        assert await line.send("ECHO", "7", seen=read) == "7"
+            await line.send("ECHO", "no number", on_answer=read)
+        assert await line.send("ECHO", "7", on_answer=read) == "7"
     assert numbers == [7]
 
 
@@ -240,7 +287,7 @@ async def test_a_server_that_falls_silent_keeps_nobody_waiting(
 async def test_a_line_can_tell_that_it_was_cut_while_idle(server_url: str) -> None:
     """Whoever counts what came needs to know, once, before the next connection is used."""
     client = connect(server_url, blocking=True)
-    line = Line(client.connection_pool, tells=True)
+    line = Multiplexer(client.connection_pool, reports_loss=True)
     for _ in range(2):
         assert await line.send("ECHO", "x") == "x"
         await cut(server_url)

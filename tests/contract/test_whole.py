@@ -24,7 +24,7 @@ from adapters.terminal import screen as answering
 from adapters.terminal.card_text import drawn, text_of
 from adapters.web.card_json import row_of, whole_of
 from gateway.api.messages import masked_view
-from gateway.cli.formatting import line, runs, whole
+from gateway.cli.formatting import format_line, format_request, summarize_action
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Origin
 from gateway.ports.cards import Card, card_of, full_view
@@ -247,11 +247,11 @@ def test_the_command_line_prints_all_that_runs() -> None:
     for text in TEXTS:
         record = asked(text)
         told = masked_view(record)
-        rows = whole(told).split("\n")
+        rows = format_request(told).split("\n")
         assert json.loads(_below(rows, "wants to run")) == {"command": text}
         assert json.loads(_below(rows, "payload")) == {"p": text}
-        seen, all_of_it = runs(told)
-        assert seen in line(told)
+        seen, all_of_it = summarize_action(told)
+        assert seen in format_line(told)
         if all_of_it:
             body = json.dumps({"command": text}, ensure_ascii=False)
             payload = json.dumps({"p": text}, ensure_ascii=False)

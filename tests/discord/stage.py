@@ -15,7 +15,7 @@ from gateway.approvals.core import Core
 from gateway.approvals.service import Approvals
 from gateway.domain.policy_document import Budget, PolicyDocument, RiskRule, Route
 from gateway.domain.records import Person, Record
-from gateway.server.app import Gateway, running
+from gateway.server.app import Gateway, run_gateway
 from gateway.server.settings import Settings
 from gateway.stores.outbox import RedisOutbox
 from tests.discord.furnished import Server
@@ -188,7 +188,7 @@ async def staged(
 ) -> AsyncIterator[Stage]:
     """Run a gateway until the bot is on the line; ann and bob may approve in `approvals`."""
     lines = server.discord.gateway.connected
-    async with running(settings(url, namespace, folder, **changes)) as gateway:
+    async with run_gateway(settings(url, namespace, folder, **changes)) as gateway:
         stage = Stage(server, gateway)
         known = {person.name for person in (await gateway.backend.store.policy()).people}
         if server.ann.user.name not in known:

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.errors import GatewayError
 from gateway.models import Status
-from gateway.server.adapter_process import adapter_running
+from gateway.server.adapter_process import run_adapter
 from tests.discord.furnished import Server
 from tests.discord.ground import Ground
 from tests.discord.messages import buttons
@@ -134,7 +134,7 @@ async def test_39_a_revoked_token_turns_an_adapter_of_its_own_red(
     ground: Ground,
 ) -> None:
     """`gateway adapter discord` tells how it is, as the gateway does."""
-    async with adapter_running(ground.settings(), "discord") as url:
+    async with run_adapter(ground.settings(), "discord") as url:
         await server.discord.gateway.until(lambda: server.discord.gateway.connected == 1)
         assert (await ready_at(url))[0] == 200
         server.discord.revoke(server.app)

@@ -64,7 +64,7 @@ async def gateway(
         ingress._TICK_SECONDS = lease_ms / 3000
     at = Deadly(step, nth)
     sys.path.insert(0, str(PLUGINS))
-    async with app.running(Settings(), at=at) as running:
+    async with app.run_gateway(Settings(), at=at) as running:
         door.say(running.url)
         await door.opened()
     door.say(at.passed)

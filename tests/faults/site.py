@@ -18,7 +18,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.client.http_pool import Http
+from gateway.client.http_pool import HttpPool
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import REVIEWS, Identity
@@ -295,7 +295,7 @@ class Site:
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:
         async def call() -> Any:
-            with Http(self.url, self._token) as http:
+            with HttpPool(self.url, self._token) as http:
                 return await asyncio.to_thread(http.call, method, path, body)
 
         return await roles.persisted(call)

@@ -16,7 +16,7 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.client.approval import Approval
 from gateway.client.config import AgentConfig, load
-from gateway.client.http_pool import Http
+from gateway.client.http_pool import HttpPool
 from gateway.client.http_transport import HttpTransport
 from gateway.client.redis_transport import RedisTransport
 from gateway.client.transport import Transport
@@ -80,7 +80,7 @@ class Machine:
     async def call(self, method: str, path: str, body: Any = None) -> Any:
         """Call the API as the owner."""
         owner = json.loads((self.folder / "approver.json").read_text(encoding="utf-8"))
-        with Http(self.found["url"], owner["token"]) as http:
+        with HttpPool(self.found["url"], owner["token"]) as http:
             return await asyncio.to_thread(http.call, method, path, body)
 
     async def pending(self) -> list[Any]:
@@ -157,7 +157,7 @@ async def test_a_batch_that_is_cut_off_decided_all_or_none(
 ) -> None:
     """Killed with its server at some moment of a batch; sent again, it is the same batch."""
     for moment in range(2):
-        with Http(config.url or "", config.token or "") as http:
+        with HttpPool(config.url or "", config.token or "") as http:
             for number in range(30):
                 made = plain(request(agent=config.agent, arguments={"n": [moment, number]}))
                 body = {"request": made, "detached": True}

@@ -18,7 +18,7 @@ from gateway.client.redis_transport import RedisTransport
 from gateway.errors import NotFound
 from gateway.models import Status
 from gateway.stores.connect import connect
-from gateway.wire import redis_multiplexer as line
+from gateway.wire import redis_multiplexer as multiplexer_module
 from tests.api.replica import AGENT_TOKEN, POLICY, replica
 from tests.faults.invariants import problems
 from tests.faults.proxy import Open, Proxy
@@ -97,7 +97,7 @@ async def asking(
 ) -> AsyncIterator[Asking]:
     """Yield an agent over each transport, less patient than in earnest."""
     monkeypatch.setattr(redis_transport, "_BLOCK_MS", 200)
-    monkeypatch.setattr(line, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(multiplexer_module, "_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(http_transport, "_POLL_SECONDS", 0.5)
     monkeypatch.setattr(http_transport, "_SLACK_SECONDS", 0.3)
     way = over_redis if request.param == "redis" else over_http
@@ -183,7 +183,7 @@ async def test_a_stream_numbered_anew_behind_an_idle_agent_is_read_from_its_star
         for _ in range(3):
             await approved_once(asking)
         transport: Any = asking.client._transport
-        reading = transport._reading._session
+        reading = transport._reader._session
         while reading._answers:  # until the last read has ended
             await moment()
         redis = connect(server_url)

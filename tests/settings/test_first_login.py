@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from gateway.server.app import running
+from gateway.server.app import run_gateway
 from gateway.server.first_run import OWNER, OWNER_FILE, first_login
 from gateway.server.settings import Settings
 from gateway.stores.credentials import APPROVER
@@ -18,7 +18,7 @@ from gateway.wire.local_discovery import read_private
 async def test_the_owner_is_made_once(tmp_path: Path) -> None:
     """Every start prints a link that logs the owner in, and keeps the owner's token."""
     settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
-    async with running(settings) as gateway:
+    async with run_gateway(settings) as gateway:
         links = [await first_login(gateway.backend, gateway.url, settings) for _ in range(2)]
         kept = read_private(settings.data_dir / OWNER_FILE)
         assert kept is not None
@@ -34,7 +34,7 @@ async def test_the_owner_is_made_once(tmp_path: Path) -> None:
 async def test_no_link_for_an_owner_who_was_revoked(tmp_path: Path) -> None:
     """The file that is left of them gives nobody a login."""
     settings = Settings(data_dir=tmp_path / "data", port=0, adapters=())
-    async with running(settings) as gateway:
+    async with run_gateway(settings) as gateway:
         await first_login(gateway.backend, gateway.url, settings)
         await gateway.backend.credentials.add_approver("ann")
         await gateway.backend.credentials.revoke_approver(OWNER)
@@ -54,7 +54,7 @@ async def test_replicas_that_start_at_once_make_one_owner(
         return Settings(data_dir=tmp_path / name, port=0, adapters=(), **values)
 
     one, two = settings("one"), settings("two")
-    async with running(one) as first, running(two) as second:
+    async with run_gateway(one) as first, run_gateway(two) as second:
         starts = [(first.backend, first.url, one), (second.backend, second.url, two)] * 3
         lines = await asyncio.gather(*(first_login(*start) for start in starts))
         owners = await first.backend.credentials.listed(APPROVER)
@@ -70,7 +70,7 @@ async def test_who_came_back_is_told_apart_over_the_older_protocol_too(
     settings = Settings(
         data_dir=tmp_path / "data", port=0, adapters=(), namespace=namespace, REDIS_URL=url
     )
-    async with running(settings) as gateway:
+    async with run_gateway(settings) as gateway:
         logins, credentials = gateway.backend.logins, gateway.backend.credentials
         await credentials.add_approver("ann")
         before = await logins.redeem(await logins.invite("ann"))

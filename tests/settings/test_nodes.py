@@ -20,7 +20,7 @@ from redis.retry import Retry
 from gateway.doctor import OK, WARN, examine
 from gateway.domain.clock import SystemClock
 from gateway.errors import NotFound, Unreachable
-from gateway.server.connections import opened
+from gateway.server.connections import open_backend
 from gateway.server.settings import Settings
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import NewCredential, RedisCredentials
@@ -230,5 +230,5 @@ async def test_replicas_that_nobody_named_are_found(group: tuple[Group, str]) ->
         expected[f"redis://127.0.0.1:{servers.ports[0]}"] = WARN
     for address, result in expected.items():
         settings = Settings.model_validate({"REDIS_URL": address})
-        checks = await examine(settings, partial(opened, settings, address))
+        checks = await examine(settings, partial(open_backend, settings, address))
         assert {check.name: check.result for check in checks}["servers"] == result

@@ -11,9 +11,9 @@ import pytest
 
 from gateway.doctor import OK, examine
 from gateway.errors import GatewayError
-from gateway.server.adapter_process import adapter_running
-from gateway.server.app import running
-from gateway.server.connections import Backend, opened
+from gateway.server.adapter_process import run_adapter
+from gateway.server.app import run_gateway
+from gateway.server.connections import Backend, open_backend
 from gateway.server.production_checks import OPEN_DEFAULT, UnsafeSettings
 from gateway.server.settings import Settings
 from gateway.stores.connect import connect
@@ -42,7 +42,7 @@ def settings(url: str, **changes: Any) -> Settings:
 
 def process(kind: str, chosen: Settings) -> AbstractAsyncContextManager[Any]:
     """Return a gateway, or an adapter as a process of its own."""
-    return running(chosen) if kind == "gateway" else adapter_running(chosen, "web")
+    return run_gateway(chosen) if kind == "gateway" else run_adapter(chosen, "web")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def safe(tmp_path: Path) -> AsyncIterator[tuple[Settings, Backend]]:
     login = {"username": "gateway", "password": "secret"}
     with server(str(find_server_binary()), tmp_path / "data", *words, port=port, **login):
         url = f"redis://gateway:secret@127.0.0.1:{port}"
-        async with opened(settings(url), url) as backend:
+        async with open_backend(settings(url), url) as backend:
             await backend.credentials.add_approver("ann")
             yield settings(url), backend
 
@@ -97,7 +97,7 @@ async def test_a_default_user_with_rights_is_refused(
     chosen, backend = safe
     await backend.store.redis.execute_command("ACL", "SETUSER", "default", *rule)
     with pytest.raises(UnsafeSettings, match="default off"):
-        async with running(chosen):
+        async with run_gateway(chosen):
             pass
 
 
@@ -105,7 +105,7 @@ async def test_a_default_user_without_rights_is_harmless(safe: tuple[Settings, B
     """On, but allowed nothing."""
     chosen, backend = safe
     await backend.store.redis.execute_command("ACL", "SETUSER", "default", "on", "nopass", "-@all")
-    async with running(chosen):
+    async with run_gateway(chosen):
         pass
 
 
@@ -116,14 +116,14 @@ async def test_it_is_refused_when_the_server_does_not_tell(
     chosen, backend = safe
     await backend.store.redis.execute_command("ACL", "SETUSER", "gateway", "-acl|getuser")
     with pytest.raises(UnsafeSettings, match="default off"):
-        async with running(chosen):
+        async with run_gateway(chosen):
             pass
 
 
 async def test_it_needs_a_redis_of_its_own() -> None:
     """The embedded server is refused."""
     with pytest.raises(GatewayError, match="REDIS_URL"):
-        async with running(settings("redis://unused", REDIS_URL=None)):
+        async with run_gateway(settings("redis://unused", REDIS_URL=None)):
             pass
 
 
@@ -142,13 +142,13 @@ async def test_the_compose_file_is_a_setting_that_passes(tmp_path: Path) -> None
             public_url="http://gateway:8080",
             signing_key=(valkey.secrets / "signing_key").read_text().strip(),
         )
-        async with opened(chosen, local) as backend:
+        async with open_backend(chosen, local) as backend:
             await backend.credentials.add_approver("ann")
             made = await backend.credentials.add_agent("ci")
             assert made.kept
-            async with running(chosen):
+            async with run_gateway(chosen):
                 pass
-            checks = await examine(chosen, lambda: opened(chosen, local))
+            checks = await examine(chosen, lambda: open_backend(chosen, local))
             await backend.credentials.revoke_agent("ci")
         found = {
             check.name: check.result for check in checks if check.name not in ("port", "ready")

@@ -18,7 +18,7 @@ import redis
 from pydantic import ValidationError
 
 from gateway.errors import GatewayError
-from gateway.server.app import running
+from gateway.server.app import run_gateway
 from gateway.server.settings import BadSettings, Settings
 from gateway.stores.connect import UnusableUrl, connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
@@ -99,7 +99,7 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(GatewayError, match="GATEWAY_PORT"):
-            async with running(Settings(data_dir=tmp_path / "d", port=port, adapters=())):
+            async with run_gateway(Settings(data_dir=tmp_path / "d", port=port, adapters=())):
                 pass
 
 
@@ -247,7 +247,7 @@ async def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
     for chosen in (files, {**files, "tls_cert": tmp_path / "none"}):
         settings = Settings(data_dir=tmp_path / "d", port=0, adapters=(), **chosen)
         with pytest.raises(BadSettings, match="GATEWAY_TLS_CERT"):
-            async with running(settings):
+            async with run_gateway(settings):
                 pass
 
 

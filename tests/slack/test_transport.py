@@ -15,8 +15,8 @@ from adapters.slack.actions import Acts
 from adapters.slack.users import Directory
 from gateway.errors import GatewayError
 from gateway.models import Status
-from gateway.server.adapter_process import adapter_running
-from gateway.server.app import running
+from gateway.server.adapter_process import run_adapter
+from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
 from tests.ports import free_port
 from tests.slack.counterpart.faults import Fault
@@ -317,7 +317,7 @@ async def test_36_the_gateway_is_not_ready_while_slack_is_refused(
     monkeypatch.setattr(SlackAdapter, "ping_seconds", 0.5)
     settings = Settings(data_dir=tmp_path / "data", port=0, adapters=("slack",))
     with environment(slack):
-        async with running(settings) as gateway, aiohttp.ClientSession() as http:
+        async with run_gateway(settings) as gateway, aiohttp.ClientSession() as http:
             assert (await http.get(f"{gateway.url}/readyz")).status == 200
             slack.sockets.refuses = "invalid_auth"
             await slack.sockets.disconnect("link_disabled")
@@ -341,7 +341,7 @@ async def test_an_adapter_of_its_own_is_reached_over_http(
     )
     public = f"http://127.0.0.1:{settings.port}"
     with environment(slack, GATEWAY_SLACK_MODE="http", GATEWAY_PUBLIC_URL=public):
-        async with adapter_running(settings, "slack") as url, aiohttp.ClientSession() as http:
+        async with run_adapter(settings, "slack") as url, aiohttp.ClientSession() as http:
             slack.deliveries.request_url = f"{url}/slack/events"
             record = await world.submit()
             await world.until(lambda events: any(one.type == "delivered" for one in events))

@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from gateway.client.approval import refusal, unanswered
+from gateway.client.approval import exception_for, local_expiry
 from gateway.errors import (
     Aborted,
     AlreadyUsed,
@@ -87,11 +87,11 @@ def endings() -> Iterator[NotApproved]:
             if status is Status.APPROVED:
                 yield AlreadyUsed(told)
                 continue
-            yield refusal(told)
+            yield exception_for(told)
             if status is Status.DENIED:
                 for abort in ("turn", "agent"):
-                    yield refusal(decision(status, reason, message=message, abort=abort))
-    yield Expired(unanswered(request()))
+                    yield exception_for(decision(status, reason, message=message, abort=abort))
+    yield Expired(local_expiry(request()))
 
 
 ENDINGS = tuple(endings())

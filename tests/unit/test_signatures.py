@@ -41,7 +41,7 @@ def test_the_json_of_a_signed_decision_is_its_own_and_no_copy_has_it() -> None:
     signer = Signer(SEED)
     decision = decide(record()).after.decision
     assert decision is not None
-    signed = decision.signed(signer.sign)
+    signed = decision.with_signature(signer.sign)
     Verifier(signer.public_key).verify(signed.signed_bytes(), signed.signature)
     assert signed == replace(decision, signature=signed.signature)
     assert list(signed.values().items()) == list(plain(signed).items())

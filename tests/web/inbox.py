@@ -22,7 +22,7 @@ from gateway.models import (
     Risk,
     RiskLevel,
 )
-from gateway.server.app import Gateway, running
+from gateway.server.app import Gateway, run_gateway
 from gateway.server.background import desk_of
 from gateway.server.settings import Settings
 from tests.web.chromium import Page
@@ -111,7 +111,7 @@ def card(record: Record) -> str:
 @asynccontextmanager
 async def inbox(folder: Path) -> AsyncIterator[Inbox]:
     """Run a gateway with the embedded server and the inbox, where ann and bob may decide."""
-    async with running(Settings(data_dir=folder / "data", port=0)) as gateway:
+    async with run_gateway(Settings(data_dir=folder / "data", port=0)) as gateway:
         made = Inbox(gateway)
         await made.route()
         yield made

@@ -1,4 +1,4 @@
-"""Checks that need no Redis: the gateway as agents and browsers find it."""
+"""Checks that need no Redis: whether agents and browsers can reach the gateway."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def gateway_url(settings: Settings) -> str:
-    """Return where people and agents reach the gateway that runs with these settings.
+    """Return the URL at which people and agents reach the gateway with these settings.
 
-    Raises NotFound when that is unknown, InvalidRequest when somebody else may have written it.
+    Raises NotFound when it is unknown, InvalidRequest when another user could have written it.
     """
     if settings.public_url:
         return settings.public_url.rstrip("/")
@@ -102,7 +102,7 @@ async def _discovery(settings: Settings) -> Finding:
 
 
 def _open_folders(folder: Path) -> list[str]:
-    """Return the folders in which others could put files of their own."""
+    """Return a problem for each folder that other users may write to."""
     found = []
     for one in (folder, folder / "agents"):
         if one.exists():
@@ -120,7 +120,7 @@ def _problem(path: Path) -> str:
     return ""
 
 
-OUTSIDE_CHECKS: tuple[tuple[str, Callable[[Settings], Awaitable[Finding]]], ...] = (
+REACHABILITY_CHECKS: tuple[tuple[str, Callable[[Settings], Awaitable[Finding]]], ...] = (
     ("port", _port),
     ("ready", _ready),
     ("discovery", _discovery),

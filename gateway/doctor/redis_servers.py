@@ -1,4 +1,4 @@
-"""Checks of the Redis servers themselves. Any replica may be the next primary, so each is asked."""
+"""Checks of each Redis server, replicas included: any of them may become the primary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNTOLD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllFacts:
-    """What all servers say, and which users they should have."""
+    """The facts of all servers, and the users that they should have."""
 
     servers: Mapping[str, Facts]
     silent: Mapping[str, str]
@@ -36,12 +36,12 @@ class AllFacts:
     production: bool
 
     def where(self, holds: Callable[[Facts], bool]) -> str:
-        """Name the servers of which something holds; empty when there is none."""
+        """Return the names of the servers that match, empty when none does."""
         return ", ".join(name for name, one in self.servers.items() if holds(one))
 
 
-async def all_facts(settings: Settings, backend: Backend) -> AllFacts:
-    """Ask every server."""
+async def read_all_facts(settings: Settings, backend: Backend) -> AllFacts:
+    """Read the facts of every server."""
     heard = await facts(backend.store.redis)
     agents = [row.name for row in await backend.credentials.listed(AGENT)]
     return AllFacts(
@@ -54,8 +54,8 @@ async def all_facts(settings: Settings, backend: Backend) -> AllFacts:
 
 def _servers(found: AllFacts) -> Finding:
     if found.silent:
-        said = "; ".join(f"{name}: {why}" for name, why in found.silent.items())
-        return doubtful(f"do not answer: {said}", _BACK)
+        problems = "; ".join(f"{name}: {why}" for name, why in found.silent.items())
+        return doubtful(f"do not answer: {problems}", _BACK)
     followers = sum(one.replicas for one in found.servers.values())
     if followers > len(found.servers) - 1:
         says = f"{followers} replicas follow, and REDIS_URL does not lead to each"

@@ -1,4 +1,4 @@
-"""Checks of what lies in Redis: time, schema, people, agents' messages."""
+"""Checks of the data in Redis: time, schema, people, grants, agents' messages, outboxes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def _clock(backend: Backend) -> Finding:
 
 
 async def _schema(backend: Backend) -> Finding:
-    # Connecting has refused a newer one already.
+    # Connecting refuses a newer schema.
     return fine(f"version {SCHEMA_VERSION}")
 
 
@@ -75,18 +75,18 @@ async def _mode(backend: Backend) -> Finding:
     policy = await backend.store.policy()
     modes = {route.name: route.mode for route in policy.routes if route.mode is not Mode.ASK}
     if modes:
-        said = ", ".join(f"{name}: {mode}" for name, mode in modes.items())
-        return doubtful(f"these routes ask nobody: {said}", "set the route's mode to ask")
+        problems = ", ".join(f"{name}: {mode}" for name, mode in modes.items())
+        return doubtful(f"these routes ask nobody: {problems}", "set the route's mode to ask")
     return fine("every route asks people")
 
 
-async def _stopped(backend: Backend) -> Finding:
+async def _kill_switch(backend: Backend) -> Finding:
     if await backend.store.stopped():
         return failed("on: everything is denied", "gateway resume")
     return fine("off")
 
 
-async def _paused(backend: Backend) -> Finding:
+async def _paused_agents(backend: Backend) -> Finding:
     if paused := await RedisHeld(backend.store).paused():
         names = ", ".join(one.agent for one in paused)
         says = f"people denied too much of these in a row, and they ask nobody for now: {names}"
@@ -94,7 +94,7 @@ async def _paused(backend: Backend) -> Finding:
     return fine("every agent may ask")
 
 
-async def _remembered(backend: Backend) -> Finding:
+async def _grants(backend: Backend) -> Finding:
     grants = await every(RedisGrants(backend.store))
     resting = sum(grant.rests is not None for grant in grants)
     if resting:
@@ -129,7 +129,7 @@ async def _dead(backend: Backend) -> Finding:
 
 
 async def _queues(backend: Backend) -> Finding:
-    """What is long due, nobody works on: neither an adapter nor a gateway."""
+    """Warn about queues whose entries are overdue: no adapter or gateway works on them."""
     store, policy = backend.store, await backend.store.policy()
     late = await store.now() - _LATE_MS
     idle = [
@@ -150,22 +150,22 @@ async def _cards(backend: Backend) -> Finding:
     events = await backend.store.history(f"{since}-0", _MOST_EVENTS)
     found = Counter(event.type for event in events if event.type in UNTRUE)
     if found:
-        said = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
+        problems = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
         remedy = "gateway audit export names the places and what the platform said"
-        return doubtful(f"in the last hour: {said}", remedy)
+        return doubtful(f"in the last hour: {problems}", remedy)
     return fine("every card of the last hour was posted and kept true")
 
 
-NAMESPACE_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...] = (
+STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...] = (
     ("clock", _clock),
     ("schema", _schema),
     ("approvers", _approvers),
     ("tokens", _tokens),
     ("owners", _owners),
     ("mode", _mode),
-    ("kill switch", _stopped),
-    ("paused agents", _paused),
-    ("remembered", _remembered),
+    ("kill switch", _kill_switch),
+    ("paused agents", _paused_agents),
+    ("remembered", _grants),
     ("intake", _unread),
     ("dead letters", _dead),
     ("outboxes", _queues),

@@ -1,0 +1,97 @@
+"""`gateway agent …`: an agent's credential, and its pause after many denials.
+
+`add`, `rotate`, `revoke` and `list` work straight on Redis, `paused` and `lift` over HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from gateway.approvals.agent_removal import dismiss
+from gateway.cli.credentials import print_once, print_revoked
+from gateway.cli.formatting import print_rows
+from gateway.cli.http_access import connect_as_approver
+from gateway.cli.redis_access import connect_backend, operator_core
+from gateway.doctor import gateway_url
+from gateway.errors import NotFound
+from gateway.server.settings import Settings
+from gateway.stores.credentials import AGENT
+
+
+async def add(options: argparse.Namespace) -> int:
+    """Create an agent and print its credential."""
+    async with connect_backend() as found:
+        new = await found.credentials.add_agent(options.name, options.owner)
+    print_once(new, options.json)
+    if not options.json:
+        print(f"Start the agent with GATEWAY_AGENT={new.name} and GATEWAY_TOKEN set to the token,")
+        print("and GATEWAY_URL to where it reaches the gateway;")
+        print(f"from this machine that is {gateway_url(Settings())}.")
+    return 0
+
+
+async def rotate(options: argparse.Namespace) -> int:
+    """Replace an agent's secrets."""
+    async with connect_backend() as found:
+        print_once(await found.credentials.rotate_agent(options.name), options.json)
+    return 0
+
+
+async def revoke(options: argparse.Namespace) -> int:
+    """Remove an agent."""
+    async with connect_backend() as found:
+        try:
+            await found.credentials.revoke_agent(options.name)
+        finally:
+            # Also when a server does not answer, or an earlier call stopped half way.
+            cancelled = await dismiss(operator_core(found), found.store, options.name)
+    sentence = f"{options.name} is revoked: its connections are cut, {len(cancelled)} waiting "
+    print_revoked(
+        options, sentence + "requests cancelled, its grants ended", cancelled=len(cancelled)
+    )
+    return 0
+
+
+async def show_all(options: argparse.Namespace) -> int:
+    """List agents."""
+    async with connect_backend() as found:
+        rows = await found.credentials.listed(AGENT)
+    nothing = "no agent has a credential: gateway agent add NAME"
+    return print_rows(map(asdict, rows), options, _format_agent, nothing)
+
+
+async def show_paused(options: argparse.Namespace) -> int:
+    """List the agents that are paused after many denials."""
+    with connect_as_approver() as http:
+        rows = (await asyncio.to_thread(http.call, "GET", "/v1/agents/paused"))["items"]
+    if options.json:
+        print(json.dumps(rows))
+        return 0
+    return print_rows(rows, options, _format_pause, "no agent is paused")
+
+
+async def lift(options: argparse.Namespace) -> int:
+    """End an agent's pause."""
+    path = f"/v1/agents/{quote(options.name, safe='')}/lift"
+    with connect_as_approver() as http:
+        try:
+            done = await asyncio.to_thread(http.call, "POST", path, {})
+        except NotFound:
+            raise NotFound(f"there is no agent {options.name}") from None
+    print(f"{options.name} may ask again" if done["lifted"] else f"{options.name} was not paused")
+    return 0
+
+
+def _format_agent(row: dict[str, Any]) -> str:
+    return f"{row['name']:24} {row['owner'] or ''}"
+
+
+def _format_pause(one: dict[str, Any]) -> str:
+    until = datetime.fromtimestamp(one["until"] / 1000, UTC).isoformat(timespec="seconds")
+    return f"{one['agent']}  until {until}, or `gateway agent lift {one['agent']}`"

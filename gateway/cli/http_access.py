@@ -1,0 +1,61 @@
+"""How approvers' commands reach the gateway: over HTTP, with the caller's own token."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from gateway.client.http_pool import HttpPool
+from gateway.errors import Conflict, NotFound, Unauthorized, Unreachable
+from gateway.server.first_run import OWNER_FILE
+from gateway.wire.local_discovery import FILE_NAME, read_private, secret, state_folder
+
+ID_LENGTH = 32
+_PAGE = 200  # requests at a time
+
+
+def connect_as_approver() -> HttpPool:
+    """Return a connection with the caller's approver token, else the local owner's."""
+    folder = Path(state_folder())
+    url = os.environ.get("GATEWAY_URL") or (read_private(folder / FILE_NAME) or {}).get("url")
+    owner = folder / OWNER_FILE
+    token = secret("GATEWAY_APPROVER_TOKEN") or (read_private(owner) or {}).get("token")
+    if not url:
+        raise Unreachable(
+            f"no gateway of yours runs on {folder}: start `gateway up`, or name the folder of the "
+            "one that runs in GATEWAY_DATA_DIR, or its address in GATEWAY_URL"
+        )
+    if not token:
+        raise Unauthorized("set GATEWAY_APPROVER_TOKEN to the token of `gateway approver add NAME`")
+    return HttpPool(url, token)
+
+
+def find_request(http: HttpPool, wanted: str) -> dict[str, Any]:
+    """Return the request with this id, or with an id that begins so; pending ones first."""
+    if len(wanted) == ID_LENGTH:
+        found: dict[str, Any] = http.call("GET", f"/v1/requests/{wanted}")
+        return found
+    for records in (read_all(http, "status=pending"), islice(read_all(http, "final=true"), _PAGE)):
+        matches = [one for one in records if one["request"]["id"].startswith(wanted)]
+        if len(matches) > 1:
+            raise Conflict(f"{len(matches)} requests begin with {wanted}; write more of the id")
+        if matches:
+            return matches[0]
+    raise NotFound(
+        f"no request begins with {wanted}: none that waits (`gateway pending`), and none of the "
+        f"last {_PAGE} others (`gateway history`); an older one is found by its whole id"
+    )
+
+
+def read_all(http: HttpPool, which: str) -> Iterator[dict[str, Any]]:
+    """Yield all requests of a query, page by page."""
+    after = ""
+    while True:
+        page = http.call("GET", f"/v1/requests?{which}&limit={_PAGE}{after}")
+        yield from page["items"]
+        if not page.get("next"):
+            return
+        after = f"&after={page['next']}"

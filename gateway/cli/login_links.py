@@ -1,0 +1,23 @@
+"""`gateway login`: a link that signs a person in to the inbox once."""
+
+from __future__ import annotations
+
+import argparse
+
+from gateway.cli.redis_access import connect_backend
+from gateway.doctor import gateway_url
+from gateway.errors import NotFound
+from gateway.server.settings import Settings
+
+
+async def login(options: argparse.Namespace) -> int:
+    """Print a one-time link to the inbox."""
+    settings = Settings()
+    url = gateway_url(settings)
+    async with connect_backend() as found:
+        policy = await found.store.policy()
+        if options.name not in {person.name for person in policy.people}:
+            raise NotFound(f"there is no approver {options.name}: gateway approver add NAME")
+        code = await found.logins.invite(options.name)
+    print(f"{url}/inbox/login#code={code}")
+    return 0
