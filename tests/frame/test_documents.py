@@ -1,5 +1,6 @@
 """The documents: links that lead somewhere, commands that exist, lists that are complete."""
 
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,10 @@ from tests.frame.tree import ROOT, project_files
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+# `gateway.json` and `gateway.lock` are files of the data folder.
+DOTTED = re.compile(r"(?<![\w./-])gateway(?:\.(?!json\b|lock\b)\w+)+")
+MODULE_PATH = re.compile(r"`(\w+/[\w/]+(?:\.\w+)?)`")
+PACKAGES = {path.name for path in (ROOT / "gateway").iterdir() if path.is_dir()}
 MAKE_TARGET = re.compile(r"(?:`|^)make ([a-z][a-z-]*)", re.MULTILINE)
 
 
@@ -42,6 +47,30 @@ def test_named_make_targets_exist() -> None:
         name for document in _documents() for name in MAKE_TARGET.findall(document.read_text())
     }
     assert named - targets == set()
+
+
+def _unknown_names(document: Path) -> Iterator[str]:
+    for name in DOTTED.findall(document.read_text()):
+        try:
+            pkgutil.resolve_name(name)
+        except (ImportError, AttributeError):
+            yield f"{document.relative_to(ROOT)}: {name}"
+
+
+def _unknown_paths(document: Path) -> Iterator[str]:
+    for path in MODULE_PATH.findall(document.read_text()):
+        if path.partition("/")[0] not in {"gateway", "adapters", *PACKAGES}:
+            continue
+        places = [ROOT / path, ROOT / f"{path}.py", ROOT / "gateway" / f"{path}.py"]
+        if not any(place.exists() for place in places):
+            yield f"{document.relative_to(ROOT)}: {path}"
+
+
+def test_modules_and_names_in_documents_exist() -> None:
+    """Whoever looks up a module, a name or a file that a document names finds it."""
+    documents = [one for one in _documents() if not one.is_relative_to(ROOT / "tests")]
+    assert [one for document in documents for one in _unknown_names(document)] == []
+    assert [one for document in documents for one in _unknown_paths(document)] == []
 
 
 def test_every_decision_record_is_listed() -> None:
