@@ -16,7 +16,7 @@ import yarl
 
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import Misconfigured
-from gateway.wire.codec import JsonObject
+from gateway.ports import JsonObject
 
 # Without a documented counterpart: the addresses, the threads that keep connections alive, and the
 # call that takes all commands as JSON.

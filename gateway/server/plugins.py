@@ -7,8 +7,7 @@ from importlib.metadata import entry_points
 
 from gateway.domain.policy_document import REQUESTER, PolicyDocument
 from gateway.errors import GatewayError
-from gateway.policy.decider import Decider
-from gateway.ports import Adapter
+from gateway.ports import Adapter, Decider
 
 GROUP = "approval_gateway.adapters"
 DECIDERS = "approval_gateway.deciders"

@@ -32,6 +32,17 @@ PLANTED = {
         ("adapters.discord.card_views", "redis"),
         ("gateway.domain.redaction", "aiohttp"),
     ],
+    "api-through-approvals": [
+        ("gateway.api.health", "gateway.stores.keys"),
+        ("gateway.api.hooks", "gateway.policy.hooks.host"),
+    ],
+    "ports-decide-nothing": [("gateway.ports.worklist", "gateway.policy.chain")],
+    "hooks-behind-the-chain": [("gateway.approvals.canaries", "gateway.policy.hooks.host")],
+    "settings-know-no-part": [("gateway.server.settings", "gateway.stores.keys")],
+    "server-below-commands": [("gateway.server.app", "gateway.cli.commands")],
+    "webhooks-know-events-only": [("gateway.delivery.egress_guard", "gateway.stores.keys")],
+    "transitions-are-pure": [("gateway.approvals.transitions", "gateway.policy.chain")],
+    "embedded-server-apart": [("gateway.stores.data_folder", "gateway.domain.clock")],
 }
 
 
