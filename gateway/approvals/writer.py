@@ -24,7 +24,14 @@ from gateway.domain.store import (
     WritableStore,
     WriteResult,
 )
-from gateway.errors import Conflict, GatewayError, NotFound, OverBudget, Unreachable
+from gateway.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    OverBudget,
+    Unauthorized,
+    Unreachable,
+)
 from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Reason, Status
 from gateway.policy.grant_deciders import GrantBook
 from gateway.policy.guardrails import assessed
@@ -193,8 +200,8 @@ class Writer:
         """Have `decide` say what becomes of a request, None for nothing, and write that.
 
         It is asked again, of the request as it then stands, as long as something else changes that.
-        `known` is the request as it was read before: it is decided about first, and an error of
-        `decide` about it is not final. `origin` is the message to answer with the change.
+        `known` is the request as it was read before: it is decided about first, and a refusal
+        of it is not final. `origin` is the message to answer with the change.
 
         Raises NotFound, Overtaken, what `decide` raises, and Unreachable after too many tries.
         """
@@ -202,10 +209,11 @@ class Writer:
             record = known or await self._read(request_id)
             try:
                 transition = await decide(record)
-            except GatewayError:
+            except (InvalidRequest, NotFound, Unauthorized):
                 if known is None:
                     raise
-                # What is known may be old: a refusal is told of the record as it stands.
+                # What is known may be old: a refusal is told of the record as it stands. What a
+                # platform did not say is no refusal, and is not asked again.
                 known = None
                 continue
             known = None
