@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 UV_VERSION := 0.13.8
 SOURCES := gateway adapters tests benchmarks
 
+# Each test process, and each command that a test starts, would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test test-slow test-emulate check format-check lint types imports docs format bench \
 	screenshots agent-wheel lock clean
