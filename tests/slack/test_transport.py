@@ -251,6 +251,7 @@ async def test_41_every_interaction_is_acked_at_once(
         await office.bob.click(message, "Details")
     await office.ann.slash("/approvals", "list", "C1")
     assert all(ack.ok for ack in office.slack.deliveries.acks)
+    office.slack.faults.hangs_end.set()
 
 
 async def test_41_a_slow_modal_gets_one_moment_and_then_the_truth(
