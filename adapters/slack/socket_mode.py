@@ -72,8 +72,8 @@ class Socket:
             web_client=client,
             ping_interval=ping_seconds,
         )
-        client = self._handler.client
-        client.connect_to_new_endpoint = _reconnect_once(client)
+        sdk: Any = self._handler.client
+        sdk.connect_to_new_endpoint = _reconnect_once(sdk)
         self._problem = "Slack is not connected yet"
 
     @property
