@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 UV_VERSION := 0.13.8
 SOURCES := gateway adapters tests benchmarks
 
+# Each test process, and each command that a test starts, would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test test-slow test-emulate check format-check lint types imports docs format bench \
 	screenshots agent-wheel lock clean
@@ -23,8 +26,8 @@ demo: $(READY) ## try the product: an agent asks, you answer in the browser
 test: $(READY) ## run the tests
 	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 --dist loadgroup
 
-quick: $(READY) ## run the inner loop: units, core and client on the real server
-	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 tests/unit tests/core tests/client
+quick: $(READY) ## run the inner loop: units, the core and the client on the real server
+	$(RUN) -m pytest -q -m "not slow" --numprocesses 4 tests/unit tests/approvals tests/delivery tests/policy tests/stores tests/client
 
 test-slow: $(READY) ## run the long tests
 	$(RUN) -m pytest -q -m slow

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ log = logging.getLogger("adapters.slack.sockets")
 PING_SECONDS = 5.0
 IDLE_SECONDS = 600.0  # after so long without a message: reconnect, as the connection may be dead
 CONNECT_SECONDS = 30.0
+LOCK_SECONDS = 5.0  # how long the SDK too waits for a reconnect that is under way
 # In ping intervals. The SDK gives up an unanswered connection after 1.5 and reconnects 0.5 later:
 # we look more often than that, and report a connection as well only when it has lasted longer.
 _LOOK, _HOLD = 0.4, 2.0
@@ -71,6 +72,8 @@ class Socket:
             web_client=client,
             ping_interval=ping_seconds,
         )
+        sdk: Any = self._handler.client
+        sdk.connect_to_new_endpoint = _reconnect_once(sdk)
         self._problem = "Slack is not connected yet"
 
     @property
@@ -171,6 +174,25 @@ class Socket:
         """Disconnect, without waiting for running answers."""
         with suppress(Exception):  # the process ends, and the connection with it
             await self._handler.close_async()
+
+
+def _reconnect_once(client: Any) -> Callable[..., Awaitable[None]]:
+    """Return the SDK's reconnect without the second connection for one disconnect.
+
+    The SDK reconnects for Slack's disconnect message, and again for the close that follows it. The
+    second connection closes the first, with the clicks that have come over it.
+    """
+    connect = client.connect_to_new_endpoint
+
+    async def reconnect(force: bool = False) -> None:
+        session = client.current_session
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOCK_SECONDS), client.connect_operation_lock:
+                pass
+        if client.current_session is session or not await client.is_connected():
+            await connect(force=force)
+
+    return reconnect
 
 
 def _code(error: Exception) -> str:

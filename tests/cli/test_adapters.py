@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,14 +33,17 @@ RUDE = TOY.replace("greet = ", 'raise RuntimeError("no"); greet = ').replace("To
 
 
 @pytest.fixture
-def toys(shell: Shell, tmp_path: Path) -> Shell:
+def toys(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     """Install three distributions beside the gateway, as an installer lays them out."""
     site = tmp_path / "site"
     install(site, "toy", TOY, {"toy": "toy:ToyAdapter", "approve": "toy:ToyAdapter"})
     install(site, "broken", BROKEN, {"broken": "broken:Any"})
     install(site, "rude", RUDE, {"rude": "rude:Rude"})
     shell.env["PYTHONPATH"] = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
-    return shell
+    monkeypatch.syspath_prepend(site)
+    yield shell
+    for name in ("toy", "broken", "rude"):
+        sys.modules.pop(name, None)
 
 
 def install(site: Path, name: str, module: str, adapters: dict[str, str]) -> None:
@@ -58,30 +63,30 @@ def install(site: Path, name: str, module: str, adapters: dict[str, str]) -> Non
 def test_an_adapter_adds_commands(toys: Shell) -> None:
     """They parse, help, run and end with an exit code as ours do."""
     assert toys.apart("greet", "toy", "you", code=7) == "hello you\n"
-    assert "say hello" in toys.apart("toy")
-    assert "usage: gateway greet toy [-h] whom" in toys.apart("greet", "toy", code=2)
-    assert "invalid choice: 'dance'" in toys.apart("dance", "toy", code=2)
+    assert "say hello" in toys.run("toy")
+    assert "usage: gateway greet toy [-h] whom" in toys.run("greet", "toy", code=2)
+    assert "invalid choice: 'dance'" in toys.run("dance", "toy", code=2)
 
 
 @pytest.mark.parametrize("name", ["broken", "rude"])
 def test_a_broken_adapter_costs_its_own_commands_alone(toys: Shell, name: str) -> None:
     """It is named in a sentence; every other command works beside it."""
-    said = toys.apart("greet", name, "you", code=2)
+    said = toys.run("greet", name, "you", code=2)
     assert f"the adapter {name} cannot be used" in said
     assert "Traceback" not in said
-    assert toys.apart("greet", "toy", "you", code=7)
-    assert "usage" in toys.apart("--help")
-    assert "gateway up" in toys.apart("agent", "list", code=5)
+    assert toys.run("greet", "toy", "you", code=7)
+    assert "usage" in toys.run("--help")
+    assert "gateway up" in toys.run("agent", "list", code=5)
 
 
 def test_a_broken_adapter_is_named_when_it_should_run(toys: Shell) -> None:
     """The gateway does not start without a place where people were to answer."""
-    said = toys.apart("up", env={"GATEWAY_ADAPTERS": '["broken"]'}, code=2)
+    said = toys.run("up", env={"GATEWAY_ADAPTERS": '["broken"]'}, code=2)
     assert "the adapter broken cannot be used: ModuleNotFoundError" in said
 
 
 def test_our_commands_come_first(toys: Shell) -> None:
     """An adapter cannot stand in for the command that approves."""
-    assert "approve requests as yourself" in toys.apart("approve", "--help")
-    assert "adds no commands" in toys.apart("greet", "web", code=2)
-    assert "invalid choice" in toys.apart("greet", "nobody", code=2)
+    assert "approve requests as yourself" in toys.run("approve", "--help")
+    assert "adds no commands" in toys.run("greet", "web", code=2)
+    assert "invalid choice" in toys.run("greet", "nobody", code=2)

@@ -68,8 +68,9 @@ async def test_what_was_wider_rests_from_the_first_start_on(
             assert await answered(gateway, "tell") == (Status.PENDING, None)
             assert await answered(gateway, "wipe") == (Status.DENIED, Reason.GRANT)
             said = await listed(gateway, shell, "--suspended")
-            row = json.loads(await listed(gateway, shell, "--suspended", "--json"))
-            assert (await listed(gateway, shell)).count("\n") == 2
+            if start == 0:
+                row = json.loads(await listed(gateway, shell, "--suspended", "--json"))
+                assert (await listed(gateway, shell)).count("\n") == 2
             check = await remembered(settings, gateway)
             events = await gateway.backend.store.history(None, 1000)
         assert said.startswith(grant.id)

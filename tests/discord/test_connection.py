@@ -17,7 +17,7 @@ from tests.discord.furnished import Server
 from tests.discord.ground import Ground
 from tests.discord.messages import buttons
 from tests.discord.stage import Stage, environment, labels, private_text
-from tests.waiting import announced
+from tests.waiting import announced, moment
 
 
 async def approved(stage: Stage) -> None:
@@ -104,12 +104,12 @@ async def test_38_a_line_that_stays_cut_turns_us_red(
     await gateway.drop()
     async with asyncio.timeout(40):
         while (await ready(stage))[0] == 200:
-            pass
+            await moment()
     assert "cut for a while" in (await ready(stage))[1]
     await gateway.until(lambda: gateway.connected == 1, 40)
     async with asyncio.timeout(40):
         while (await ready(stage))[0] != 200:
-            pass
+            await moment()
 
 
 async def test_39_a_revoked_token_turns_us_red_and_is_not_hammered(stage: Stage) -> None:
@@ -120,7 +120,7 @@ async def test_39_a_revoked_token_turns_us_red_and_is_not_hammered(stage: Stage)
     await server.discord.gateway.drop(code=4004)
     async with asyncio.timeout(40):
         while (await ready(stage))[0] == 200:
-            pass
+            await moment()
     assert "token" in (await ready(stage))[1]
     calls = len(server.discord.rest.calls)
     other = await stage.ask()
@@ -169,7 +169,7 @@ async def test_40_refused_sessions_are_told_and_not_tried_for_ever(
     await gateway.drop(forget=True)
     async with asyncio.timeout(40):
         while (await ready(stage))[0] == 200:
-            pass
+            await moment()
     assert said in (await ready(stage))[1]
     assert gateway.connected == 0
 
@@ -185,7 +185,7 @@ async def test_40_sessions_that_end_as_they_begin_do_not_use_up_the_day(
     await gateway.command(9, False)
     async with asyncio.timeout(40):
         while (await ready(stage))[0] == 200:
-            pass
+            await moment()
     assert "ends the sessions" in (await ready(stage))[1]
     assert gateway.identified == 1
 

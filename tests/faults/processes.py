@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.faults.roles", "tests.faults.wall", "adapters.web"])
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.faults.roles", "tests.faults.wall", "adapters.web"])
 
 Role = Callable[..., Awaitable[None]]
 """What a process does: called with its door and the arguments given."""
@@ -51,8 +51,8 @@ class Child:
     """The test's side: one process that plays a role."""
 
     def __init__(self, role: Role, env: Mapping[str, str], *arguments: Any) -> None:
-        self._pipe, theirs = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(
+        self._pipe, theirs = CONTEXT.Pipe()
+        self._process = CONTEXT.Process(
             target=_play, args=(role, dict(env), theirs, arguments), daemon=True
         )
         self._process.start()

@@ -12,7 +12,7 @@ from gateway.domain.tasks import cancel_and_wait
 from gateway.models import Action
 from gateway.ports.cards import Card
 from gateway.ports.outgoing import CopyState, DeliveryUncertain, TryLater
-from tests.core.test_outbox import Office, route
+from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
 from tests.waiting import moment
 from tests.world import World, click

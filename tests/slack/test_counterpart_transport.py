@@ -227,7 +227,7 @@ async def test_a_click_nobody_acks_fails_for_the_person(
     actions: Json = {"type": "actions", "elements": [button("Approve", "approve")]}
     async with by_socket(slack, app_of(slack, client, []), client):
         await client.chat_postMessage(channel="C1", text="card", blocks=[actions])
-        slack.sockets.deaf = True
+        slack.sockets.deaf, slack.state.hands.grace = True, 0
         ann = slack.person("UANN")
         async with asyncio.timeout(40):
             ack = await ann.click(slack.messages("C1")[0], "Approve")

@@ -39,6 +39,7 @@ async def test_35_a_reconnect_loses_no_click(office: Office, reason: str) -> Non
         assert (await office.ann.click(message, "Approve")).ok
     for record, _ in asked:
         assert (await office.ended(record)).status is Status.APPROVED
+    assert office.slack.sockets.connected == before + 1  # a second one would end the first
 
 
 @pytest.mark.parametrize("reason", ["link_disabled", "invalid_auth"])
@@ -241,8 +242,8 @@ async def until(adapter: SlackAdapter, *, red: bool) -> None:
 async def test_41_every_interaction_is_acked_at_once(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Slack's directory hangs: clicks are acked in far less than a second, and modals too."""
-    monkeypatch.setattr("adapters.slack.users._CHECK_SECONDS", 1)
+    """Slack's directory hangs: no click, command or form waits for it before it is acked."""
+    monkeypatch.setattr("adapters.slack.users._CHECK_SECONDS", 100)  # longer than this Slack waits
     asked = [await office.asked(arguments={"command": f"ls {n}"}) for n in range(2)]
     office.slack.faults.plan("users.info", Fault.HANGS, times=20)
     for _, message in asked:
@@ -250,20 +251,19 @@ async def test_41_every_interaction_is_acked_at_once(
         await office.bob.click(message, "Details")
     await office.ann.slash("/approvals", "list", "C1")
     assert all(ack.ok for ack in office.slack.deliveries.acks)
-    assert max(ack.seconds for ack in office.slack.deliveries.acks) < 1.0
+    office.slack.faults.hangs_end.set()
 
 
 async def test_41_a_slow_modal_gets_one_moment_and_then_the_truth(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The submitted form is answered within the second; what came of it follows."""
+    """The submitted form is answered before the decision is recorded; what came of it follows."""
     monkeypatch.setattr("adapters.slack.app.PATIENCE_SECONDS", 0.05)
     record, message = await office.asked()
     await office.bob.click(message, "Deny…")
     await form(office.bob, "deny")
     office.slack.faults.plan("users.info", Fault.LIMITED)
-    ack = await office.bob.submit()
-    assert ack.seconds < 1
+    assert (await office.bob.submit()).ok
     assert "Recording it" in office.modal_says(office.bob)
     await office.slack.until(lambda: "Recorded" in office.modal_says(office.bob))
     assert (await office.ended(record)).status is Status.DENIED

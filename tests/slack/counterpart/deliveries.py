@@ -21,7 +21,7 @@ ACK_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Ack:
-    """How the app answered: `ok` within three seconds, `payload` if it sent one."""
+    """How the app answered: `ok` in time, `payload` if it sent one."""
 
     ok: bool
     payload: Json
@@ -35,6 +35,10 @@ class Deliveries:
         self._state, self._sockets = state, sockets
         self.request_url: str | None = None  # set: HTTP mode
         self.acks: list[Ack] = []
+
+    @property
+    def _patience(self) -> float:
+        return ACK_SECONDS + self._state.hands.grace
 
     async def interaction(self, payload: Json) -> Ack:
         """Deliver a click, a submit or a close; it is never sent again."""
@@ -82,7 +86,7 @@ class Deliveries:
     async def _by_socket(self, kind: str, payload: Json, retry: int) -> tuple[bool, Json]:
         envelope = await self._sockets.deliver(kind, payload, retry=retry)
         try:
-            async with asyncio.timeout(ACK_SECONDS):
+            async with asyncio.timeout(self._patience):
                 await envelope.acked.wait()
         except TimeoutError:
             return False, {}
@@ -108,7 +112,7 @@ class Deliveries:
     ) -> tuple[int, str]:
         """POST a body to the app, signed unless other headers are given."""
         signed = self.signature(body) if headers is None else headers
-        timeout = aiohttp.ClientTimeout(total=ACK_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=self._patience)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -40,6 +41,8 @@ class Faults:
     kill: Callable[[], None] = lambda: None
     planned: list[Planned] = field(default_factory=list)
     happened: list[Planned] = field(default_factory=list)
+    hangs_end: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set: the calls that hang fail."""
 
     def plan(
         self,

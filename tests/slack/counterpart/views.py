@@ -43,7 +43,7 @@ def use_trigger(state: State, workspace: Workspace, name: Any) -> Trigger:
         raise Refused("invalid_trigger_id")
     if trigger.used:
         raise Refused("exchanged_trigger_id")
-    if state.hands.now() - trigger.at > TRIGGER_SECONDS:
+    if state.hands.now() - trigger.at > TRIGGER_SECONDS + state.hands.grace:
         raise Refused("expired_trigger_id")
     trigger.used = True
     return trigger

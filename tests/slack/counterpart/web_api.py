@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import math
@@ -145,7 +144,7 @@ class WebApi:
         return web.Response(status=503, text="upstream unavailable")
 
     async def _hang(self) -> None:
-        await asyncio.Event().wait()
+        await self._faults.hangs_end.wait()
 
     async def _upload(self, request: web.Request) -> web.Response:
         if self._faults.take("upload", {}) is not None:

@@ -10,7 +10,7 @@ from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.records import Record
 from gateway.models import Action
 from gateway.ports.outgoing import CopyState, DeliveryFailed, DeliveryUncertain
-from tests.core.test_outbox import Office, route
+from tests.delivery.test_outbox import Office, route
 from tests.world import World, click, identity
 
 _DAY = 24 * 3600

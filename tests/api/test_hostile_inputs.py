@@ -10,7 +10,7 @@ from gateway.policy.grants.grant import Grant
 from gateway.wire.codec import plain
 from tests.api.replica import ANN_TOKEN, Replica, made
 from tests.grants.test_everyday import EVERYDAY
-from tests.grants.test_inputs import ASK, FOLDER, MORE, TEMPLATES
+from tests.grants.test_hostile_inputs import ASK, FOLDER, MORE, TEMPLATES
 
 CWD = {"context": plain(Context(cwd="/ws"))}
 

@@ -17,7 +17,7 @@ from gateway.policy.grants.grant import Backer
 from gateway.stores.grants import RedisGrants
 from gateway.wire.codec import plain
 from tests.grants.test_everyday import EVERYDAY
-from tests.grants.test_inputs import ASK, FOLDER, MORE, TEMPLATES
+from tests.grants.test_hostile_inputs import ASK, FOLDER, MORE, TEMPLATES
 from tests.world import AGENT, World, request
 
 HERE = Context(cwd="/ws")

@@ -13,7 +13,7 @@ from gateway.domain.records import Record, Remember
 from gateway.errors import OverBudget
 from gateway.models import Action, DeciderKind, Origin, Reason, Risk, RiskLevel, Status
 from gateway.wire.codec import plain
-from tests.core.test_outbox import Office
+from tests.delivery.test_outbox import Office
 from tests.world import AGENT, PEOPLE, World, assembled, click, identity, over_http, request
 
 CARDS = Budget(cards=2)

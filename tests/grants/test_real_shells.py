@@ -17,7 +17,7 @@ from gateway.policy.grants.shell_words import simple_command
 from tests.grants.making import command
 from tests.grants.shells import BUILT_IN, PRESENT, Scratch, known_commands
 from tests.grants.test_everyday import EVERYDAY
-from tests.grants.test_inputs import ASK
+from tests.grants.test_hostile_inputs import ASK
 from tests.grants.test_properties import HOSTILE
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

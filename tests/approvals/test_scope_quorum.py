@@ -13,7 +13,7 @@ from gateway.models import Action, Status, new_id
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.ports.cards import card_of
 from gateway.ports.remember_options import scopes_of
-from tests.core.test_remembering import widest
+from tests.approvals.test_grant_creation import widest
 from tests.world import World, click, identity, policy
 
 WIDE = ScopeQuorum(tool=2, everywhere=3)

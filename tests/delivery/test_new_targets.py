@@ -6,7 +6,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.domain.store import REROUTING
 from gateway.models import Action
-from tests.core.test_outbox import Office, route
+from tests.delivery.test_outbox import Office, route
 from tests.world import World, assembled, click, policy
 
 

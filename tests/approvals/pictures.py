@@ -1,4 +1,4 @@
-"""Takes the picture of docs/fatigue.md from the real cards: `python -m tests.core.pictures`.
+"""Takes the picture of docs/fatigue.md from the real cards: `python -m tests.approvals.pictures`.
 
 The digest card of a crowd and of a paused agent, in Slack and in Discord, at a phone's width. Look
 at it afterwards.

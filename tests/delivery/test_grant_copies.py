@@ -15,8 +15,8 @@ from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.policy.grants.offers import offers
 from gateway.ports.outgoing import GRANT, DeliveryUncertain, TryLater
 from gateway.stores.retention import Retention
-from tests.core.test_outbox import Office, route
-from tests.core.test_remembering import remember, widest
+from tests.approvals.test_grant_creation import remember, widest
+from tests.delivery.test_outbox import Office, route
 from tests.world import World, identity
 
 SECRET = "channel-of-the-board"

@@ -33,8 +33,8 @@ from gateway.policy.grants.offers import offers
 from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
 from gateway.stores.requests import RedisStore
-from tests.core.test_outbox import Office, route
-from tests.core.test_remembering import GIT_LOG, remember
+from tests.approvals.test_grant_creation import GIT_LOG, remember
+from tests.delivery.test_outbox import Office, route
 from tests.earlier import older, stored
 from tests.world import AGENT, World, click, identity, policy
 

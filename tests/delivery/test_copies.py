@@ -14,7 +14,7 @@ from gateway.domain.records import MessageRef
 from gateway.models import Status
 from gateway.ports.cards import Card
 from gateway.ports.outgoing import DeliveryUncertain, TryLater
-from tests.core.test_outbox import Office, route
+from tests.delivery.test_outbox import Office, route
 from tests.world import World, click
 
 BOTH = ("rec:a", "rec:b")

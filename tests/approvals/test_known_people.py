@@ -15,7 +15,7 @@ from gateway.domain.records import Identity, Person, Record, Remember, ScopeQuor
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Risk, RiskLevel, Status
 from gateway.policy.grants.grant import Shape
-from tests.core.test_remembering import widest
+from tests.approvals.test_grant_creation import widest
 from tests.world import World, click, over_http, request
 
 ROLE, GROUP = "discord:S1/R1", "slack:T1/S1"

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.records import Record
 from gateway.ports.outgoing import Copy, CopyState, DeliveryFailed, DeliveryUncertain
-from tests.core.test_outbox import Office, route
+from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
 from tests.world import World, click
 

@@ -13,7 +13,7 @@ from gateway.domain.tasks import cancel_and_wait
 from gateway.ports.cards import Card
 from gateway.ports.outgoing import CopyState
 from gateway.stores.outbox import RedisOutbox
-from tests.core.test_outbox import Office, route
+from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
 from tests.waiting import moment
 from tests.world import World, click, policy

@@ -18,6 +18,7 @@ from tests.frame.test_compose import compose
 from tests.ports import free_port
 from tests.slack.counterpart.slack import Slack
 from tests.slack.office import environment
+from tests.waiting import moment
 
 UNREACHABLE = 5
 # Looks more often than it does by itself, so that the test takes fewer seconds.
@@ -57,7 +58,7 @@ class Container:
         """Wait until the check says so."""
         async with asyncio.timeout(40):
             while await self.healthy() is not healthy:
-                pass
+                await moment()
 
     async def doctor(self) -> str:
         """Return what `gateway doctor` says in there."""

@@ -19,7 +19,7 @@ from gateway.stores.grants import RedisGrants
 from gateway.stores.groups import RedisHeld
 from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
-from tests.core.test_remembering import GIT_LOG, remember, widest
+from tests.approvals.test_grant_creation import GIT_LOG, remember, widest
 from tests.world import World, click, identity, policy
 
 

@@ -10,8 +10,8 @@ from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.models import Action, DeciderKind, Reason, Status
 from gateway.ports.cards import Card
 from gateway.stores.groups import RedisHeld
-from tests.core.test_fatigue import distinct, govern, settled
-from tests.core.test_outbox import Office
+from tests.approvals.test_grouping import distinct, govern, settled
+from tests.delivery.test_outbox import Office
 from tests.world import AGENT, PEOPLE, World, click
 
 

@@ -15,7 +15,7 @@ from gateway.domain.records import Record, Remember
 from gateway.models import Action, Context, Kind, RiskLevel, Status
 from gateway.policy.grants.grant import Effect
 from gateway.policy.grants.offers import offers
-from tests.core.test_passes import passed
+from tests.approvals.test_passes import passed
 from tests.world import World, click, policy
 
 EVIL = {"command": "rm -rf /home/me/.ssh"}
