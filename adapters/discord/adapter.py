@@ -11,12 +11,12 @@ import discord
 from aiohttp import web
 
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES
-from adapters.discord.checks import examined
-from adapters.discord.clicks import Clicks
-from adapters.discord.commands import registered
+from adapters.discord.checks import run_checks
+from adapters.discord.clicks import InteractionHandler
+from adapters.discord.commands import register_if_changed
 from adapters.discord.connection import Connection
 from adapters.discord.custom_ids import PLATFORM
-from adapters.discord.grant_cards import GrantPosts
+from adapters.discord.grant_cards import DiscordGrantPosting
 from adapters.discord.http_endpoint import PATH, Endpoint
 from adapters.discord.permissions import add_commands
 from adapters.discord.posting import Posting
@@ -55,7 +55,9 @@ class DiscordAdapter:
         """Serve until left. Raises GatewayError when Discord does not accept the settings."""
         self._settings = settings = read_settings()
         over_http = settings.public_key is not None
-        connection = Connection(settings, desk.notes, Clicks(desk).arrived, over_http=over_http)
+        connection = Connection(
+            settings, desk.notes, InteractionHandler(desk).handle, over_http=over_http
+        )
         self._connection = connection
         self._posting = Posting(connection.client, desk.notes)
         async with connection.running():
@@ -65,7 +67,7 @@ class DiscordAdapter:
     async def _register(self, connection: Connection, desk: Desk) -> None:
         """Register the commands. Cards work without them, so that a failure is only told."""
         try:
-            await registered(connection.client(), desk.notes)
+            await register_if_changed(connection.client(), desk.notes)
         except (TryLater, discord.DiscordException, OSError) as error:
             log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
 
@@ -77,7 +79,7 @@ class DiscordAdapter:
         self, targets: Sequence[str], notes: Notes, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
         """Look at what the adapter needs: settings, token, endpoint, each channel."""
-        return await examined(targets, live=live)
+        return await run_checks(targets, live=live)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway invite discord` and `gateway check discord`."""
@@ -99,15 +101,15 @@ class DiscordAdapter:
 
     async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post the card of a remembered decision."""
-        return await GrantPosts(self._post()).deliver(target, card, nonce)
+        return await DiscordGrantPosting(self._post()).deliver(target, card, nonce)
 
     async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Edit the posted card of a remembered decision."""
-        await GrantPosts(self._post()).update(ref, card, nonce)
+        await DiscordGrantPosting(self._post()).update(ref, card, nonce)
 
     async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
         """Announce what the card of a remembered decision says newly."""
-        await GrantPosts(self._post()).announce(notice, card)
+        await DiscordGrantPosting(self._post()).announce(notice, card)
 
     def _post(self) -> Posting:
         if self._posting is None:
@@ -122,5 +124,5 @@ class DiscordAdapter:
         connection = self._connection
         if key is None or connection is None:
             return []
-        endpoint = Endpoint(key, desk.notes, connection.client, connection.arrived)
+        endpoint = Endpoint(key, desk.notes, connection.client, connection.handle)
         return [web.post(PATH, endpoint.serve)]

@@ -34,13 +34,13 @@ _GIVE_UP_SECONDS = 60.0  # discord.py's own pauses grow to a quarter of an hour
 _BAD_TOKEN, _NEEDS_SHARDS = 4004, 4011
 _FATAL_CODES = {_BAD_TOKEN, 4010, _NEEDS_SHARDS, 4012, 4013, 4014}
 
-Arrived = Callable[[discord.Interaction], Awaitable[None]]
+InteractionCallback = Callable[[discord.Interaction], Awaitable[None]]
 
 
 class Bot(discord.Client):
     """discord.py with the one intent we need, nothing cached that we do not, and no mentions."""
 
-    def __init__(self, arrived: Arrived, lease: Lease, sessions: Sessions) -> None:
+    def __init__(self, arrived: InteractionCallback, lease: Lease, sessions: Sessions) -> None:
         super().__init__(
             intents=discord.Intents(guilds=True),
             allowed_mentions=discord.AllowedMentions.none(),
@@ -70,7 +70,7 @@ class Bot(discord.Client):
     async def on_connect(self) -> None:
         """Note that we are on the line, with a new session."""
         self.cut_at = None
-        await self._lease.on_line()
+        await self._lease.announce()
 
     async def on_resumed(self) -> None:
         """Note that we are on the line again."""
@@ -89,7 +89,12 @@ class Connection:
     """
 
     def __init__(
-        self, settings: DiscordSettings, notes: Notes, arrived: Arrived, *, over_http: bool
+        self,
+        settings: DiscordSettings,
+        notes: Notes,
+        arrived: InteractionCallback,
+        *,
+        over_http: bool,
     ) -> None:
         self._settings = settings
         self._lease = Lease(notes)
@@ -138,7 +143,7 @@ class Connection:
         finally:
             await self._leave(task)
 
-    async def arrived(self, interaction: discord.Interaction) -> None:
+    async def handle(self, interaction: discord.Interaction) -> None:
         """Handle an interaction, and know of it until it is answered."""
         task = asyncio.current_task()
         if task is None:
@@ -175,7 +180,7 @@ class Connection:
             except Exception as error:
                 # Whatever ends the connection, the process goes on and tries again.
                 fatal = _is_fatal(error)
-                self.problem = _said(error)
+                self.problem = _describe_error(error)
                 log.warning("Discord: %s", self.problem, extra={"event": "discord_down"})
                 if fatal and not first.done():
                     first.set_exception(GatewayError(self.problem))
@@ -188,7 +193,7 @@ class Connection:
     async def _login(self) -> Bot:
         if self._client is not None and not self._client.is_closed():
             return self._client
-        client = Bot(self.arrived, self._lease, self._sessions)
+        client = Bot(self.handle, self._lease, self._sessions)
         try:
             await client.login(self._settings.token.get_secret_value())
             self._check_endpoint(client)
@@ -222,7 +227,7 @@ class Connection:
             self.problem = ""
             listening = asyncio.create_task(client.connect(), name="discord gateway")
             keeping = asyncio.create_task(self._lease.keep(), name="discord lease")
-            watching = asyncio.create_task(_cut_for_long(client), name="discord line")
+            watching = asyncio.create_task(_watch_connection(client), name="discord line")
             tasks = (listening, watching, keeping)
             self.listening = True
             try:
@@ -242,7 +247,7 @@ class Connection:
         await self._lease.give_up()
 
 
-async def _cut_for_long(client: Bot) -> None:
+async def _watch_connection(client: Bot) -> None:
     """Raise ConnectionError when the line has been cut for so long that we better begin anew."""
     began = client.loop.time()
     while True:
@@ -253,7 +258,7 @@ async def _cut_for_long(client: Bot) -> None:
                 raise ConnectionError("the line to Discord stays cut")
 
 
-async def login_of(settings: DiscordSettings) -> discord.Client:
+async def log_in(settings: DiscordSettings) -> discord.Client:
     """Return a client that is logged in, for a command. Raises GatewayError."""
     client = discord.Client(intents=discord.Intents.none())
     try:
@@ -261,7 +266,7 @@ async def login_of(settings: DiscordSettings) -> discord.Client:
     except Exception as error:
         # Whatever discord.py or the network raises, a command says it in a sentence.
         await client.close()
-        raise GatewayError(_said(error)) from error
+        raise GatewayError(_describe_error(error)) from error
     return client
 
 
@@ -273,7 +278,7 @@ def _is_fatal(error: Exception) -> bool:
     )
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Say what is wrong, never with the token."""
     if isinstance(error, discord.LoginFailure) or (
         isinstance(error, discord.ConnectionClosed) and error.code == _BAD_TOKEN

@@ -20,7 +20,7 @@ class OldButton(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Button:
+class DiscordButton:
     """The content of a custom_id: what is wanted of which request, as the presser saw it.
 
     `copy` is the nonce of the posted copy, empty where there is none. On a private view `card` is
@@ -41,12 +41,12 @@ class Button:
         parts = (VERSION, self.verb, packed, str(self.revision), self.copy, self.card, self.more)
         return ":".join(parts)
 
-    def but(self, verb: str, *, more: str = "") -> Button:
+    def with_verb(self, verb: str, *, more: str = "") -> DiscordButton:
         """Return the button beside this one that wants something else."""
         return replace(self, verb=verb, more=more)
 
 
-def read_button(custom_id: str) -> Button | None:
+def read_button(custom_id: str) -> DiscordButton | None:
     """Return what a custom_id of ours says, None when it is somebody else's. Raises OldButton."""
     if not _OURS.match(custom_id):
         return None
@@ -60,7 +60,7 @@ def read_button(custom_id: str) -> Button | None:
         raise OldButton from None
     if len(raw) != _ID_BYTES:
         raise OldButton
-    return Button(
+    return DiscordButton(
         verb=parts[1],
         request_id=raw.hex(),
         revision=revision,
@@ -71,7 +71,7 @@ def read_button(custom_id: str) -> Button | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DiscordPlace:
     """Where a card goes: a channel or thread of a server, or a user's direct messages."""
 
     guild: str | None = None
@@ -84,11 +84,11 @@ class Place:
         return f"posts {self.channel or self.user}"
 
 
-def read_target(target: str) -> Place | None:
+def read_target(target: str) -> DiscordPlace | None:
     """Return the place of `discord:GUILD/CHANNEL`, `discord:@USER` or `discord:USER`."""
     rest = target.removeprefix(f"{PLATFORM}:")
     guild, slash, channel = rest.partition("/")
     if slash and _SNOWFLAKE.fullmatch(guild) and _SNOWFLAKE.fullmatch(channel):
-        return Place(guild=guild, channel=channel)
+        return DiscordPlace(guild=guild, channel=channel)
     user = rest.removeprefix("@")
-    return Place(user=user) if _SNOWFLAKE.fullmatch(user) else None
+    return DiscordPlace(user=user) if _SNOWFLAKE.fullmatch(user) else None

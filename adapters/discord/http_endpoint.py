@@ -35,7 +35,7 @@ _MOST_BYTES = 1_048_576
 _PING = 1
 _NOTE_SECONDS = 1.5
 
-Arrived = Callable[[discord.Interaction], Awaitable[None]]
+InteractionCallback = Callable[[discord.Interaction], Awaitable[None]]
 
 
 class Endpoint:
@@ -46,7 +46,7 @@ class Endpoint:
         public_key: str,
         notes: Notes,
         client: Callable[[], discord.Client],
-        arrived: Arrived,
+        arrived: InteractionCallback,
     ) -> None:
         self._key = VerifyKey(bytes.fromhex(public_key))
         self._notes = notes

@@ -10,7 +10,7 @@ from gateway.errors import Unauthorized
 from gateway.ports import Desk, Identity, Record
 
 
-def identity_of(interaction: discord.Interaction) -> Identity:
+def read_identity(interaction: discord.Interaction) -> Identity:
     """Return the person, with the roles that they have in this server at this moment.
 
     A role counts only together with its server; in direct messages there are none.
@@ -22,7 +22,7 @@ def identity_of(interaction: discord.Interaction) -> Identity:
     return Identity(platform=PLATFORM, id=str(user.id), groups=roles)
 
 
-def unfit_to_decide(interaction: discord.Interaction) -> str | None:
+def find_objection(interaction: discord.Interaction) -> str | None:
     """Return what Discord tells against this person deciding anything, None when nothing."""
     user = interaction.user
     if user.bot:
@@ -34,16 +34,16 @@ def unfit_to_decide(interaction: discord.Interaction) -> str | None:
 
 async def refuse_unfit(desk: Desk, interaction: discord.Interaction, request_id: str) -> None:
     """Refuse, and write down, what Discord tells against the person. Raises Unauthorized."""
-    why = unfit_to_decide(interaction)
+    why = find_objection(interaction)
     if why is not None:
-        await desk.requests.refuse(request_id, identity_of(interaction), why)
+        await desk.requests.refuse(request_id, read_identity(interaction), why)
         raise Unauthorized(why)
 
 
 async def refuse_stranger(desk: Desk, interaction: discord.Interaction, record: Record) -> None:
     """Refuse, and write down, whoever may not decide this request. Raises Unauthorized."""
     await refuse_unfit(desk, interaction, record.id)
-    identity = identity_of(interaction)
+    identity = read_identity(interaction)
     why = await desk.requests.may_decide(identity, record)
     if why is not None:
         await desk.requests.refuse(record.id, identity, why)

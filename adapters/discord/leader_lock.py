@@ -40,19 +40,19 @@ class Lease:
             if self._leaving:
                 continue
             try:
-                if not await self._extended():
+                if not await self._extend():
                     log.info("another replica listens now", extra={"event": "discord_standby"})
                     return
             except Exception as error:
                 # Whatever the store's trouble is, a tap that comes to us now must be heard.
                 log.warning("lease not renewed: %s", error, extra={"event": "lease_unsure"})
 
-    async def _extended(self) -> bool:
+    async def _extend(self) -> bool:
         if await self._notes.extend(_LEASE, self._me, seconds=LEASE_SECONDS) or self._leaving:
             return True
         return await self._notes.put_new(_LEASE, self._me, seconds=LEASE_SECONDS)
 
-    async def on_line(self) -> None:
+    async def announce(self) -> None:
         """Let a replica that is about to leave know that we have taken over."""
         await self._notes.put(_ON_LINE, self._me)
 

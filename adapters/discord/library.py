@@ -34,7 +34,7 @@ def prepare(settings: DiscordSettings) -> None:
 
     Raises Misconfigured when this version of discord.py lacks something that we cannot replace.
     """
-    if lacking := _lacking():
+    if lacking := _find_missing():
         raise Misconfigured(
             f"discord.py {discord.__version__} lacks {', '.join(lacking)}, which we need: install "
             "a version that the gateway's requirements allow"
@@ -79,7 +79,7 @@ async def register_commands(
     await client.http.bulk_upsert_global_commands(application, definitions)
 
 
-def _lacking() -> list[str]:
+def _find_missing() -> list[str]:
     lacking = [name for name in _NEEDED if not _has(name)]
     if not hasattr(discord.Client(intents=discord.Intents.none()), _STATE):
         lacking.append(f"Client.{_STATE}")

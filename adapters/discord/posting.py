@@ -12,9 +12,9 @@ import aiohttp
 import discord
 from discord.abc import Messageable
 
-from adapters.discord.card_views import Shown, card_view
-from adapters.discord.custom_ids import PLATFORM, Place, read_target
-from adapters.discord.markup import inert, named
+from adapters.discord.card_views import MessageContent, build_card_view
+from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
+from adapters.discord.markup import escape_line, escape_with_mentions
 from gateway.ports import (
     Card,
     CopyGone,
@@ -57,7 +57,7 @@ _WHY = {
 _LOST = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, MISSING_ACCESS, NO_PERMISSION, THREAD_LOCKED, ARCHIVED}
 
 Clients = Callable[[], discord.Client]
-View = Callable[[bool], Shown]
+View = Callable[[bool], MessageContent]
 """Makes a message; silent, nothing of the agent's stands in it."""
 
 
@@ -73,23 +73,29 @@ class Posting:
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card; the same nonce within minutes is the same message."""
-        place = _place_of(target)
-        called, allowed = _called(card.calls, place.guild)
+        place = _find_place(target)
+        called, allowed = _build_mentions(card.calls, place.guild)
 
-        def view(silent: bool) -> Shown:
-            return card_view(card, nonce, called=called, silent=silent)
+        def view(silent: bool) -> MessageContent:
+            return build_card_view(card, nonce, called=called, silent=silent)
 
         return await self._post(place, view, nonce, rank=card.created, allowed=allowed)
 
     async def post(self, target: str, view: View, nonce: str) -> MessageRef:
         """Post a message that calls nobody; what Discord's moderation refuses is posted silent."""
         allowed = discord.AllowedMentions.none()
-        return await self._post(_place_of(target), view, nonce, rank=0, allowed=allowed)
+        return await self._post(_find_place(target), view, nonce, rank=0, allowed=allowed)
 
     async def _post(
-        self, place: Place, view: View, nonce: str, *, rank: int, allowed: discord.AllowedMentions
+        self,
+        place: DiscordPlace,
+        view: View,
+        nonce: str,
+        *,
+        rank: int,
+        allowed: discord.AllowedMentions,
     ) -> MessageRef:
-        async with self._turn(place.posts, POSTS, nonce, rank), _understood(sending=True):
+        async with self._turn(place.posts, POSTS, nonce, rank), _translate_errors(sending=True):
             channel = await self._channel(place)
             try:
                 message = await channel.send(
@@ -108,7 +114,9 @@ class Posting:
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Have a posted message show the card as it is now; what was decided goes first."""
         rank = 0 if card.final else 1
-        await self.edit(ref, lambda silent: card_view(card, nonce, silent=silent), nonce, rank=rank)
+        await self.edit(
+            ref, lambda silent: build_card_view(card, nonce, silent=silent), nonce, rank=rank
+        )
 
     async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int = 0) -> None:
         """Have a posted message show something else."""
@@ -116,7 +124,7 @@ class Posting:
             await self._update(ref, view)
 
     async def _update(self, ref: MessageRef, view: View) -> None:
-        async with _understood(sending=False):
+        async with _translate_errors(sending=False):
             channel = self._client().get_partial_messageable(int(ref.channel))
             message = channel.get_partial_message(int(ref.message))
             try:
@@ -132,11 +140,11 @@ class Posting:
 
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a reminder in answer to a card, or tell someone how a request ended."""
-        place = _place_of(notice.target)
+        place = _find_place(notice.target)
         # Each reminder is a new revision of the card, so that a repeated one is known as such.
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
         turn = self._turn(place.posts, POSTS, said, card.created)
-        async with turn, _understood(sending=True):
+        async with turn, _translate_errors(sending=True):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
                 await self._remind(notice, notice.ref, card, place, nonce=said)
             else:
@@ -144,8 +152,8 @@ class Posting:
 
     async def answer(self, target: str, ref: MessageRef, text: str, nonce: str) -> None:
         """Answer a posted message with words of ours, calling nobody."""
-        posts = _place_of(target).posts
-        async with self._turn(posts, POSTS, nonce, 0), _understood(sending=True):
+        posts = _find_place(target).posts
+        async with self._turn(posts, POSTS, nonce, 0), _translate_errors(sending=True):
             channel = self._client().get_partial_messageable(int(ref.channel))
             message = channel.get_partial_message(int(ref.message))
             await message.reply(
@@ -155,19 +163,21 @@ class Posting:
                 nonce=nonce,
             )
 
-    async def _inform(self, notice: Notice, card: Card, place: Place) -> None:
-        said = named(card.outcome.text, 1200) if card.outcome else ""
-        text = f"{card.icon} **{card.word}** · {inert(card.tool.text, 250)}\n{said}"
+    async def _inform(self, notice: Notice, card: Card, place: DiscordPlace) -> None:
+        said = escape_with_mentions(card.outcome.text, 1200) if card.outcome else ""
+        text = f"{card.icon} **{card.word}** · {escape_line(card.tool.text, 250)}\n{said}"
         channel = await self._channel(place)
         await channel.send(text, nonce=notice.nonce, suppress_embeds=True)
 
     async def _remind(
-        self, notice: Notice, ref: MessageRef, card: Card, place: Place, *, nonce: str
+        self, notice: Notice, ref: MessageRef, card: Card, place: DiscordPlace, *, nonce: str
     ) -> None:
         channel = self._client().get_partial_messageable(int(ref.channel))
         message = channel.get_partial_message(int(ref.message))
-        called, allowed = _called(notice.mentions, place.guild)
-        text = f"⏰ Still waiting: {inert(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
+        called, allowed = _build_mentions(notice.mentions, place.guild)
+        text = (
+            f"⏰ Still waiting: {escape_line(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
+        )
         await message.reply(
             f"{called} {text}".strip(),
             allowed_mentions=allowed,
@@ -175,7 +185,7 @@ class Posting:
             nonce=nonce,
         )
 
-    async def _channel(self, place: Place) -> Messageable:
+    async def _channel(self, place: DiscordPlace) -> Messageable:
         client = self._client()
         if place.user is not None:
             return await client.create_dm(discord.Object(int(place.user)))
@@ -206,14 +216,16 @@ class Posting:
             await thread.edit(archived=False)
 
 
-def _place_of(target: str) -> Place:
+def _find_place(target: str) -> DiscordPlace:
     place = read_target(target)
     if place is None:
         raise DeliveryFailed(f"{target!r} is no place in Discord")
     return place
 
 
-def _called(wanted: Sequence[str], guild: str | None) -> tuple[str, discord.AllowedMentions]:
+def _build_mentions(
+    wanted: Sequence[str], guild: str | None
+) -> tuple[str, discord.AllowedMentions]:
     """Return the text that calls approvers, and leave to call these and nobody else.
 
     A role is called only in the server that it belongs to.
@@ -231,7 +243,7 @@ def _called(wanted: Sequence[str], guild: str | None) -> tuple[str, discord.Allo
 
 
 @asynccontextmanager
-async def _understood(*, sending: bool) -> AsyncIterator[None]:
+async def _translate_errors(*, sending: bool) -> AsyncIterator[None]:
     """Turn what discord.py raises into the core's failures.
 
     `sending` something new, an answer that did not come leaves it open whether it is there.
@@ -242,13 +254,13 @@ async def _understood(*, sending: bool) -> AsyncIterator[None]:
     except discord.RateLimited as error:
         raise TryLater(error.retry_after, "Discord asks to wait") from error
     except discord.HTTPException as error:
-        raise _meaning(error, sending=sending) from error
+        raise _translate_error(error, sending=sending) from error
     except (OSError, TimeoutError, aiohttp.ClientError) as error:
         why = f"no answer from Discord: {type(error).__name__}"
         raise (DeliveryUncertain(why) if sending else TryLater(RETRY_SECONDS, why)) from error
 
 
-def _meaning(error: discord.HTTPException, *, sending: bool) -> DeliveryFailed:
+def _translate_error(error: discord.HTTPException, *, sending: bool) -> DeliveryFailed:
     if error.code == OLD_EDITS:
         return TryLater(OLD_EDIT_SECONDS, "Discord limits edits of messages older than an hour")
     if error.status == 429:  # noqa: PLR2004 (too many requests; without Via, a ban by its proxy)

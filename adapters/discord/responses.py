@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import discord
 
-from adapters.discord.card_views import Shown, text_view
-from adapters.discord.markup import named
+from adapters.discord.card_views import MessageContent, build_text_view
+from adapters.discord.markup import escape_with_mentions
 from gateway.errors import (
     Conflict,
     InvalidRequest,
@@ -33,47 +33,51 @@ _TOO_LATE = {10008, 10015, 10062, 40060, 50027}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class InteractionReply:
     """What the person gets: the clicked message changed, or a message that only they see."""
 
-    shown: Shown
+    shown: MessageContent
     replaces: bool = False
 
 
-def private(text: str) -> Answer:
+def build_private_reply(text: str) -> InteractionReply:
     """Return a sentence for this person alone."""
-    return Answer(text_view(text))
+    return InteractionReply(build_text_view(text))
 
 
-def refusal(error: Exception) -> Answer:
+def build_refusal(error: Exception) -> InteractionReply:
     """Say privately why nothing came of it. The truth, and never more than is known."""
     if isinstance(error, NotFound):
-        return private("🗑️ That is not known any more.")
+        return build_private_reply("🗑️ That is not known any more.")
     if isinstance(error, Unauthorized):
-        return private(f"⛔ {_sentence(f'not you: {error}')}")
+        return build_private_reply(f"⛔ {_render_sentence(f'not you: {error}')}")
     if isinstance(error, Conflict):
-        return private(f"ℹ️ {_sentence(str(error))}")  # noqa: RUF001 (the sign is for people)
+        return build_private_reply(f"ℹ️ {_render_sentence(str(error))}")  # noqa: RUF001 (the sign is for people)
     if isinstance(error, InvalidRequest):
-        return private(f"✏️ {_sentence(str(error))} Nothing was decided.")
+        return build_private_reply(f"✏️ {_render_sentence(str(error))} Nothing was decided.")
     if isinstance(error, Unreachable):
-        return private("⚠️ Nothing was recorded: the gateway could not be reached. Try again.")
+        return build_private_reply(
+            "⚠️ Nothing was recorded: the gateway could not be reached. Try again."
+        )
     if not isinstance(error, TimeoutError):
         log.error("click not handled", exc_info=error, extra={"event": "click_failed"})
-    return private(
+    return build_private_reply(
         "⚠️ The gateway did not answer; whether this was recorded is not certain. "
         "Look at the card again."
     )
 
 
-def _sentence(text: str) -> str:
+def _render_sentence(text: str) -> str:
     """Return an error's words as a sentence. Parts of it may be anybody's."""
     said = shown(text).text
-    return named(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
+    return escape_with_mentions(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
 
 
-async def answered(interaction: discord.Interaction, work: Coroutine[Any, Any, Answer]) -> None:
+async def respond(
+    interaction: discord.Interaction, work: Coroutine[Any, Any, InteractionReply]
+) -> None:
     """Do the work and answer; if it is slow, acknowledge first and answer afterwards."""
-    task = asyncio.create_task(_bounded(work))
+    task = asyncio.create_task(_run_bounded(work))
     try:
         await asyncio.wait({task}, timeout=ACK_SECONDS)
         if not task.done():
@@ -81,14 +85,14 @@ async def answered(interaction: discord.Interaction, work: Coroutine[Any, Any, A
         answer = await task
     finally:
         task.cancel()
-    if not await _given(interaction, answer):
-        await _given(interaction, private(_NOT_SHOWN))
+    if not await _try_send(interaction, answer):
+        await _try_send(interaction, build_private_reply(_NOT_SHOWN))
 
 
-async def _given(interaction: discord.Interaction, answer: Answer) -> bool:
+async def _try_send(interaction: discord.Interaction, answer: InteractionReply) -> bool:
     """Give an answer; False when Discord refuses to show it."""
     try:
-        await _give(interaction, answer)
+        await _send(interaction, answer)
     except discord.HTTPException as error:
         if error.code not in _TOO_LATE:
             log.error("answer refused: %s", error, extra={"event": "answer_refused"})
@@ -101,13 +105,13 @@ async def _given(interaction: discord.Interaction, answer: Answer) -> bool:
     return True
 
 
-async def _bounded(work: Coroutine[Any, Any, Answer]) -> Answer:
+async def _run_bounded(work: Coroutine[Any, Any, InteractionReply]) -> InteractionReply:
     try:
         async with asyncio.timeout(WORK_SECONDS):
             return await work
     except Exception as error:
         # Whatever it was, the person must hear that nothing came of it.
-        return refusal(error)
+        return build_refusal(error)
 
 
 async def _acknowledge(interaction: discord.Interaction) -> None:
@@ -119,7 +123,7 @@ async def _acknowledge(interaction: discord.Interaction) -> None:
         log.info("not acknowledged: %s", error, extra={"event": "answer_late"})
 
 
-async def _give(interaction: discord.Interaction, answer: Answer) -> None:
+async def _send(interaction: discord.Interaction, answer: InteractionReply) -> None:
     shown = answer.shown
     response = interaction.response
     if answer.replaces and interaction.message is not None:

@@ -13,7 +13,7 @@ from adapters.slack.workspaces import Workspace
 from gateway.errors import Conflict, InvalidRequest
 from gateway.ports import Desk, Grant, Identity, MessageRef, Worklist
 
-OPERATING = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
+ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
 _EVERY, _OF_SESSION = "all", "session"  # what is taken back besides one by its id
 _STOP = "Everything that waits or is asked is denied, for all agents, until somebody lifts it."
 _LIFT = "Agents are answered again as before. What was denied stays denied."
@@ -21,7 +21,7 @@ _ALL = "Everything is taken back that you may take back; people are asked again.
 _SESSION = "All that was remembered for this session is taken back; people are asked again."
 
 
-class Operating:
+class AdminActions:
     """Does it at the desk, which checks who asks."""
 
     def __init__(self, desk: Desk, rights: Rights, worklist: Worklist) -> None:
@@ -29,9 +29,9 @@ class Operating:
         self._rights = rights
         self._worklist = worklist
 
-    async def clicked(self, workspace: Workspace, did: Interaction) -> None:
+    async def run(self, workspace: Workspace, did: Interaction) -> None:
         """Do what a button asks for."""
-        identity = await self._rights.caller(workspace, did.actor)
+        identity = await self._rights.identify_caller(workspace, did.actor)
         if did.act in (Act.STOP_ALL, Act.ALLOW_AGAIN):
             await self._desk.operator.stop_all(identity, on=did.act == Act.STOP_ALL)
         elif did.act == Act.REVOKE_ALL:
@@ -63,7 +63,7 @@ class Operating:
             raise Conflict("there is nothing there that you may take back")
         return f"Revoked: {len(gone)}. From now on they decide nothing."
 
-    async def frame(self, identity: Identity) -> list[Json]:
+    async def build_kill_switch(self, identity: Identity) -> list[Json]:
         """Return what stands above everything on a Home tab: the kill switch, for admins."""
         person = await self._desk.requests.person(identity)
         admin = person is not None and person.admin
@@ -73,25 +73,27 @@ class Operating:
             blocks.append(section(ours("*Everything is denied:* the kill switch is on.")))
         if admin and stopped:
             blocks.append(
-                _row(button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(_LIFT, "Allow again")))
+                _build_row(
+                    button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(_LIFT, "Allow again"))
+                )
             )
         elif admin:
             stop = button(
                 "Stop everything", Act.STOP_ALL, "-", style="danger", confirm=(_STOP, "Stop")
             )
-            blocks.append(_row(stop))
+            blocks.append(_build_row(stop))
         return blocks
 
 
-def all_of(grants: Sequence[Grant]) -> list[Json]:
+def build_revoke_all(grants: Sequence[Grant]) -> list[Json]:
     """Return the button that takes back all that somebody sees on their Home tab."""
     if len(grants) < 2:  # noqa: PLR2004 (one has a button of its own)
         return []
     press = button("Revoke all", Act.REVOKE_ALL, "-", style="danger", confirm=(_ALL, "Revoke"))
-    return [section(plain(f"{len(grants)} remembered")), _row(press)]
+    return [section(plain(f"{len(grants)} remembered")), _build_row(press)]
 
 
-def session_of(grant: Grant) -> list[Json]:
+def build_revoke_session(grant: Grant) -> list[Json]:
     """Return the button that takes back all that is remembered for a grant's session."""
     if grant.session is None:
         return []
@@ -99,5 +101,5 @@ def session_of(grant: Grant) -> list[Json]:
     return [button("Revoke the session's", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))]
 
 
-def _row(press: Json) -> Json:
+def _build_row(press: Json) -> Json:
     return row(press["action_id"], press)

@@ -18,12 +18,12 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
 from adapters.slack import interactions, modals
-from adapters.slack.actions import OPENING, Acts
-from adapters.slack.commands import Commands
-from adapters.slack.home_tab import Home
+from adapters.slack.actions import OPENS_MODAL, ButtonActions
+from adapters.slack.commands import SlackCommands
+from adapters.slack.home_tab import HomeTab
 from adapters.slack.interactions import Interaction
 from adapters.slack.payloads import NO_COPY, Malformed
-from adapters.slack.private_replies import Reply
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.text_objects import Json
@@ -43,7 +43,7 @@ _HEAD_START_SECONDS = 0.01
 _WORK_SECONDS = 20.0
 _ANY = re.compile(".*", re.DOTALL)
 
-NewReply = Callable[[Workspace, Interaction], Reply]
+NewReply = Callable[[Workspace, Interaction], PrivateReply]
 
 
 class App:
@@ -52,10 +52,10 @@ class App:
     def __init__(
         self,
         workspaces: Workspaces,
-        acts: Acts,
+        acts: ButtonActions,
         submissions: Submissions,
-        commands: Commands,
-        home: Home,
+        commands: SlackCommands,
+        home: HomeTab,
         reply: NewReply,
     ) -> None:
         self._workspaces = workspaces
@@ -67,7 +67,7 @@ class App:
         self._running: set[asyncio.Task[Any]] = set()
         self.heard = 0  # how much came from Slack so far
 
-    def bolt(self, signing_secret: str | None) -> AsyncApp:
+    def build_bolt_app(self, signing_secret: str | None) -> AsyncApp:
         """Return the app for Bolt's transports."""
         http = signing_secret is not None
         app = AsyncApp(
@@ -114,7 +114,7 @@ class App:
     # ---------------------------------------------------------------- listeners
 
     async def _on_click(self, body: Json) -> None:
-        self._hand_over(self._act(body))
+        self._hand_over(self._run_button(body))
         # What was clicked goes first: Slack can wait for its answer, and sends nothing meanwhile.
         await asyncio.sleep(_HEAD_START_SECONDS)
 
@@ -124,12 +124,12 @@ class App:
         if done and not task.cancelled() and task.exception() is None:
             await ack(**(task.result() or {}))
             return
-        await ack(response_action="update", view=modals.told("Approvals", "Recording it…"))
+        await ack(response_action="update", view=modals.build_notice("Approvals", "Recording it…"))
         self._hand_over(self._show_late(task, body))
 
     async def _on_command(self, ack: Any, body: Json) -> None:
         await ack()
-        self._hand_over(self._command(body))
+        self._hand_over(self._run_command(body))
 
     async def _on_home(self, body: Json) -> None:
         self._hand_over(self._open_home(body))
@@ -162,27 +162,27 @@ class App:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _act(self, body: Json) -> None:
-        async def work(workspace: Workspace, did: Interaction, reply: Reply) -> None:
-            await self._acts.clicked(workspace, did, reply)
-            if did.view.get("type") == "home" and did.act not in OPENING:
+    async def _run_button(self, body: Json) -> None:
+        async def work(workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
+            await self._acts.run(workspace, did, reply)
+            if did.view.get("type") == "home" and did.act not in OPENS_MODAL:
                 await self._draw_home(workspace, did.actor.user)
 
-        await self._worked(interactions.of_action, body, work)
+        await self._run_work(interactions.read_click, body, work)
 
-    async def _command(self, body: Json) -> None:
-        await self._worked(interactions.of_command, body, self._commands.run)
+    async def _run_command(self, body: Json) -> None:
+        await self._run_work(interactions.read_command, body, self._commands.run)
 
-    async def _worked(
+    async def _run_work(
         self,
         read: Callable[[Json], Interaction],
         body: Json,
-        work: Callable[[Workspace, Interaction, Reply], Awaitable[None]],
+        work: Callable[[Workspace, Interaction, PrivateReply], Awaitable[None]],
     ) -> None:
         """Do it, and tell the person when it did not work."""
         try:
             did = read(body)
-            workspace = await self._workspace(did)
+            workspace = await self._find_workspace(did)
         except (Malformed, GatewayError) as error:
             log.warning("refused: %s", type(error).__name__, extra={"event": "slack_refused"})
             return
@@ -192,30 +192,33 @@ class App:
                 await work(workspace, did, reply)
         except Exception as error:
             # Whatever it was, the person must hear that nothing came of it.
-            await reply.tell(meant(error))
+            await reply.tell(describe_error(error))
 
     async def _submit(self, body: Json) -> Json:
         """Return Slack's answer to a modal."""
         try:
-            did = interactions.of_submission(body)
-            workspace = await self._workspace(did)
+            did = interactions.read_submission(body)
+            workspace = await self._find_workspace(did)
             async with asyncio.timeout(_WORK_SECONDS):
-                answer = await self._submissions.submitted(workspace, did)
+                answer = await self._submissions.submit(workspace, did)
                 if answer == DONE and did.form().copy == NO_COPY:
                     self._hand_over(self._draw_home(workspace, did.actor.user))
                 return answer
         except Exception as error:
             # As above; and a modal without an answer would stand open with a riddle.
-            return {"response_action": "update", "view": modals.told("Approvals", meant(error))}
+            return {
+                "response_action": "update",
+                "view": modals.build_notice("Approvals", describe_error(error)),
+            }
 
     async def _show_late(self, task: asyncio.Task[Json], body: Json) -> None:
         """Show what became of a modal whose answer took too long."""
         answer = await task
-        did = interactions.of_submission(body)
-        reply = self._reply(await self._workspace(did), did)
-        done = modals.told("Approvals", "Recorded. The card shows it.")
+        did = interactions.read_submission(body)
+        reply = self._reply(await self._find_workspace(did), did)
+        done = modals.build_notice("Approvals", "Recorded. The card shows it.")
         if answer.get("response_action") == "errors":
-            done = modals.told("Approvals", "; ".join(answer["errors"].values()))
+            done = modals.build_notice("Approvals", "; ".join(answer["errors"].values()))
         await reply.show(answer.get("view") or done)
 
     async def _open_home(self, body: Json) -> None:
@@ -245,7 +248,7 @@ class App:
         else:
             await self._workspaces.uninstall(team)
 
-    async def _workspace(self, did: Interaction) -> Workspace:
+    async def _find_workspace(self, did: Interaction) -> Workspace:
         """Return the workspace it happened in, if that is ours and so is the app."""
         workspace = await self._workspaces.of(did.actor.team)
         if did.app_id != workspace.app_id:
@@ -284,7 +287,7 @@ async def _authorize(enterprise_id: str | None, team_id: str | None) -> Authoriz
     )
 
 
-def meant(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Say to a person what an error means for them. Parts of its words may be anybody's."""
     if isinstance(error, Malformed | NotFound):
         return GONE

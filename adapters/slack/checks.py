@@ -12,10 +12,16 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.live_check import try_channels
 from adapters.slack.manifest import BOT_SCOPES
-from adapters.slack.payloads import Malformed, Place, place_of
+from adapters.slack.payloads import Malformed, SlackPlace, read_place
 from adapters.slack.settings import SlackSettings
-from adapters.slack.web_api import CALL_SECONDS, SlackRefused, answered, asked, client_of
-from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, scopes_of
+from adapters.slack.web_api import (
+    CALL_SECONDS,
+    SlackRefused,
+    build_client,
+    call_for_response,
+    call_repeatable,
+)
+from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, read_scopes
 from gateway.errors import GatewayError
 from gateway.ports import Clock, DeliveryFailed, Finding, Notes, doubtful, failed, fine
 
@@ -59,7 +65,7 @@ class _Checks:
         self.clients: dict[str, AsyncWebClient] = {}
 
     def _client(self, token: str) -> AsyncWebClient:
-        return client_of(token, self._settings.api_url, self._session)
+        return build_client(token, self._settings.api_url, self._session)
 
     async def tokens(self, teams: Sequence[str]) -> None:
         """Check the configured token, or that of each workspace that a route names."""
@@ -82,7 +88,7 @@ class _Checks:
     async def _token(self, team: str, token: str) -> None:
         client = self._client(token)
         try:
-            who = await answered(client.auth_test)
+            who = await call_for_response(client.auth_test)
         except DeliveryFailed as error:
             said = f"the bot token{f' of {team}' if team else ''}: {error}"
             self.found.append(("slack tokens", failed(said, _INSTALL if team else _BOT_TOKEN)))
@@ -103,9 +109,9 @@ class _Checks:
         token = self._settings.app_token.get_secret_value()
         app = self._client(token)
         try:
-            theirs = (await asked(app.auth_test))["app_id"]
-            await asked(lambda: app.apps_connections_open(app_token=token))
-            bot = await asked(lambda: client.bots_info(bot=who["bot_id"], team_id=team))
+            theirs = (await call_repeatable(app.auth_test))["app_id"]
+            await call_repeatable(lambda: app.apps_connections_open(app_token=token))
+            bot = await call_repeatable(lambda: client.bots_info(bot=who["bot_id"], team_id=team))
         except DeliveryFailed as error:
             return failed(f"the app token: {error}", _APP_TOKEN)
         if theirs != bot["bot"]["app_id"]:
@@ -141,7 +147,7 @@ class _Checks:
     async def _unreachable(self, target: str) -> str:
         """Return why a target cannot be posted to, empty when it can."""
         try:
-            place = place_of(target)
+            place = read_place(target)
         except Malformed as error:
             return str(error)
         client = self.clients.get(place.team)
@@ -150,9 +156,11 @@ class _Checks:
         channel, person = place.channel, _is_person(place)
         try:
             if person:
-                about = (await asked(lambda: client.users_info(user=channel))).get("user", {})
+                about = (await call_repeatable(lambda: client.users_info(user=channel))).get(
+                    "user", {}
+                )
             else:
-                answer = await asked(lambda: client.conversations_info(channel=channel))
+                answer = await call_repeatable(lambda: client.conversations_info(channel=channel))
                 about = answer.get("channel", {})
         except SlackRefused as refused:
             return f"{target}: {refused.error}"
@@ -163,21 +171,21 @@ class _Checks:
         return "" if person or about.get("is_member") else f"the app is not in {target}"
 
 
-def _is_person(place: Place) -> bool:
+def _is_person(place: SlackPlace) -> bool:
     return place.channel[0] in "UW"
 
 
-def _places(targets: Sequence[str]) -> list[Place]:
+def _places(targets: Sequence[str]) -> list[SlackPlace]:
     """Return the channels, each once, without targets that cannot be parsed."""
     found = []
     for target in targets:
         with suppress(Malformed):  # `slack channels` reports these
-            found.append(place_of(target)._replace(thread=""))
+            found.append(read_place(target)._replace(thread=""))
     return list(dict.fromkeys(found))
 
 
 def _scopes(team: str, who: Any) -> Finding:
-    missing = [scope for scope in BOT_SCOPES if scope not in scopes_of(who)]
+    missing = [scope for scope in BOT_SCOPES if scope not in read_scopes(who)]
     if not missing:
         return fine("all that the manifest asks for")
     said = f"missing in {team}: {', '.join(missing)}"

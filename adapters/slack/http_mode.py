@@ -32,7 +32,7 @@ class BadDelivery(Exception):
         self.status = status
 
 
-class Receiver:
+class HttpReceiver:
     """Verifies deliveries before Bolt gets them."""
 
     def __init__(self, app: AsyncApp, signing_secret: str, clock: Clock) -> None:

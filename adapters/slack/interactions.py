@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.slack.card_blocks import Act
-from adapters.slack.payloads import NO_COPY, Button, Form, Malformed, button_of, form_of, reference
+from adapters.slack.payloads import (
+    NO_COPY,
+    Malformed,
+    ModalMetadata,
+    SlackButton,
+    build_ref,
+    read_button,
+    read_metadata,
+)
 from adapters.slack.text_objects import Json
 from adapters.slack.users import Actor
 from gateway.ports import MessageRef
@@ -44,101 +52,103 @@ class Interaction:
         """The message it was made on."""
         if not self.message:
             return None
-        return reference(self.actor.team, self.channel, self.message)
+        return build_ref(self.actor.team, self.channel, self.message)
 
-    def form(self) -> Form:
+    def form(self) -> ModalMetadata:
         """Return what the button or the modal carries; raises Malformed.
 
         A button of a modal stands for the copy that the modal was opened from.
         """
         if self.in_modal:
-            form = form_of(self.view.get("private_metadata"))
-            if self.value and button_of(self.value) != form.button:
+            form = read_metadata(self.view.get("private_metadata"))
+            if self.value and read_button(self.value) != form.button:
                 raise Malformed("the button does not belong to its modal")
             return form
-        button: Button = button_of(self.value)
+        button: SlackButton = read_button(self.value)
         if not self.message and button.copy != NO_COPY:
             raise Malformed("a button of a copy, but not on it")
-        return Form(button.request_id, button.revision, button.copy, self.channel, self.message)
+        return ModalMetadata(
+            button.request_id, button.revision, button.copy, self.channel, self.message
+        )
 
 
-def of_action(body: Json) -> Interaction:
+def read_click(body: Json) -> Interaction:
     """Return a click on a button or a menu; raises Malformed."""
-    action = _only(body, "actions")
-    act, value = _text(action, "action_id"), str(action.get("value") or "")
+    action = _read_only_item(body, "actions")
+    act, value = _read_text(action, "action_id"), str(action.get("value") or "")
     if act == Act.MORE:
-        act, _, value = _text(action.get("selected_option"), "value").partition(" ")
+        act, _, value = _read_text(action.get("selected_option"), "value").partition(" ")
     container = body.get("container") or {}
     on_message = container.get("type") == "message"
-    actor = _actor(body)
+    actor = _read_actor(body)
     return Interaction(
         actor=actor,
-        app_id=_text(body, "api_app_id"),
-        nonce=_nonce("action", actor, _text(action, "action_ts"), act, value),
+        app_id=_read_text(body, "api_app_id"),
+        nonce=_build_nonce("action", actor, _read_text(action, "action_ts"), act, value),
         trigger_id=str(body.get("trigger_id") or ""),
         response_url=str(body.get("response_url") or ""),
-        channel=_text(container, "channel_id") if on_message else "",
-        message=_text(container, "message_ts") if on_message else "",
+        channel=_read_text(container, "channel_id") if on_message else "",
+        message=_read_text(container, "message_ts") if on_message else "",
         act=act,
         value=value,
         view=body.get("view") or {},
     )
 
 
-def of_submission(body: Json) -> Interaction:
+def read_submission(body: Json) -> Interaction:
     """Return a submitted modal; raises Malformed."""
     view = body.get("view") or {}
-    actor = _actor(body)
-    trigger = _text(body, "trigger_id")
+    actor = _read_actor(body)
+    trigger = _read_text(body, "trigger_id")
     return Interaction(
         actor=actor,
-        app_id=_text(body, "api_app_id"),
-        nonce=_nonce("view", actor, _text(view, "id"), trigger),
+        app_id=_read_text(body, "api_app_id"),
+        nonce=_build_nonce("view", actor, _read_text(view, "id"), trigger),
         trigger_id=trigger,
         act=str(view.get("callback_id") or ""),
         view=view,
     )
 
 
-def of_command(body: Json) -> Interaction:
+def read_command(body: Json) -> Interaction:
     """Return a slash command; raises Malformed."""
-    team = _text(body, "team_id")
+    team = _read_text(body, "team_id")
     # A command names no workspace of its own for the user; users.info tells.
-    actor = Actor(team, _text(body, "user_id"), team)
-    trigger = _text(body, "trigger_id")
+    actor = Actor(team, _read_text(body, "user_id"), team)
+    trigger = _read_text(body, "trigger_id")
     return Interaction(
         actor=actor,
-        app_id=_text(body, "api_app_id"),
-        nonce=_nonce("command", actor, trigger),
+        app_id=_read_text(body, "api_app_id"),
+        nonce=_build_nonce("command", actor, trigger),
         trigger_id=trigger,
         response_url=str(body.get("response_url") or ""),
-        channel=_text(body, "channel_id"),
+        channel=_read_text(body, "channel_id"),
         text=str(body.get("text") or "")[:3000],
     )
 
 
-def _actor(body: Json) -> Actor:
+def _read_actor(body: Json) -> Actor:
     """Return who did it. The top-level team is where; the user's own team may be another one."""
     user = body.get("user") or {}
-    team = _text(body.get("team"), "id")
-    return Actor(team, _text(user, "id"), str(user.get("team_id") or ""))
+    team = _read_text(body.get("team"), "id")
+    return Actor(team, _read_text(user, "id"), str(user.get("team_id") or ""))
 
 
-def _nonce(*parts: Any) -> str:
+def _build_nonce(*parts: Any) -> str:
     written = "\0".join(
         f"{part.team} {part.user}" if isinstance(part, Actor) else str(part) for part in parts
     )
     return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _text(value: Any, name: str) -> str:
+def _read_text(value: Any, name: str) -> str:
     found = value.get(name) if isinstance(value, dict) else None
     if not isinstance(found, str) or not found:
         raise Malformed(f"{name} is missing")
     return found
 
 
-def _only(value: Json, name: str) -> Json:
+def _read_only_item(value: Json, name: str) -> Json:
     found = value.get(name)
     if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
         raise Malformed(f"{name} is not a list of one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adapters.slack.commands import COMMAND
-from adapters.slack.text_objects import Json, units
+from adapters.slack.text_objects import Json, count_units
 
 BOT_SCOPES = (
     "channels:read",
@@ -28,7 +28,7 @@ _LONG_DESCRIPTION = (
 )
 
 
-def manifest(public_url: str | None = None, *, org: bool = False) -> Json:
+def build_manifest(public_url: str | None = None, *, org: bool = False) -> Json:
     """Return the manifest for Socket Mode; with a public URL, the one for HTTP.
 
     With `org`, an Enterprise organisation may install the app for all its workspaces.
@@ -78,13 +78,13 @@ def manifest(public_url: str | None = None, *, org: bool = False) -> Json:
     }
 
 
-def problems(found: Json) -> list[str]:
+def find_problems(found: Json) -> list[str]:
     """Return what Slack would refuse in a manifest; empty when nothing."""
     wrong: list[str] = []
 
     def limit(path: str, most: int, least: int = 1) -> None:
         text = _at(found, path)
-        if not isinstance(text, str) or not least <= units(text) <= most:
+        if not isinstance(text, str) or not least <= count_units(text) <= most:
             wrong.append(f"{path} must have {least} to {most} characters")
 
     limit("display_information.name", _NAME)

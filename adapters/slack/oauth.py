@@ -17,7 +17,7 @@ from aiohttp import web
 
 from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.settings import SlackSettings
-from adapters.slack.web_api import asked, client_of
+from adapters.slack.web_api import build_client, call_repeatable
 from adapters.slack.workspaces import Workspaces
 from gateway.errors import GatewayError, Misconfigured
 from gateway.ports import DeliveryFailed, Notes, SystemClock
@@ -118,9 +118,9 @@ class InstallPages:
         return hmac.compare_digest(ours, state) and self._clock.now_ms() < int(found[1])
 
     async def _install(self, code: str) -> None:
-        client = client_of(None, self._settings.api_url, self._session)
+        client = build_client(None, self._settings.api_url, self._session)
         secret = self._settings.client_secret
-        answer = await asked(
+        answer = await call_repeatable(
             lambda: client.oauth_v2_access(
                 client_id=self._settings.client_id or "",
                 client_secret=secret.get_secret_value() if secret else "",

@@ -22,28 +22,28 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Button:
+class SlackButton:
     """Which request, at which revision, on which copy."""
 
     request_id: str
     revision: int
     copy: str
 
-    def written(self) -> str:
+    def encode(self) -> str:
         """Return the value of a button."""
         return f"v1:{self.request_id}:{self.revision}:{self.copy}"
 
 
-def button_of(value: object) -> Button:
+def read_button(value: object) -> SlackButton:
     """Return what a button carries; raises Malformed."""
     found = _BUTTON.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise Malformed("not a button of ours")
-    return Button(found[1], int(found[2]), found[3])
+    return SlackButton(found[1], int(found[2]), found[3])
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ModalMetadata:
     """What a modal carries: its request, the copy it was opened from, its page, under which name
     what was typed before is kept, and whether it says that this is high risk."""
 
@@ -57,17 +57,17 @@ class Form:
     high: bool = False
 
     @property
-    def button(self) -> Button:
+    def button(self) -> SlackButton:
         """What its buttons carry."""
-        return Button(self.request_id, self.revision, self.copy)
+        return SlackButton(self.request_id, self.revision, self.copy)
 
     def ref(self, team: str) -> MessageRef | None:
         """Return the copy's place, None where the modal was not opened from a copy."""
         if not self.channel:
             return None
-        return reference(team, self.channel, self.message)
+        return build_ref(team, self.channel, self.message)
 
-    def written(self) -> str:
+    def encode(self) -> str:
         """Return the private metadata of a modal."""
         values = {"v": 1, **asdict(self)}
         if not self.high:
@@ -75,25 +75,25 @@ class Form:
         return json.dumps(values, separators=(",", ":"))
 
 
-def form_of(metadata: object) -> Form:
+def read_metadata(metadata: object) -> ModalMetadata:
     """Return what a modal carries; raises Malformed."""
     try:
         values = json.loads(metadata) if isinstance(metadata, str) else None
         if not isinstance(values, dict) or values.pop("v", None) != 1:
             raise Malformed("not a modal of ours")
-        form = Form(**values)
+        form = ModalMetadata(**values)
     except (ValueError, TypeError) as error:
         raise Malformed("not a modal of ours") from error
-    button_of(form.button.written())
+    read_button(form.button.encode())
     return form
 
 
-def reference(team: str, channel: str, ts: str) -> MessageRef:
+def build_ref(team: str, channel: str, ts: str) -> MessageRef:
     """Return where a message stands; channel ids are not unique across workspaces."""
     return MessageRef(adapter=PLATFORM, channel=f"{team}/{channel}", message=ts)
 
 
-class Place(NamedTuple):
+class SlackPlace(NamedTuple):
     """Where messages go. `thread` is the timestamp of its first message, empty for none."""
 
     team: str
@@ -101,11 +101,11 @@ class Place(NamedTuple):
     thread: str = ""
 
 
-def place_of(target: str) -> Place:
+def read_place(target: str) -> SlackPlace:
     """Return the place of a target, `slack:TEAM/CHANNEL` or `slack:TEAM/CHANNEL/THREAD`, or of a
     reference's channel. Raises Malformed.
     """
     found = _PLACE.fullmatch(target.removeprefix(f"{PLATFORM}:"))
     if found is None:
         raise Malformed(f"{target!r} is not slack:TEAM/CHANNEL")
-    return Place(found["team"], found["channel"], found["thread"] or "")
+    return SlackPlace(found["team"], found["channel"], found["thread"] or "")

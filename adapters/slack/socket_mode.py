@@ -16,7 +16,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.redacted_logs import library_logger
-from adapters.slack.web_api import SlackRefused, asked
+from adapters.slack.web_api import SlackRefused, call_repeatable
 from gateway.errors import GatewayError
 from gateway.ports import DeliveryFailed
 
@@ -42,7 +42,7 @@ FATAL = {
 }
 
 
-class Socket:
+class SocketConnection:
     """One Socket Mode connection under watch."""
 
     def __init__(
@@ -158,7 +158,9 @@ class Socket:
 
     async def _address(self) -> str:
         """Return an address to connect to; it is good for one connection."""
-        opened = await asked(lambda: self._client.apps_connections_open(app_token=self._token))
+        opened = await call_repeatable(
+            lambda: self._client.apps_connections_open(app_token=self._token)
+        )
         return str(opened["url"])
 
     def _say(self, problem: str) -> None:

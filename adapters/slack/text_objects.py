@@ -20,18 +20,18 @@ INPUT_UNITS = 3000
 _ELLIPSIS = "…"
 
 
-def units(text: str) -> int:
+def count_units(text: str) -> int:
     """Return the length as Slack may count it: in UTF-16 units, the larger of the two ways."""
     return len(text) + sum(char > "\uffff" for char in text)
 
 
-def fitted(text: str, most: int) -> str:
+def fit(text: str, most: int) -> str:
     """Return the text, or its start and an ellipsis; no character is cut in two."""
-    if units(text) <= most:
+    if count_units(text) <= most:
         return text
     kept, left = [], most - 1
     for char in text:
-        left -= units(char)
+        left -= count_units(char)
         if left < 0:
             break
         kept.append(char)
@@ -45,7 +45,7 @@ def one_line(text: str) -> str:
 
 def plain(text: str, most: int = CONTEXT_UNITS) -> Json:
     """Return a plain_text object; Slack refuses empty ones, so those become a dash."""
-    return {"type": "plain_text", "text": fitted(text, most).strip() or "-", "emoji": False}
+    return {"type": "plain_text", "text": fit(text, most).strip() or "-", "emoji": False}
 
 
 def ours(text: str) -> Json:
@@ -53,7 +53,7 @@ def ours(text: str) -> Json:
     return {"type": "mrkdwn", "text": text}
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return text for the top-level `text` of a message, which Slack parses for mentions."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -83,7 +83,7 @@ def rich(block_id: str, parts: Iterable[Json]) -> Json:
     return {"type": "rich_text", "block_id": block_id, "elements": list(parts)}
 
 
-def labelled(pairs: Iterable[tuple[str, str]]) -> Json:
+def label_pairs(pairs: Iterable[tuple[str, str]]) -> Json:
     """Return a rich text section of short labelled texts, one after the other."""
     elements: list[Json] = []
     for label, text in pairs:
@@ -168,7 +168,7 @@ def row(block_id: str, *elements: Json) -> Json:
     return {"type": "actions", "block_id": block_id, "elements": list(elements)}
 
 
-class Budget:
+class TextBudget:
     """What is left of a message's room for text."""
 
     def __init__(self, most: int) -> None:
@@ -176,6 +176,6 @@ class Budget:
 
     def take(self, text: str, most: int) -> str:
         """Return as much of the text as fits, and spend it."""
-        kept = fitted(text, max(1, min(most, self.left)))
-        self.left -= units(kept)
+        kept = fit(text, max(1, min(most, self.left)))
+        self.left -= count_units(kept)
         return kept

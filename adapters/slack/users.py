@@ -9,7 +9,7 @@ from typing import Any
 
 from adapters.slack.payloads import PLATFORM
 from adapters.slack.text_objects import Json
-from adapters.slack.web_api import asked
+from adapters.slack.web_api import call_repeatable
 from adapters.slack.workspaces import Workspace
 from gateway.errors import GatewayError
 from gateway.ports import DeliveryFailed, Identity, TryLater
@@ -43,13 +43,13 @@ class Actor:
         return Identity(platform=PLATFORM, id=f"{self.team}/{self.user}")
 
 
-class Directory:
+class UserDirectory:
     """Checks users and groups, fresh each time; many clicks at once share the next question."""
 
     def __init__(self) -> None:
         self._asking: dict[str, _Shared] = {}
 
-    async def member(self, workspace: Workspace, actor: Actor) -> Identity:
+    async def find_member(self, workspace: Workspace, actor: Actor) -> Identity:
         """Return the identity of a full member of this very workspace, without groups.
 
         Raises Stranger, Unknown.
@@ -63,14 +63,14 @@ class Directory:
                 lambda: workspace.client.users_info(user=actor.user),
             )
         ).get("user", {})
-        if user.get("id") != actor.user or not _belongs(user, workspace):
+        if user.get("id") != actor.user or not _is_member(user, workspace):
             raise Stranger(_ELSEWHERE)
         for sign, who in _NEVER.items():
             if user.get(sign) is not False:
                 raise Stranger(f"{who} may not decide")
         return actor.identity
 
-    async def groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:
+    async def find_groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:
         """Return the user groups that somebody belongs to now. Raises Unknown."""
         user = identity.id.partition("/")[2]
         answer = await self._ask(
@@ -93,7 +93,7 @@ class Directory:
             async with asyncio.timeout(_CHECK_SECONDS):
                 while True:
                     try:
-                        return await shared.next(lambda: asked(call))
+                        return await shared.next(lambda: call_repeatable(call))
                     except TryLater as wait:
                         await asyncio.sleep(wait.seconds)
         except (DeliveryFailed, TimeoutError) as error:
@@ -103,7 +103,7 @@ class Directory:
                 self._asking.pop(about, None)
 
 
-def _belongs(user: Json, workspace: Workspace) -> bool:
+def _is_member(user: Json, workspace: Workspace) -> bool:
     """Whether a user is of this workspace. Those of an organisation are at home in one of its
     workspaces, and members of several."""
     if not workspace.org:
@@ -150,7 +150,7 @@ class _Shared:
             finally:
                 done.cancel()  # nobody else wants this answer, only to know that it came
         if self._next is None or self._next.done():
-            self._next = _task(self._after(self._running, ask))
+            self._next = _start_task(self._after(self._running, ask))
         return await asyncio.shield(self._next)
 
     async def _after(
@@ -161,7 +161,7 @@ class _Shared:
         return await ask()
 
 
-def _task(work: Coroutine[Any, Any, Json]) -> asyncio.Task[Json]:
+def _start_task(work: Coroutine[Any, Any, Json]) -> asyncio.Task[Json]:
     task = asyncio.ensure_future(work)
     # Whoever asked may have given up; then nobody looks at what went wrong.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 
-def edited(text: str) -> str:
+def edit_text(text: str) -> str:
     """Return the text as the person left it; nothing of it stays on the disk.
 
     Raises OSError when there is no such editor.

@@ -8,7 +8,7 @@ from datetime import datetime
 from rich.console import Group
 from rich.text import Text
 
-from adapters.terminal.card_text import text_of
+from adapters.terminal.card_text import render_text
 from gateway.errors import InvalidRequest
 from gateway.ports import Desk, Event, Grant, Identity, grant_card_of
 
@@ -21,23 +21,23 @@ _SAID = {
 }
 
 
-def listed(grants: Sequence[Grant]) -> Group:
+def render_grants(grants: Sequence[Grant]) -> Group:
     """Return the list, with the numbers to take them back by."""
     lines: list[Text] = []
     for number, grant in enumerate(grants, 1):
         card = grant_card_of(grant)
-        until = _until(card.until)
+        until = _render_end(card.until)
         facts = " · ".join(f"{one.label} {one.text.text}" for one in card.facts)
         lines += [
-            Text(f"{number}. {card.word} · ", style="bold").append_text(text_of(card.tool)),
-            Text("   ").append_text(text_of(card.words)),
+            Text(f"{number}. {card.word} · ", style="bold").append_text(render_text(card.tool)),
+            Text("   ").append_text(render_text(card.words)),
             Text(f"   {facts} · {until} · {card.uses}", style="dim"),
             *(Text(f"   ! {notice}", style="yellow") for notice in card.notices),
         ]
     return Group(*lines)
 
 
-async def revoked(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
+async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
     """Take back what was chosen by number, or all; return what to say. Raises as the desk does."""
     if chosen == ALL:
         gone = len(await desk.grants.revoke_all(who))
@@ -48,13 +48,13 @@ async def revoked(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: st
     return "taken back: it decides nothing any more"
 
 
-def told(event: Event) -> str:
+def describe_event(event: Event) -> str:
     """Return what to say about an event of a remembered decision, empty for any other."""
     said = _SAID.get(event.type, "")
     return f"{said} for {event.agent}: press g" if said else ""
 
 
-def _until(at_ms: int | None) -> str:
+def _render_end(at_ms: int | None) -> str:
     if at_ms is None:
         return "until revoked"
     return f"until {datetime.fromtimestamp(at_ms / 1000):%d %b %H:%M}"

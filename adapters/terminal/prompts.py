@@ -13,14 +13,14 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Footer, Input, Label, Select, SelectionList, Static
 
-from adapters.terminal.card_text import text_of
+from adapters.terminal.card_text import render_text
 from gateway.models import FieldKind
 from gateway.ports import LIFETIME_WORDS, Card, Field, JsonObject, Record, Remember, Scope
 
 YES = "yes"
 
 
-class Words(ModalScreen[str | None]):
+class WordsScreen(ModalScreen[str | None]):
     """Asks for one line of words; None when it was left with escape."""
 
     AUTO_FOCUS = "Input"  # keys go to the line, not to the text above it
@@ -50,7 +50,7 @@ class Words(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class Form(ModalScreen[JsonObject | None]):
+class FormScreen(ModalScreen[JsonObject | None]):
     """Asks for the fields of a question; None when it was left with escape."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -68,8 +68,8 @@ class Form(ModalScreen[JsonObject | None]):
         with VerticalScroll(classes="asking", can_focus=False):
             for field in self._fields:
                 needed = " *" if field.required else ""
-                yield Label(text_of(field.text).append(needed))
-                self._widgets[field.id] = widget = _widget(field)
+                yield Label(render_text(field.text).append(needed))
+                self._widgets[field.id] = widget = _build_widget(field)
                 yield widget
             yield Label(Text("* needs an answer. Tab moves on, Ctrl+S sends.", style="dim"))
         yield Footer()
@@ -80,7 +80,7 @@ class Form(ModalScreen[JsonObject | None]):
 
     def action_send(self) -> None:
         """Give the answers back; stay when one that is needed is missing."""
-        found = {field.id: _value(field, self._widgets[field.id]) for field in self._fields}
+        found = {field.id: _read_value(field, self._widgets[field.id]) for field in self._fields}
         for field in self._fields:
             if field.required and found[field.id] in (None, []):
                 self._widgets[field.id].focus()
@@ -93,7 +93,7 @@ class Form(ModalScreen[JsonObject | None]):
         self.dismiss(None)
 
 
-class Remembering(ModalScreen[Remember | None]):
+class RememberScreen(ModalScreen[Remember | None]):
     """Asks what to remember of an approval, where and how long; None when it was left."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -111,7 +111,7 @@ class Remembering(ModalScreen[Remember | None]):
         """Draw what each would cover, and have covered, above the three choices."""
         with VerticalScroll(classes="asking", can_focus=False):
             for number, (scope, reach) in enumerate(self._scopes, 1):
-                yield Label(Text(f"{number}. ").append_text(text_of(scope.words, "bold")))
+                yield Label(Text(f"{number}. ").append_text(render_text(scope.words, "bold")))
                 yield Label(Text(f"   {reach}", style="dim"))
             scopes = [(f"{n}", scope.id) for n, (scope, _) in enumerate(self._scopes, 1)]
             places = [(f"only in the session {self._session}", ""), ("in all sessions", "all")]
@@ -139,7 +139,7 @@ class Remembering(ModalScreen[Remember | None]):
         self.dismiss(None)
 
 
-class Reading(ModalScreen[str | None]):
+class FullTextScreen(ModalScreen[str | None]):
     """Shows a long text whole; gives back the key that decides there, None when it was left."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -179,8 +179,8 @@ class Reading(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-def _widget(field: Field) -> Any:
-    choices = [(text_of(choice.label), choice.value) for choice in field.choices]
+def _build_widget(field: Field) -> Any:
+    choices = [(render_text(choice.label), choice.value) for choice in field.choices]
     if field.kind is FieldKind.BOOLEAN:
         return Checkbox("yes")
     if field.kind is FieldKind.CHOICE:
@@ -190,7 +190,7 @@ def _widget(field: Field) -> Any:
     return Input(password=field.secret, type="number" if field.kind is FieldKind.NUMBER else "text")
 
 
-def _value(field: Field, widget: Any) -> Any:
+def _read_value(field: Field, widget: Any) -> Any:
     if field.kind is FieldKind.BOOLEAN:
         return bool(widget.value)
     if field.kind is FieldKind.CHOICES:
@@ -199,8 +199,8 @@ def _value(field: Field, widget: Any) -> Any:
         return widget.value if isinstance(widget.value, str) else None
     if not widget.value:
         return None
-    return _number(widget.value) if field.kind is FieldKind.NUMBER else widget.value
+    return _parse_number(widget.value) if field.kind is FieldKind.NUMBER else widget.value
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     return int(text) if text.lstrip("+-").isdigit() else float(text)

@@ -18,10 +18,17 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 from textual.worker import Worker, WorkerState
 
-from adapters.terminal.card_text import HELP, diff_of, drawn, found, one_line, text_of
-from adapters.terminal.editor import edited
-from adapters.terminal.grants import listed, revoked, told
-from adapters.terminal.prompts import YES, Form, Reading, Remembering, Words
+from adapters.terminal.card_text import (
+    HELP,
+    render_card,
+    render_diff,
+    render_findings,
+    render_line,
+    render_text,
+)
+from adapters.terminal.editor import edit_text
+from adapters.terminal.grants import describe_event, render_grants, revoke_chosen
+from adapters.terminal.prompts import YES, FormScreen, FullTextScreen, RememberScreen, WordsScreen
 from gateway.errors import GatewayError, Unconfirmed
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
@@ -122,7 +129,7 @@ class Answering(App[None]):
                     async for event in events:
                         if event.request_id:
                             await self._reload()
-                        elif news := told(event):
+                        elif news := describe_event(event):
                             self._say(news)
             except Exception as error:
                 # Whatever it was, the end of the screen would be that of the gateway.
@@ -197,9 +204,11 @@ class Answering(App[None]):
         if record is None:
             return
         view = full_view(record)
-        text = Group(*found(_card(record)), *(text_of(page) for page in view.pages))
+        text = Group(*render_findings(_card(record)), *(render_text(page) for page in view.pages))
         title = f"{view.chars} characters, digest {view.digest}"
-        key = await self.push_screen_wait(Reading(title, text, decides=not _card(record).fields))
+        key = await self.push_screen_wait(
+            FullTextScreen(title, text, decides=not _card(record).fields)
+        )
         if key == "y":
             await self._approve(record, _card(record, whole=True))
         elif key == "n":
@@ -215,7 +224,7 @@ class Answering(App[None]):
             self._say("it holds secrets: edit it in the inbox", bad=True)
             return
         with self.suspend():
-            left = await asyncio.to_thread(edited, text)
+            left = await asyncio.to_thread(edit_text, text)
         try:
             arguments = parse_json(left.encode())
         except GatewayError as error:
@@ -224,9 +233,9 @@ class Answering(App[None]):
         if not isinstance(arguments, dict) or arguments == record.arguments:
             self._say("nothing was changed")
             return
-        shown = diff_of(changes(record.arguments, arguments))
+        shown = render_diff(changes(record.arguments, arguments))
         asked, sure = "Approve with these changes?", record.risk.level is RiskLevel.HIGH
-        while await self.push_screen_wait(Words(f"{asked} Type {YES}", shown=shown)) == YES:
+        while await self.push_screen_wait(WordsScreen(f"{asked} Type {YES}", shown=shown)) == YES:
             done = self._click(record, Action.EDIT, arguments=arguments, confirmed=sure)
             if not isinstance(await done, Unconfirmed):
                 return
@@ -235,7 +244,9 @@ class Answering(App[None]):
     @_told_of_failures
     async def action_several(self) -> None:
         """Approve all that may be approved without looking twice, or the next so many."""
-        count = await self.push_screen_wait(Words("Approve how many? A number, or all", "all"))
+        count = await self.push_screen_wait(
+            WordsScreen("Approve how many? A number, or all", "all")
+        )
         if count is None:
             return
         if not (count == "all" or count.isdigit()):
@@ -246,9 +257,9 @@ class Answering(App[None]):
         if not chosen:
             self._say("none of them can be approved without a closer look", bad=True)
             return
-        listed = Group(*(one_line(_card(one)) for one in chosen))
+        listed = Group(*(render_line(_card(one)) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
-        if await self.push_screen_wait(Words(question, shown=listed)) == YES:
+        if await self.push_screen_wait(WordsScreen(question, shown=listed)) == YES:
             for one in chosen:
                 await self._click(one, Action.APPROVE)
 
@@ -264,7 +275,7 @@ class Answering(App[None]):
             return
         offered, reach = scopes_of(record, Action.APPROVE), self._desk.requests.reach
         scopes = [(one, await reach(record.id, one.id)) for one in offered]
-        chosen = await self.push_screen_wait(Remembering(record, scopes))
+        chosen = await self.push_screen_wait(RememberScreen(record, scopes))
         if chosen is not None:
             await self._click(record, Action.APPROVE, remember=chosen)
 
@@ -276,11 +287,11 @@ class Answering(App[None]):
             self._say("nothing is remembered")
             return
         question = "Take back which? A number, all, or just Escape"
-        chosen = await self.push_screen_wait(Words(question, shown=listed(grants)))
+        chosen = await self.push_screen_wait(WordsScreen(question, shown=render_grants(grants)))
         if not chosen:
             return
         try:
-            self._say(await revoked(self._desk, self._who, grants, chosen.strip()))
+            self._say(await revoke_chosen(self._desk, self._who, grants, chosen.strip()))
         except GatewayError as error:
             self._say(str(error), bad=True)
 
@@ -299,7 +310,7 @@ class Answering(App[None]):
 
     def action_help(self) -> None:
         """Show the keys."""
-        self.push_screen(Reading("Keys", Text(HELP), decides=False))
+        self.push_screen(FullTextScreen("Keys", Text(HELP), decides=False))
 
     # ---------------------------------------------------------------- clicks
 
@@ -307,19 +318,19 @@ class Answering(App[None]):
         if not self._allows(record, Action.APPROVE):
             return
         sentence = next((c.confirm for c in card.controls if c.action is Action.APPROVE), None)
-        words = None if sentence is None else Words(f"{sentence} Type {YES}")
+        words = None if sentence is None else WordsScreen(f"{sentence} Type {YES}")
         if words is not None and await self.push_screen_wait(words) != YES:
             self._say("not approved")
             return
         await self._click(record, Action.APPROVE, confirmed=sentence is not None)
 
     async def _deny(self, record: Record) -> None:
-        words = await self.push_screen_wait(Words("Deny. Words for the agent, or just Enter"))
+        words = await self.push_screen_wait(WordsScreen("Deny. Words for the agent, or just Enter"))
         if words is not None:
             await self._click(record, Action.DENY, message=words)
 
     async def _answer(self, record: Record, card: Card) -> None:
-        answers = await self.push_screen_wait(Form(card))
+        answers = await self.push_screen_wait(FormScreen(card))
         if answers is not None:
             await self._click(record, Action.ANSWER, answers=answers, confirmed=True)
 
@@ -365,7 +376,7 @@ class Answering(App[None]):
         base.query_one("#top", Static).update(self._top())
         shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
         if record is not None:
-            shown = drawn(_card(record), now_ms=self._clock.now_ms())
+            shown = render_card(_card(record), now_ms=self._clock.now_ms())
             if refusal := self._refusals.get(record.id):
                 shown = Group(shown, Text(f"  You may only look: {refusal}.", style="dim"))
         base.query_one("#card", Static).update(shown)

@@ -8,9 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
-from adapters.web.queries import Reading
+from adapters.web.queries import ReadHandlers
 from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
-from adapters.web.writes import checked, writing
+from adapters.web.writes import build_write_handler, check_members
 from gateway.errors import BatchRefused
 from gateway.models import Action, RiskLevel
 from gateway.ports import Click, Desk, JsonObject, Query, Record
@@ -30,10 +30,10 @@ _HIDDEN = "a masked part could act: reveal it, and approve it alone"
 _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
 
-class Batches:
+class BatchHandlers:
     """The batch view's calls over a desk."""
 
-    def __init__(self, desk: Desk, guard: Guard, reading: Reading) -> None:
+    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
         self._desk = desk
         self._guard = guard
         self._reading = reading
@@ -45,26 +45,26 @@ class Batches:
             (
                 "POST",
                 "/inbox/api/batch/decide",
-                writing(self._guard, self._decide, _MEMBERS, _NEEDED),
+                build_write_handler(self._guard, self._decide, _MEMBERS, _NEEDED),
             ),
         ]
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
         """Return what waits of an agent, oldest first: whole, or why it is decided alone."""
         visitor = await self._guard.reader(request)
-        found, more = await self._waiting(request.query.get("agent", ""))
+        found, more = await self._list_waiting(request.query.get("agent", ""))
         items: list[JsonObject] = []
         apart: list[JsonObject] = []
         letters = 0
         for record in found:
-            why = _why_alone(record) or await self._desk.requests.may_decide(
+            why = _explain_exclusion(record) or await self._desk.requests.may_decide(
                 visitor.identity, record
             )
             if why is not None:
-                row = await self._reading.row(record, visitor)
+                row = await self._reading.build_row(record, visitor)
                 apart.append({"id": record.id, "tool": row["tool"], "why": why})
                 continue
-            view = await self._reading.whole(record, visitor)
+            view = await self._reading.build_whole(record, visitor)
             if view["hides"]:
                 apart.append({"id": record.id, "tool": view["tool"], "why": _HIDDEN})
                 continue
@@ -76,7 +76,7 @@ class Batches:
             await asyncio.sleep(0)  # many large ones must not hold up somebody's click
         return web.json_response({"items": items, "apart": apart, "more": more})
 
-    async def _waiting(self, agent: str) -> tuple[list[Record], bool]:
+    async def _list_waiting(self, agent: str) -> tuple[list[Record], bool]:
         """Return what waits of an agent, oldest first, and whether there is more.
 
         A test of the gateway's own is no agent's, and stands among all that waits.
@@ -90,16 +90,16 @@ class Batches:
 
     async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Apply one answer to all that was ticked, or to none of it."""
-        clicks = [_click(visitor, body, item) for item in body["items"]]
+        clicks = [_build_click(visitor, body, item) for item in body["items"]]
         try:
             records = await self._desk.requests.decide_all(clicks)
         except BatchRefused as refused:
             return problem(409, refused.code, "Nothing was decided.", reasons=refused.reasons)
-        rows = [await self._reading.row(record, visitor) for record in records]
+        rows = [await self._reading.build_row(record, visitor) for record in records]
         return web.json_response({"items": rows})
 
 
-def _why_alone(record: Record) -> str | None:
+def _explain_exclusion(record: Record) -> str | None:
     if record.risk.level is RiskLevel.HIGH:
         return "high risk is decided alone"
     if Action.APPROVE not in record.request.allowed or record.request.questions:
@@ -107,9 +107,9 @@ def _why_alone(record: Record) -> str | None:
     return None
 
 
-def _click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
+def _build_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
     """Return one click of a batch; refuses a yes to what was not shown whole."""
-    item = checked(item, _ITEM, ("id", "revision"))
+    item = check_members(item, _ITEM, ("id", "revision"))
     if body["action"] not in (Action.APPROVE, Action.DENY):
         raise Refused(422, "invalid_request", "a batch is approved or denied")
     action = Action(body["action"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapters.web.card_json import changes_of
-from adapters.web.queries import Reading
+from adapters.web.queries import ReadHandlers
 from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
-from adapters.web.writes import checked, writing
+from adapters.web.writes import build_write_handler, check_members
 from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
 from gateway.ports import Click, Desk, JsonObject, Remember, changes, draw
@@ -35,7 +35,7 @@ _UNSEEN = (Action.DENY, Action.ABORT)  # no is always possible
 class Decisions:
     """The writes of the inbox over a desk."""
 
-    def __init__(self, desk: Desk, guard: Guard, reading: Reading) -> None:
+    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
         self._desk = desk
         self._guard = guard
         self._reading = reading
@@ -45,19 +45,27 @@ class Decisions:
         guard, one = self._guard, "/inbox/api/requests/{id}"
         session: dict[str, type] = {"agent": str, "session": str}
         return [
-            ("POST", f"{one}/decide", writing(guard, self._decide, _DECISION, _NEEDED)),
+            ("POST", f"{one}/decide", build_write_handler(guard, self._decide, _DECISION, _NEEDED)),
             (
                 "POST",
                 f"{one}/diff",
-                writing(guard, self._diff, {"arguments": dict}, ("arguments",)),
+                build_write_handler(guard, self._diff, {"arguments": dict}, ("arguments",)),
             ),
-            ("POST", f"{one}/claim", writing(guard, self._claim, {"on": bool}, ("on",))),
-            ("POST", f"{one}/reveal", writing(guard, self._reveal, {})),
-            ("POST", "/inbox/api/sessions/end", writing(guard, self._end, session, tuple(session))),
+            (
+                "POST",
+                f"{one}/claim",
+                build_write_handler(guard, self._claim, {"on": bool}, ("on",)),
+            ),
+            ("POST", f"{one}/reveal", build_write_handler(guard, self._reveal, {})),
+            (
+                "POST",
+                "/inbox/api/sessions/end",
+                build_write_handler(guard, self._end, session, tuple(session)),
+            ),
             (
                 "POST",
                 "/inbox/api/agents/lift",
-                writing(guard, self._lift, {"agent": str}, ("agent",)),
+                build_write_handler(guard, self._lift, {"agent": str}, ("agent",)),
             ),
         ]
 
@@ -69,11 +77,11 @@ class Decisions:
         try:
             after = await self._desk.requests.decide(click)
         except Conflict as conflict:
-            now = await self._reading.row(await self._desk.requests.get(request_id), visitor)
+            now = await self._reading.build_row(await self._desk.requests.get(request_id), visitor)
             return problem(409, conflict.code, str(conflict), request=now)
         except Unconfirmed as high:
             return problem(high.status, "unconfirmed", str(high))
-        return web.json_response(await self._reading.row(after, visitor))
+        return web.json_response(await self._reading.build_row(after, visitor))
 
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Show an edit beside what was asked, before it is sent."""
@@ -87,14 +95,14 @@ class Decisions:
     ) -> web.Response:
         request_id = request.match_info["id"]
         record = await self._desk.requests.claim(request_id, visitor.identity, on=body["on"])
-        return web.json_response(await self._reading.row(record, visitor))
+        return web.json_response(await self._reading.build_row(record, visitor))
 
     async def _reveal(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         """Show the secrets; the desk writes down who saw them."""
         record = await self._desk.requests.reveal(request.match_info["id"], visitor.identity)
-        return web.json_response(await self._reading.whole(record, visitor, reveal=True))
+        return web.json_response(await self._reading.build_whole(record, visitor, reveal=True))
 
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         ids = await self._desk.sessions.end_as(visitor.identity, body["agent"], body["session"])
@@ -115,7 +123,7 @@ def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
     )
     remember = body.get("remember")
     if remember is not None:
-        checked(remember, _REMEMBER, tuple(_REMEMBER))
+        check_members(remember, _REMEMBER, tuple(_REMEMBER))
     return Click(
         request_id=request_id,
         revision=body["revision"],

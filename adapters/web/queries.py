@@ -33,7 +33,7 @@ _PAGE = 50
 _MOST_KEPT = 200  # rows of large requests
 
 
-class Reading:
+class ReadHandlers:
     """The reads of the inbox over a desk."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
@@ -51,14 +51,16 @@ class Reading:
             ("GET", "/inbox/api/sessions", self._sessions),
         ]
 
-    async def row(self, record: Record, visitor: Visitor) -> JsonObject:
+    async def build_row(self, record: Record, visitor: Visitor) -> JsonObject:
         """Return a request as a row of the list."""
-        return await self._for(await self._row(record), record, visitor)
+        return await self._for_visitor(await self._build_row(record), record, visitor)
 
-    async def whole(self, record: Record, visitor: Visitor, *, reveal: bool = False) -> JsonObject:
+    async def build_whole(
+        self, record: Record, visitor: Visitor, *, reveal: bool = False
+    ) -> JsonObject:
         """Return everything about a request."""
         view = await draw(lambda: whole_of(record, reveal=reveal), *weight_of(record))
-        return await self._for(view, record, visitor)
+        return await self._for_visitor(view, record, visitor)
 
     async def _me(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.reader(request)
@@ -82,7 +84,7 @@ class Reading:
         page = await self._desk.requests.page(query)
         items = []
         for record in page.items:
-            items.append(await self.row(record, visitor))
+            items.append(await self.build_row(record, visitor))
             await asyncio.sleep(0)  # a page of rows must not hold up somebody's click
         return web.json_response({"items": items, "next": page.next})
 
@@ -90,10 +92,10 @@ class Reading:
         visitor = await self._guard.reader(request)
         record = await self._desk.requests.get(request.match_info["id"])
         if request.query.get("whole") == "1":
-            return web.json_response(await self.whole(record, visitor))
-        return web.json_response(await self.row(record, visitor))
+            return web.json_response(await self.build_whole(record, visitor))
+        return web.json_response(await self.build_row(record, visitor))
 
-    async def _row(self, record: Record) -> JsonObject:
+    async def _build_row(self, record: Record) -> JsonObject:
         """Return a row; large ones are kept, since their first lines cost as much as the whole."""
         key = (record.id, record.revision, record.alike)
         if key in self._heavy:
@@ -106,8 +108,8 @@ class Reading:
                 self._heavy.popitem(last=False)
         return view
 
-    async def _for(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
-        return _signed(seen_by(view, await self._look(record, visitor)), visitor)
+    async def _for_visitor(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
+        return _add_seen_token(seen_by(view, await self._look(record, visitor)), visitor)
 
     async def _reach(self, request: web.Request) -> web.StreamResponse:
         """Say what an offer to remember would have covered of late."""
@@ -151,7 +153,7 @@ class Reading:
         return Look(name=await self._name(visitor), refusal=refusal)
 
 
-def _signed(view: JsonObject, visitor: Visitor) -> JsonObject:
+def _add_seen_token(view: JsonObject, visitor: Visitor) -> JsonObject:
     """Add the token that approving needs to a request that is shown whole."""
     whole = view["status"] == "pending" and view["complete"] and not view["hides"]
     revealed = bool(view.get("revealed"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapters.web.assets import Asset, assets
-from adapters.web.batches import Batches
+from adapters.web.batches import BatchHandlers
 from adapters.web.decisions import Decisions
-from adapters.web.grants_and_stop import Operating
+from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.live_updates import Streams
-from adapters.web.queries import Reading
+from adapters.web.queries import ReadHandlers
 from adapters.web.reports import Reports
-from adapters.web.security import Guard, Refused, finished, json_body
+from adapters.web.security import Guard, Refused, json_body, run_to_end
 from gateway.ports import Desk, Logins, parse_json
 
 
@@ -21,11 +21,11 @@ class Inbox:
     def __init__(self, desk: Desk, logins: Logins, *, secure: bool) -> None:
         self._logins = logins
         self._guard = Guard(logins, secure=secure)
-        self._reading = Reading(desk, self._guard)
+        self._reading = ReadHandlers(desk, self._guard)
         self._decisions = Decisions(desk, self._guard, self._reading)
-        self._batches = Batches(desk, self._guard, self._reading)
+        self._batches = BatchHandlers(desk, self._guard, self._reading)
         self._reports = Reports(desk, self._guard)
-        self._operating = Operating(desk, self._guard)
+        self._operating = GrantAndStopHandlers(desk, self._guard)
         self._streams = Streams(desk, self._guard)
         self._pages = assets("templates")
         self._files = assets("static")
@@ -77,14 +77,14 @@ class Inbox:
         code = body.get("code") if isinstance(body, dict) else None
         if not isinstance(code, str):
             raise Refused(422, "invalid_request", "code is missing")
-        session = await finished(self._logins.redeem(code))
+        session = await run_to_end(self._logins.redeem(code))
         response = web.json_response({"ok": True})
         self._guard.sign_in(response, session)
         return response
 
     async def _logout(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._guard.writer(request)
-        await finished(self._logins.end(visitor.session))
+        await run_to_end(self._logins.end(visitor.session))
         self._streams.end(visitor.session)
         response = web.json_response({"ok": True})
         self._guard.sign_out(response)

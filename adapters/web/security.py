@@ -71,7 +71,7 @@ class Guard:
         """Return the handler with the security headers, and errors told as problem documents."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
-            response = await self._answered(handler, request)
+            response = await self._call_handler(handler, request)
             if not response.prepared:
                 response.headers.update(self.headers())
             return response
@@ -142,7 +142,7 @@ class Guard:
         # the narrower path at least keeps ours away from what else is served there.
         return {"secure": True, "path": "/"} if self._secure else {"path": "/inbox"}
 
-    async def _answered(self, handler: Handler, request: web.Request) -> web.StreamResponse:
+    async def _call_handler(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
         except Refused as refused:
@@ -151,7 +151,7 @@ class Guard:
             return problem(error.status, error.code, str(error))
 
 
-async def finished(work: Coroutine[Any, Any, T]) -> T:
+async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Let a write come to its end also when the browser hangs up in the middle."""
     task = asyncio.create_task(work)
     try:
