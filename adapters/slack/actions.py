@@ -9,9 +9,8 @@ from typing import Any
 
 from adapters.slack import modals
 from adapters.slack.admin_actions import ADMIN_BUTTONS, AdminActions
-from adapters.slack.card_blocks import FORMS, Act
-from adapters.slack.interactions import Interaction
-from adapters.slack.payloads import NO_COPY, Malformed, ModalMetadata
+from adapters.slack.card_blocks import FORMS
+from adapters.slack.payloads import NO_COPY, Act, Interaction, Malformed, ModalMetadata
 from adapters.slack.permissions import Rights
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.text_objects import Json

@@ -24,10 +24,9 @@ from adapters.slack.commands import COMMAND, SlackCommands
 from adapters.slack.grant_cards import SlackGrantPosting
 from adapters.slack.home_tab import HomeTab
 from adapters.slack.http_mode import HttpReceiver
-from adapters.slack.interactions import Interaction
 from adapters.slack.manifest import build_manifest, find_problems
 from adapters.slack.oauth import InstallPages
-from adapters.slack.payloads import PLATFORM
+from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.permissions import Rights
 from adapters.slack.posting import CardPosting
 from adapters.slack.private_replies import PrivateReply

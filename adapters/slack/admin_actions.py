@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.slack.card_blocks import Act
-from adapters.slack.interactions import Interaction
-from adapters.slack.payloads import NO_COPY, Malformed
+from adapters.slack.payloads import NO_COPY, Act, Interaction, Malformed
 from adapters.slack.permissions import Rights
 from adapters.slack.text_objects import Json, button, ours, plain, row, section
 from adapters.slack.workspaces import Workspace

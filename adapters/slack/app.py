@@ -17,12 +17,11 @@ from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
-from adapters.slack import interactions, modals
+from adapters.slack import modals, payloads
 from adapters.slack.actions import OPENS_MODAL, ButtonActions
 from adapters.slack.commands import SlackCommands
 from adapters.slack.home_tab import HomeTab
-from adapters.slack.interactions import Interaction
-from adapters.slack.payloads import NO_COPY, Malformed
+from adapters.slack.payloads import NO_COPY, Interaction, Malformed
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.submissions import DONE, Submissions
@@ -168,10 +167,10 @@ class App:
             if did.view.get("type") == "home" and did.act not in OPENS_MODAL:
                 await self._draw_home(workspace, did.actor.user)
 
-        await self._run_work(interactions.read_click, body, work)
+        await self._run_work(payloads.read_click, body, work)
 
     async def _run_command(self, body: Json) -> None:
-        await self._run_work(interactions.read_command, body, self._commands.run)
+        await self._run_work(payloads.read_command, body, self._commands.run)
 
     async def _run_work(
         self,
@@ -197,7 +196,7 @@ class App:
     async def _submit(self, body: Json) -> Json:
         """Return Slack's answer to a modal."""
         try:
-            did = interactions.read_submission(body)
+            did = payloads.read_submission(body)
             workspace = await self._find_workspace(did)
             async with asyncio.timeout(_WORK_SECONDS):
                 answer = await self._submissions.submit(workspace, did)
@@ -214,7 +213,7 @@ class App:
     async def _show_late(self, task: asyncio.Task[Json], body: Json) -> None:
         """Show what became of a modal whose answer took too long."""
         answer = await task
-        did = interactions.read_submission(body)
+        did = payloads.read_submission(body)
         reply = self._reply(await self._find_workspace(did), did)
         done = modals.build_notice("Approvals", "Recorded. The card shows it.")
         if answer.get("response_action") == "errors":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from enum import StrEnum
 
-from adapters.slack.payloads import SlackButton
+from adapters.slack.payloads import Act, SlackButton
 from adapters.slack.text_objects import (
     Json,
     TextBudget,
@@ -49,30 +49,6 @@ _DIGEST_CHARS = 12
 _LOOKING = "I'm looking at it"
 _STYLES = {Style.PRIMARY: "primary", Style.DANGER: "danger", Style.PLAIN: None}
 _RISKS = {RiskLevel.LOW: "Low risk", RiskLevel.MEDIUM: "Medium risk", RiskLevel.HIGH: "High risk"}
-
-
-class Act(StrEnum):
-    """The action ids of our buttons, beside the decisions themselves."""
-
-    DENY = "deny_form"
-    EDIT = "edit_form"
-    RESPOND = "respond_form"
-    ANSWER = "answer_form"
-    ABORT = "abort_form"
-    REMEMBER = "remember_form"
-    REVOKE = "revoke"
-    REVOKE_SESSION = "revoke_session"
-    REVOKE_ALL = "revoke_all"
-    STOP_ALL = "stop_all"
-    ALLOW_AGAIN = "allow_again"
-    APPROVE = "approve"
-    APPROVE_SURE = "approve_confirmed"  # the client asked "are you sure" before it sent this
-    DETAILS = "details"
-    CLAIM = "claim"
-    MORE = "more"
-    NEXT = "next_page"
-    BACK = "previous_page"
-    OPEN = "open_inbox"  # a link: Slack says that it was pressed, and opens it by itself
 
 
 # A press on one of these opens a modal; approving alone needs none.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from adapters.slack import modals
 from adapters.slack.actions import ButtonActions, build_click, describe_state
 from adapters.slack.admin_actions import AdminActions, build_revoke_session
-from adapters.slack.card_blocks import Act, build_actions, render_findings
-from adapters.slack.interactions import Interaction
-from adapters.slack.payloads import NO_COPY, ModalMetadata
+from adapters.slack.card_blocks import build_actions, render_findings
+from adapters.slack.payloads import NO_COPY, Act, Interaction, ModalMetadata
 from adapters.slack.permissions import Rights
 from adapters.slack.private_replies import PrivateReply
 from adapters.slack.text_objects import (

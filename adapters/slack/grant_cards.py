@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adapters.slack.card_blocks import Act, build_thread_note, render_notification
-from adapters.slack.payloads import build_ref, read_place
+from adapters.slack.card_blocks import build_thread_note, render_notification
+from adapters.slack.payloads import Act, build_ref, read_place
 from adapters.slack.posting import CardPosting, edit_message, post_message
 from adapters.slack.text_objects import (
     Json,

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from adapters.slack.admin_actions import AdminActions, build_revoke_all
 from adapters.slack.commands import COMMAND, build_grant_entry, build_request_entry
+from adapters.slack.payloads import Actor
 from adapters.slack.text_objects import Json, context, header, plain, section
-from adapters.slack.users import Actor, Stranger, UserDirectory
+from adapters.slack.users import Stranger, UserDirectory
 from adapters.slack.web_api import SlackRefused, call_repeatable
 from adapters.slack.workspaces import Workspace
 from gateway.ports import Grant, Record, Worklist

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapters.slack.card_blocks import Act, build_actions, render_findings
-from adapters.slack.payloads import ModalMetadata
+from adapters.slack.card_blocks import build_actions, render_findings
+from adapters.slack.payloads import Act, ModalMetadata
 from adapters.slack.text_objects import (
     INPUT_UNITS,
     TITLE_UNITS,

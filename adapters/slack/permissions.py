@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
-from adapters.slack.payloads import ModalMetadata
+from adapters.slack.payloads import Actor, ModalMetadata
 from adapters.slack.uploads import Uploads
-from adapters.slack.users import Actor, Stranger, UserDirectory
+from adapters.slack.users import Stranger, UserDirectory
 from adapters.slack.workspaces import Workspace
 from gateway.errors import InvalidRequest, Unauthorized
 from gateway.ports import Desk, Groups, Identity, Record, Worklist

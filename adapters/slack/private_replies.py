@@ -9,7 +9,7 @@ import aiohttp
 
 from adapters.slack import modals
 from adapters.slack.card_blocks import build_thread_note
-from adapters.slack.interactions import Interaction
+from adapters.slack.payloads import Interaction
 from adapters.slack.text_objects import Json, escape
 from adapters.slack.web_api import call_once, call_repeatable
 from adapters.slack.workspaces import Workspace

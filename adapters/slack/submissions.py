@@ -7,9 +7,8 @@ from typing import Any
 
 from adapters.slack import modals
 from adapters.slack.actions import build_click, build_whole_card
-from adapters.slack.interactions import Interaction
 from adapters.slack.modals import SubmittedValues
-from adapters.slack.payloads import Malformed, ModalMetadata
+from adapters.slack.payloads import Interaction, Malformed, ModalMetadata
 from adapters.slack.permissions import Rights
 from adapters.slack.text_objects import Json
 from adapters.slack.workspaces import Workspace

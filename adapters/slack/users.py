@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
-from adapters.slack.payloads import PLATFORM
+from adapters.slack.payloads import PLATFORM, Actor
 from adapters.slack.text_objects import Json
 from adapters.slack.web_api import call_repeatable
 from adapters.slack.workspaces import Workspace
@@ -27,20 +26,6 @@ class Unknown(GatewayError):
     """Slack did not say who this is, so nothing was done."""
 
     code = "unknown_user"
-
-
-@dataclass(frozen=True, slots=True)
-class Actor:
-    """Who did something, as the payload says: the workspace it happened in and their own."""
-
-    team: str
-    user: str
-    user_team: str
-
-    @property
-    def identity(self) -> Identity:
-        """The identity, without groups."""
-        return Identity(platform=PLATFORM, id=f"{self.team}/{self.user}")
 
 
 class UserDirectory:

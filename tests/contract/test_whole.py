@@ -19,7 +19,7 @@ from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.card_blocks import CARD_CHARS as SLACK_CHARS
 from adapters.slack.card_blocks import CARD_LINES as SLACK_LINES
-from adapters.slack.payloads import ModalMetadata
+from adapters.slack.payloads import Act, ModalMetadata
 from adapters.terminal import screen as answering
 from adapters.terminal.card_text import render_card, render_text
 from adapters.web.card_json import row_of, whole_of
@@ -127,7 +127,7 @@ def test_every_page_of_slack_together_is_what_runs() -> None:
         assert unescaped("".join(page for page, _ in pages)) == meant(text)
         assert pages[0][0].removeprefix("── command ──\n") not in ("", pages[0][0])
         assert all(page and units(page) <= modals.PAGE_UNITS for page, _ in pages)
-        found = [blocks.Act.APPROVE in acts(view) for _, view in pages]
+        found = [Act.APPROVE in acts(view) for _, view in pages]
         assert found == [False] * (len(pages) - 1) + [True]
 
 
@@ -157,7 +157,7 @@ def test_a_card_with_approve_shows_all_that_runs() -> None:
         if {"approve", "more"} & acts({"blocks": made}) and card.complete:
             offered += 1
             assert [unescaped(one) for one in _boxes(made)] == [text]
-        assert card.complete or blocks.Act.APPROVE not in acts({"blocks": made})
+        assert card.complete or Act.APPROVE not in acts({"blocks": made})
     assert offered > len(TEXTS) / 2
 
 
@@ -174,7 +174,7 @@ def test_a_name_is_whole_wherever_it_may_be_approved() -> None:
         card = card_of(record, lines=SLACK_LINES, chars=SLACK_CHARS)
         _, made = blocks.build_message(card, COPY)
         check_blocks(made, blocks.MOST_UNITS)
-        if blocks.Act.APPROVE in acts({"blocks": made}):
+        if Act.APPROVE in acts({"blocks": made}):
             assert_named("\n".join(_strings(made)), record)
         assert_named("".join(page for page, _ in slack_pages(record)), record, only=len(name) > 60)
 
@@ -208,7 +208,7 @@ def test_a_thousand_arguments_are_no_card_that_slack_refuses() -> None:
     card = card_of(record, lines=SLACK_LINES, chars=SLACK_CHARS)
     _, made = blocks.build_message(card, COPY)
     check_blocks(made, blocks.MOST_UNITS)
-    assert blocks.Act.APPROVE not in acts({"blocks": made})
+    assert Act.APPROVE not in acts({"blocks": made})
     assert "970 more: not shown here" in _strings(made)
 
 
