@@ -1,4 +1,4 @@
-"""The Discord adapter: a connection, clicks that come over it, and cards that go out."""
+"""The Discord adapter: connects to Discord, posts cards and passes clicks to the core."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = logging.getLogger("adapters.discord")
 
 
 class DiscordAdapter:
-    """Posts cards to Discord and takes the answers."""
+    """Posts cards to Discord and accepts decisions."""
 
     name = PLATFORM
     card_lines = CARD_LINES
@@ -65,20 +65,20 @@ class DiscordAdapter:
             yield
 
     async def _register(self, connection: Connection, desk: Desk) -> None:
-        """Register the commands. Cards work without them, so that a failure is only told."""
+        """Register the commands. A failure is only logged: cards work without them."""
         try:
             await register_if_changed(connection.client(), desk.notes)
         except (TryLater, discord.DiscordException, OSError) as error:
             log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
 
     def problems(self) -> Sequence[str]:
-        """Say what keeps people from answering, empty when nothing does."""
+        """Describe what keeps people from answering, empty when nothing does."""
         return self._connection.problems() if self._connection else ["Discord: not running"]
 
     async def checks(
         self, targets: Sequence[str], notes: Notes, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
-        """Look at what the adapter needs: settings, token, endpoint, each channel."""
+        """Check settings, token, endpoint and each channel."""
         return await run_checks(targets, live=live)
 
     def commands(self, verbs: Any) -> None:
@@ -92,7 +92,7 @@ class DiscordAdapter:
         return await self._post().deliver(target, card, nonce)
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Have a posted copy show this card."""
+        """Edit a posted card."""
         await self._post().update(ref, card, nonce)
 
     async def tell(self, notice: Notice, card: Card) -> None:
@@ -108,7 +108,7 @@ class DiscordAdapter:
         await DiscordGrantPosting(self._post()).update(ref, card, nonce)
 
     async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
-        """Announce what the card of a remembered decision says newly."""
+        """Reply to the card of a remembered decision with its news."""
         await DiscordGrantPosting(self._post()).announce(notice, card)
 
     def _post(self) -> Posting:

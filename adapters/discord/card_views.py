@@ -1,7 +1,7 @@
-"""Cards as Discord messages (Components V2). Pure: nothing here talks to anyone.
+"""The card layout: cards as Discord messages (Components V2). Pure: no I/O.
 
-Every view is made anew and stopped at once: clicks are read from the raw interaction, so discord.py
-must keep nothing of what was sent.
+Every view is new and stopped at once: clicks are read from the raw interaction, so discord.py
+needs no record of what was sent.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
-_FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last are all that there are, at their longest
-_LEAST = 60  # characters; a part with less room says nothing
+_FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last is the longest possible sum of all facts
+_LEAST = 60  # characters; a part with less room is left out
 _PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
-_SPACE = 120  # for what stands between the parts, and Discord's own counting
+_SPACE = 120  # for separators, and differences in Discord's counting
 
 _COLOURS = {
     Status.PENDING: 0xF0A020,
@@ -50,21 +50,21 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class MessageContent:
-    """A message: its view, and the file that goes with it."""
+    """A message: its view and an optional file."""
 
     view: ui.LayoutView
     attached: bytes | None = None
 
     @property
     def files(self) -> list[discord.File]:
-        """The file anew for each sending: sending uses it up."""
+        """The file, new on each access: sending consumes it."""
         if self.attached is None:
             return []
         return [discord.File(io.BytesIO(self.attached), filename=FILE_NAME)]
 
 
 class _TextBudget:
-    """The text of one message: parts are laid in by importance, whatever their order on screen."""
+    """The room for text in a message. Parts take from it by importance, not by order on screen."""
 
     def __init__(self) -> None:
         self.left = MOST_TEXT - _SPACE
@@ -80,10 +80,10 @@ class _TextBudget:
 def build_card_view(
     card: Card, copy: str, *, called: str = "", silent: bool = False
 ) -> MessageContent:
-    """Return the message of a card, with `called` below it, which mentions who may decide. With
-    `silent` nothing of the agent's stands in it.
+    """Return the message of a card, with the mentions `called` below it. With `silent`, it contains
+    no text of the agent.
 
-    What does not fit is not approved here either: then only the full view offers it.
+    A card that is shown incompletely offers approval only in the full view.
     """
     budget = _TextBudget()
     budget.take(called)
@@ -123,11 +123,11 @@ def page_fits(text: str) -> bool:
 def build_full_view(
     card: Card, view: FullView, button: DiscordButton, *, page: int = 0, limit: int = 10_485_760
 ) -> MessageContent:
-    """Return the private message with everything: a page of it, the whole as a file, and the
-    controls of someone who has it all before them.
+    """Return the private message with one page of the full text, the whole as a file, and the
+    controls.
 
-    `card` was made with room for everything; `button` is what asked for this. `limit` is the
-    largest file that Discord takes here. A page that is not shown whole can only be denied.
+    `card` is built without a size limit; `button` is the one pressed. `limit` is the largest file
+    that Discord accepts here. If a page is not shown whole, the request can only be denied.
     """
     raw = view.text.encode("utf-8", "backslashreplace")
     fits = len(raw) <= limit
@@ -161,14 +161,14 @@ def build_full_view(
 
 
 def build_outcome_view(card: Card) -> MessageContent:
-    """Return the few lines that tell how a request ended, or stands, without what would run."""
+    """Return a short message with a request's state or outcome, without what would run."""
     budget = _TextBudget()
     above = (_render_title(card), _render_outcome(card, budget))
     return MessageContent(_build_layout(card, above, (), (_render_footer(card),), []))
 
 
 def build_text_view(text: str) -> MessageContent:
-    """Return a message of our own words."""
+    """Return a message with a text of our own."""
     return MessageContent(_build_view(ui.TextDisplay(text[:MOST_TEXT])))
 
 
@@ -206,7 +206,7 @@ def _render_title(card: Card) -> str:
 
 
 def _render_facts(card: Card, room: int) -> tuple[str, bool]:
-    """Return who asks and where it would run, and whether none of that is left out."""
+    """Return who asks and where it would run, and whether all of it fits."""
     parts: list[str] = []
     for fact in card.facts:
         part = f"**{fact.label}** {escape_line(fact.text.text, _FACT)}"
@@ -226,7 +226,7 @@ def _render_risk(card: Card, budget: _TextBudget) -> str:
 
 
 def _render_findings(card: Card, room: int) -> str:
-    """Return what the guardrails found, a line each."""
+    """Return the guardrail findings, one line each."""
     lines: list[str] = []
     for one in card.findings:
         left = room - sum(count_units(line) + 1 for line in lines) - 3
@@ -244,7 +244,7 @@ def _render_statement(card: Card, budget: _TextBudget) -> str:
 
 
 def _render_blocks(card: Card, budget: _TextBudget) -> tuple[str, bool]:
-    """Return what would run, as far as it fits, and whether that is all."""
+    """Return what would run, as far as it fits, and whether all of it does."""
     parts: list[str] = []
     whole = True
     room = budget.room(3000)
@@ -337,7 +337,7 @@ def _render_footer(card: Card) -> str:
 
 
 def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
-    """Return what decides in rows above, and what only looks in one below."""
+    """Return rows of buttons: those that decide, then those that only show."""
     base = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
     deciding = [
         _build_button(control, base) for control in card.controls if _is_offered(control, complete)
@@ -354,7 +354,7 @@ def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[A
 
 
 def _build_final_rows(card: Card) -> list[ui.ActionRow[Any]]:
-    """Return what leads on from a card on which nothing is decided."""
+    """Return the row of a card on which nothing can be decided any more."""
     return _arrange_in_rows(
         [ui.Button(label="Open the inbox", url=card.inbox)] if card.inbox else []
     )
@@ -371,7 +371,7 @@ def _is_offered(control: Control, complete: bool) -> bool:
 
 
 def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
-    """Return the button of a control; one that must be confirmed leads to the full view."""
+    """Return the button of a control; one that needs confirmation opens the full view."""
     if control.confirm:
         wanted, label = base.with_verb(READ, more=control.action.value), f"{control.label}…"
     else:

@@ -1,4 +1,4 @@
-"""What `gateway doctor` finds about Discord, and what to do about it."""
+"""Checks of `gateway doctor` for Discord."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = "This is `gateway doctor --live`; the message goes away again."
 
 
 async def run_checks(targets: Sequence[str], *, live: bool) -> list[Found]:
-    """Run every check; what depends on something that failed is left out."""
+    """Run all checks, except those that depend on a failed one."""
     try:
         settings = read_settings()
     except GatewayError as error:
@@ -70,7 +70,7 @@ def _check_endpoint(client: discord.Client, settings: DiscordSettings) -> Findin
 
 
 async def _try_channels(client: discord.Client, targets: Sequence[str]) -> list[Finding]:
-    """Post a line in each channel of the routes, and delete it, one after the other."""
+    """Post and delete a message in each channel of the routes, one after the other."""
     read = [place for one in targets if (place := read_target(one))]
     channels = list(dict.fromkeys(place.channel for place in read if place.channel))
     if not channels:

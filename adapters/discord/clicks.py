@@ -1,6 +1,7 @@
-"""What people do in Discord: buttons, modals and menus, read raw, so that they survive restarts.
+"""Handling of interactions: buttons, modals, menus and commands.
 
-Who clicked, in which server, with which roles, is read from the interaction itself, at that moment.
+They are read from the raw payload, so they work after a restart. The person, server and roles come
+from each interaction itself.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from gateway.ports import Click, Desk, Field, MessageRef, Record
 
 log = logging.getLogger("adapters.discord")
 
-_MODAL_SECONDS = 1.5  # a modal must be the first answer: nothing may come before it
+_MODAL_SECONDS = 1.5  # Discord accepts a modal as the first response only
 _OLD = (
     "This card was made by another version of the gateway. Use `/pending` to see what still waits."
 )
@@ -43,7 +44,7 @@ _MODALS = {Action.DENY, Action.ABORT, Action.EDIT, Action.RESPOND, Action.ANSWER
 
 
 class InteractionHandler:
-    """Turns interactions into clicks at the desk, and what comes of them into answers."""
+    """Turns interactions into calls to the core, and their results into replies."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -53,7 +54,7 @@ class InteractionHandler:
         self._commands = DiscordCommands(desk, self._reading, self._remembering, self._operating)
 
     async def handle(self, interaction: discord.Interaction) -> None:
-        """Handle one interaction to its end. Nothing escapes: the client must go on."""
+        """Handle one interaction. Never raises: the client must go on."""
         try:
             await self._dispatch(interaction)
         except Exception:
@@ -102,7 +103,7 @@ class InteractionHandler:
             await respond(interaction, self._decide_and_remember(interaction, button))
 
     async def _read_button(self, interaction: discord.Interaction) -> DiscordButton | None:
-        """Return what was pressed; tells the person when it is of another version."""
+        """Return the pressed button; reply privately when it is of another version."""
         try:
             return read_button(interaction.custom_id or "")
         except OldButton:
@@ -112,10 +113,10 @@ class InteractionHandler:
     # --- deciding -------------------------------------------------------------------------------
 
     async def _open_modal(self, interaction: discord.Interaction, button: DiscordButton) -> None:
-        """Open the modal of an action; whoever may not decide is told so instead.
+        """Open the modal of an action, or reply why the person may not decide.
 
-        When the store is slow, a denial is asked for all the same: it needs nothing from there,
-        and is checked when it is submitted.
+        When the store is slow, the modal of a denial opens anyway: it needs no data, and rights are
+        checked on submission.
         """
         try:
             async with asyncio.timeout(_MODAL_SECONDS):
@@ -125,7 +126,7 @@ class InteractionHandler:
             await respond(interaction, _reply_privately(str(error)))
             return
         except Exception as error:
-            # Whatever it was, the person must hear that nothing came of it.
+            # Whatever it was, the person must learn that it failed.
             if not isinstance(error, TimeoutError) or button.verb not in _NOES:
                 await respond(interaction, _reply_refusal(error))
                 return
@@ -167,7 +168,7 @@ class InteractionHandler:
     async def _decide_and_remember(
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
-        """Decide, and have it remembered; either both or neither."""
+        """Decide and remember in one step; both happen or neither."""
         content = {
             "message": str(read_values(interaction.data).get(REASON) or ""),
             "remember": read_remember(interaction.data),
@@ -199,7 +200,7 @@ class InteractionHandler:
     async def _revoke(
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
-        """Take a remembered decision back; its card, if that was pressed, shows it at once."""
+        """Revoke a grant, and update its card if the button was on it."""
         if not button.copy:
             return await self._remembering.revoke(interaction, button.request_id)
         await refuse_unfit(self._desk, interaction, button.request_id)
@@ -224,7 +225,7 @@ class InteractionHandler:
     async def _build_updated_message(
         self, interaction: discord.Interaction, button: DiscordButton, record: Record
     ) -> InteractionReply:
-        """Return the clicked message as it must look now. The other copies follow by themselves."""
+        """Return the clicked message in its new state. The worker updates the other copies."""
         card = await self._reading.build_card(record)
         if _is_private(interaction):
             return InteractionReply(build_outcome_view(card), replaces=True)
@@ -232,10 +233,10 @@ class InteractionHandler:
 
 
 def read_ref(interaction: discord.Interaction, button: DiscordButton) -> MessageRef | None:
-    """Return the posted copy that an interaction was made on, None where there is none.
+    """Return the posted copy that an interaction belongs to, None where there is none.
 
-    On a private view the button names the card's message; on any other the message itself counts,
-    whatever a button says.
+    In a private message the button names the card's message. Elsewhere the clicked message itself
+    counts, whatever the button says.
     """
     if not button.copy:
         return None

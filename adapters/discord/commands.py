@@ -1,4 +1,4 @@
-"""Slash commands: the way when a card is lost. They check exactly what buttons check."""
+"""Slash commands. They make the same checks as buttons."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ log = logging.getLogger("adapters.discord")
 
 OPEN = "ag1:open"  # the menu under /pending
 _LISTED = 20
-_OFFERED = 100  # what is typed chooses 25 of these
+_OFFERED = 100  # candidates, of which Discord shows 25 that match
 _COMPLETION_SECONDS = 2.0
-_TEXT = 3  # Discord's number for an option of text
+_TEXT = 3  # Discord's type number of a string option
 _NOTE = "commands"
 _SHORT, _LINE = 8, 100
 
@@ -77,7 +77,7 @@ for _one in DEFINITIONS:
 
 
 async def register_if_changed(client: discord.Client, notes: Notes) -> None:
-    """Tell Discord our commands, if they are not those that it was told last."""
+    """Register the commands, unless the same ones were registered before."""
     application = client.application_id
     known = hashlib.sha256(json.dumps(DEFINITIONS, sort_keys=True).encode()).hexdigest()
     if application is None or await notes.get(_NOTE) == f"{application} {known}":
@@ -87,7 +87,7 @@ async def register_if_changed(client: discord.Client, notes: Notes) -> None:
 
 
 class DiscordCommands:
-    """Runs slash commands and completes what is typed."""
+    """Runs slash commands and autocompletes their options."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class DiscordCommands:
         self._operating = operating
 
     async def run(self, interaction: discord.Interaction) -> InteractionReply:
-        """Answer a command, privately."""
+        """Run a command and return a private reply."""
         data: Any = interaction.data
         options = {one["name"]: str(one.get("value", "")) for one in data.get("options", [])}
         match data.get("name"):
@@ -133,7 +133,7 @@ class DiscordCommands:
         return build_private_reply("This command is not known any more.")
 
     async def complete(self, interaction: discord.Interaction) -> None:
-        """Offer what the caller may decide; nothing when that cannot be told in time."""
+        """Offer what the caller may decide, or nothing when that takes too long."""
         data: Any = interaction.data
         written = [str(one.get("value", "")) for one in data["options"] if one.get("focused")]
         choices: list[discord.app_commands.Choice[str]] = []
@@ -143,7 +143,7 @@ class DiscordCommands:
                     if not written or written[0].lower() in f"{value} {name}".lower():
                         choices.append(discord.app_commands.Choice(name=name, value=value))
         except Exception as error:
-            # Whatever it was, who types goes on without suggestions.
+            # Whatever it was, the person can type without suggestions.
             log.info("not completed: %s", error, extra={"event": "completion_failed"})
         try:
             await interaction.response.autocomplete(choices[:25])
@@ -151,7 +151,7 @@ class DiscordCommands:
             log.info("completion not taken: %s", error, extra={"event": "answer_late"})
 
     async def open_selected(self, interaction: discord.Interaction) -> InteractionReply:
-        """Show the request that was chosen under /pending."""
+        """Show the request that was selected under /pending."""
         data: Any = interaction.data
         record = await self._find_request(interaction, str((data.get("values") or [""])[0]))
         return await self._show_for_approval(interaction, record)
@@ -182,7 +182,7 @@ class DiscordCommands:
     async def _show_for_approval(
         self, interaction: discord.Interaction, record: Record
     ) -> InteractionReply:
-        """Show all of it; what may be done with it stands there, as under a card."""
+        """Show the full view, which has the buttons to decide."""
         button = DiscordButton(verb=READ, request_id=record.id, revision=record.revision)
         return await self._reading.build_full_view(record, interaction, button)
 
@@ -209,10 +209,10 @@ class DiscordCommands:
         records = await self._find_waiting(interaction, _OFFERED)
         return [(record.id, self._render_line(record)) for record in records]
 
-    # --- finding --------------------------------------------------------------------------------
+    # --- look-ups -------------------------------------------------------------------------------
 
     async def _find_waiting(self, interaction: discord.Interaction, limit: int) -> list[Record]:
-        """Return what waits for the caller to decide it, the newest first."""
+        """Return pending requests that the caller may decide, newest first."""
         identity, found = read_identity(interaction), list[Record]()
         async for record in self._worklist.waiting(identity):
             if await self._desk.requests.may_decide(identity, record) is None:
@@ -222,8 +222,10 @@ class DiscordCommands:
         return found
 
     async def _find_request(self, interaction: discord.Interaction, written: str) -> Record:
-        """Return the request that a person means, if they may decide it. Raises NotFound,
-        InvalidRequest, Unauthorized."""
+        """Return the request of an id or its beginning, if the caller may decide it.
+
+        Raises NotFound, InvalidRequest, Unauthorized.
+        """
         record = await self._worklist.named(read_identity(interaction), written)
         await refuse_stranger(self._desk, interaction, record)
         return record

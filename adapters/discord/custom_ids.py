@@ -1,4 +1,4 @@
-"""What our buttons carry, and how targets and identities are written."""
+"""The data in our buttons (custom_ids), and the format of targets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class OldButton(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscordButton:
-    """The content of a custom_id: what is wanted of which request, as the presser saw it.
+    """The content of a custom_id: an action, a request and the revision that the person saw.
 
-    `copy` is the nonce of the posted copy, empty where there is none. On a private view `card` is
-    the message of that copy, because the view itself is another message. `more` is the verb's own.
+    `copy` is the nonce of the posted copy, empty where there is none. In a private message `card`
+    is the id of that copy's message. `more` is data specific to the verb.
     """
 
     verb: str
@@ -36,18 +36,18 @@ class DiscordButton:
 
     @property
     def custom_id(self) -> str:
-        """The button as Discord keeps it; at most 100 characters."""
+        """The custom_id; at most 100 characters."""
         packed = base64.urlsafe_b64encode(bytes.fromhex(self.request_id)).decode().rstrip("=")
         parts = (VERSION, self.verb, packed, str(self.revision), self.copy, self.card, self.more)
         return ":".join(parts)
 
     def with_verb(self, verb: str, *, more: str = "") -> DiscordButton:
-        """Return the button beside this one that wants something else."""
+        """Return the same button with another action."""
         return replace(self, verb=verb, more=more)
 
 
 def read_button(custom_id: str) -> DiscordButton | None:
-    """Return what a custom_id of ours says, None when it is somebody else's. Raises OldButton."""
+    """Return the content of a custom_id, None when it is not ours. Raises OldButton."""
     if not _OURS.match(custom_id):
         return None
     parts = custom_id.split(":")
@@ -80,7 +80,7 @@ class DiscordPlace:
 
     @property
     def posts(self) -> str:
-        """The budget that messages to this place share."""
+        """The name of the rate limit for messages to this place."""
         return f"posts {self.channel or self.user}"
 
 

@@ -1,4 +1,4 @@
-"""Modals: what they ask, and what was typed. Their ids say everything, so they survive restarts."""
+"""Modals: their fields, and reading what was submitted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TITLES = {
 
 
 class Unfit(Exception):
-    """Discord's modals cannot carry this; its text says where it can be done instead."""
+    """A Discord modal cannot show this; the text says where it can be done instead."""
 
 
 def build_modal(action: Action, card: Card | None, button: DiscordButton) -> ui.Modal:
@@ -38,7 +38,7 @@ def build_modal(action: Action, card: Card | None, button: DiscordButton) -> ui.
     modal = ui.Modal(title=_TITLES[action], custom_id=button.custom_id)
     for label in _build_fields(action, card):
         modal.add_item(label)
-    modal.stop()  # discord.py must keep nothing: the submission is read raw
+    modal.stop()  # submissions are read raw; discord.py need not keep it
     return modal
 
 
@@ -96,7 +96,7 @@ def build_text_field(
     required: bool = False,
     style: discord.TextStyle = discord.TextStyle.paragraph,
 ) -> ui.Label[Any]:
-    """Return a field to write in."""
+    """Return a text field."""
     typed: ui.TextInput[Any] = ui.TextInput(
         custom_id=name, style=style, default=value, required=required, max_length=LONGEST_INPUT
     )
@@ -124,7 +124,7 @@ def _build_answer_field(at: int, field: Field) -> ui.Label[Any]:
         options = [discord.SelectOption(label=one.title(), value=one) for one in (_YES, _NO)]
     else:
         options = [
-            # The position stands for the value, which may be longer than Discord takes.
+            # The index instead of the value, which may be too long for Discord.
             discord.SelectOption(
                 label=clip(choice.label.text or "(empty)", _TEXT), value=str(index)
             )
@@ -144,7 +144,7 @@ def _build_answer_field(at: int, field: Field) -> ui.Label[Any]:
 
 
 def read_values(data: Any) -> dict[str, Any]:
-    """Return what a submitted modal holds, by the ids of its fields."""
+    """Return the values of a submitted modal by the ids of its fields."""
     found: dict[str, Any] = {}
     for part in data.get("components", []):
         component = part.get("component") or {}
@@ -155,7 +155,7 @@ def read_values(data: Any) -> dict[str, Any]:
 
 
 def read_content(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonObject:
-    """Return the members of a click that a submitted modal gives. Raises InvalidRequest."""
+    """Return the members of a click from a submitted modal. Raises InvalidRequest."""
     given = read_values(data)
     if action in (Action.DENY, Action.ABORT):
         reason = str(given.get(REASON) or "")

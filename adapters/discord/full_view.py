@@ -1,4 +1,4 @@
-"""The full view: everything that would run, for the one who asked, with what they may do."""
+"""The full view: all that would run, page by page, in a private message."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ EVERYTHING = 10**9
 
 
 class FullViewPages:
-    """Makes cards and full views of requests."""
+    """Builds cards and full views of requests."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def build_card(self, record: Record) -> Card:
-        """Return the card as it fits into a channel."""
+        """Return the card at the size for channels."""
         return await draw(partial(_build_card, record, CARD_LINES, CARD_CHARS), *weight_of(record))
 
     async def build_whole_card(self, record: Record) -> Card:
-        """Return the card with room for everything, and so with every control."""
+        """Return the card without a size limit, and so with every control."""
         return await draw(partial(_build_card, record, EVERYTHING, EVERYTHING), *weight_of(record))
 
     async def get_permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
-        """Return a request to whoever may decide it. Raises NotFound, Unauthorized."""
+        """Return a request, if the person may decide it. Raises NotFound, Unauthorized."""
         record = await self._desk.requests.get(request_id)
         await refuse_stranger(self._desk, interaction, record)
         return record
 
     def name_card(self, interaction: discord.Interaction, button: DiscordButton) -> DiscordButton:
-        """Return the button for a private view: it must name the card that it came from."""
+        """Return the button for a private message, with the id of the card's message."""
         message = interaction.message
         if message is not None and not message.flags.ephemeral and button.copy:
             return replace(button, card=str(message.id))
@@ -47,7 +47,7 @@ class FullViewPages:
     async def build_page(
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
-        """Return the page that a button asks for, to whoever may decide the request."""
+        """Return the requested page, if the person may decide the request."""
         record = await self.get_permitted(interaction, button.request_id)
         message = interaction.message
         turning = message is not None and message.flags.ephemeral and button.more.isdecimal()
@@ -64,9 +64,9 @@ class FullViewPages:
         page: int = 0,
         replaces: bool = False,
     ) -> InteractionReply:
-        """Return the full view of a record. The caller has checked who asks."""
+        """Return the full view of a record. The caller has checked the person's rights."""
 
-        def drawn() -> InteractionReply:
+        def render() -> InteractionReply:
             view = pages_of(record, fits=page_fits)
             limit = interaction.filesize_limit
             card = _build_card(record, EVERYTHING, EVERYTHING)
@@ -74,7 +74,7 @@ class FullViewPages:
                 build_full_view(card, view, button, page=page, limit=limit), replaces=replaces
             )
 
-        return await draw(drawn, *weight_of(record))
+        return await draw(render, *weight_of(record))
 
 
 def _build_card(record: Record, lines: int, chars: int) -> Card:

@@ -1,4 +1,4 @@
-"""The card of a remembered decision in Discord, and the kill switch."""
+"""Cards of remembered decisions (grants), and the kill switch."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from gateway.ports import Desk, GrantCard, MessageRef, Notice
 
 REVOKE, STOP, ALLOW = "revoke", "stop", "allow"
 SWITCHES = (STOP, ALLOW)
-NO_REQUEST = "0" * 32  # the kill switch is about no request
+NO_REQUEST = "0" * 32  # the kill switch belongs to no request
 _LIVE, _ENDED = 0x5865F2, 0x8B949E
 _NONCE = 22
 
 
 class DiscordGrantPosting:
-    """Delivers, updates and announces. Raises only what `gateway.ports.outgoing` names."""
+    """Posts and edits grant cards. Raises only errors that `gateway.ports.outgoing` names."""
 
     def __init__(self, posting: Posting) -> None:
         self._posting = posting
 
     async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        """Post a card; the same nonce within minutes is the same message."""
+        """Post a card. Repeated with the same nonce within minutes, it posts nothing new."""
         return await self._posting.post(
             target, lambda silent: _build_view(card, nonce, silent), nonce
         )
 
     async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
-        """Have a posted message show the card as it is now."""
+        """Edit a posted card."""
         await self._posting.edit(ref, lambda silent: _build_view(card, nonce, silent), nonce)
 
     async def announce(self, notice: Notice, card: GrantCard) -> None:
-        """Answer the card with what it says newly: edits ring no bell."""
+        """Reply to the card with its news, because edits notify nobody."""
         if notice.ref is None:
             return
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
@@ -85,13 +85,13 @@ def _build_view(card: GrantCard, copy: str, silent: bool) -> MessageContent:
 
 
 class KillSwitchActions:
-    """The kill switch; the core checks who may turn it."""
+    """The kill switch; the core checks who may use it."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def show_state(self, interaction: discord.Interaction) -> InteractionReply:
-        """Show an admin how the kill switch stands, with the button that turns it."""
+        """Show an admin the state of the kill switch, with a button to change it."""
         person = await self._desk.requests.person(read_identity(interaction))
         if person is None or not person.admin:
             raise Unauthorized("only an admin may use the kill switch")
@@ -100,7 +100,7 @@ class KillSwitchActions:
     async def turn(
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
-        """Turn the kill switch."""
+        """Turn the kill switch on or off."""
         await refuse_unfit(self._desk, interaction, button.request_id)
         on = button.verb == STOP
         await self._desk.operator.stop_all(read_identity(interaction), on=on)

@@ -1,4 +1,4 @@
-"""Who clicked, as Discord vouches for it in the interaction itself."""
+"""Who clicked, from the interaction itself, and whether they may decide."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gateway.ports import Desk, Identity, Record
 
 
 def read_identity(interaction: discord.Interaction) -> Identity:
-    """Return the person, with the roles that they have in this server at this moment.
+    """Return the person with their current roles in this server.
 
-    A role counts only together with its server; in direct messages there are none.
+    Roles are qualified by their server; in direct messages there are none.
     """
     user, guild = interaction.user, interaction.guild_id
     roles: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ def read_identity(interaction: discord.Interaction) -> Identity:
 
 
 def find_objection(interaction: discord.Interaction) -> str | None:
-    """Return what Discord tells against this person deciding anything, None when nothing."""
+    """Return why this person may decide nothing in Discord, None when they may."""
     user = interaction.user
     if user.bot:
         return "bots decide nothing"
@@ -33,7 +33,7 @@ def find_objection(interaction: discord.Interaction) -> str | None:
 
 
 async def refuse_unfit(desk: Desk, interaction: discord.Interaction, request_id: str) -> None:
-    """Refuse, and write down, what Discord tells against the person. Raises Unauthorized."""
+    """Refuse bots and people who are timed out, and record it. Raises Unauthorized."""
     why = find_objection(interaction)
     if why is not None:
         await desk.requests.refuse(request_id, read_identity(interaction), why)
@@ -41,7 +41,7 @@ async def refuse_unfit(desk: Desk, interaction: discord.Interaction, request_id:
 
 
 async def refuse_stranger(desk: Desk, interaction: discord.Interaction, record: Record) -> None:
-    """Refuse, and write down, whoever may not decide this request. Raises Unauthorized."""
+    """Refuse people who may not decide this request, and record it. Raises Unauthorized."""
     await refuse_unfit(desk, interaction, record.id)
     identity = read_identity(interaction)
     why = await desk.requests.may_decide(identity, record)

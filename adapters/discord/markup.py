@@ -1,7 +1,7 @@
-"""Text of others made inert for Discord, and cut to what its limits allow.
+"""Escaping of text for Discord, and cutting to its limits.
 
-The core has made everything visible already; here markup, mentions, links and fences lose their
-power. Lengths are counted in UTF-16 units: whatever Discord counts, it is not more.
+The core has replaced invisible characters already; this escapes markup, mentions, links and fences.
+Lengths are counted in UTF-16 units: Discord never counts more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 _LANGUAGES = {"shell": "bash", "diff": "diff", "json": "json"}
-# Discord drops a backslash before any punctuation, so that escaping too much costs nothing.
+# Discord hides a backslash before any punctuation, so escaping too much does no harm.
 _PUNCTUATION = frozenset("\\*_~|`>#-[]()<@:+=.!{}^&")
 _MARKUP = re.compile(r"[\\*_~|`>#\-\[\]()<@:+=.!{}^&]")
 _FENCE = re.compile(r"`{3,}")
@@ -19,22 +19,22 @@ _ELLIPSIS = "…"
 
 
 def count_units(text: str) -> int:
-    """Return the length of a text as Discord may count it."""
+    """Return the length of a text in UTF-16 units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def escape_line(text: str, budget: int) -> str:
-    """Return text for a place where markup works, escaped, in one line, within `budget` units."""
+    """Return text escaped, on one line, within `budget` units."""
     return _escape(text.replace("\n", " ⏎ "), budget)
 
 
 def escape_with_mentions(text: str, budget: int) -> str:
-    """Return our own sentence about people: as `inert`, and identities shown by name."""
+    """Return a sentence of ours, escaped, with identities as mentions."""
     return _PERSON.sub(r"<@\1>", escape_line(text, budget))
 
 
 def quote(text: str, budget: int) -> str:
-    """Return text as a quotation that it cannot leave."""
+    """Return text as a block quote."""
     lines = text.split("\n")
     kept: list[str] = []
     for line in lines:
@@ -47,9 +47,9 @@ def quote(text: str, budget: int) -> str:
 
 
 def fence(text: str, kind: str, budget: int) -> tuple[str, bool]:
-    """Return text in a code block, within `budget` units, and whether it is all there.
+    """Return text in a code block, within `budget` units, and whether all of it fits.
 
-    A fence within it would end the block, so it is written like other dangers: ⟨3 x U+0060⟩.
+    A fence in the text would end the block, so it is replaced: ⟨3 x U+0060⟩.
     """
     opening = f"```{_LANGUAGES.get(kind, '')}\n"
     closing = "\n```"
@@ -58,19 +58,19 @@ def fence(text: str, kind: str, budget: int) -> tuple[str, bool]:
     if count_units(safe) <= room:
         return f"{opening}{safe}{closing}", True
     cut = _cut(safe, max(0, room - 2))
-    # Never end within an escape: half of one reads as plain text.
+    # Never cut within an escape: half of one reads as plain text.
     if cut.rfind("⟨") > cut.rfind("⟩"):
         cut = cut[: cut.rfind("⟨")]
     return f"{opening}{cut}\n{_ELLIPSIS}{closing}", False
 
 
 def clip(text: str, budget: int) -> str:
-    """Return the start of a plain text, with an ellipsis when that is not all of it."""
+    """Return the text, or its start and an ellipsis."""
     return text if count_units(text) <= budget else f"{_cut(text, budget - 1)}{_ELLIPSIS}"
 
 
 def keep_whole_lines(lines: Sequence[str], budget: int) -> list[str]:
-    """Return as many of the first lines as fit, none of them cut."""
+    """Return the first lines that fit as a whole."""
     kept: list[str] = []
     for line in lines:
         budget -= count_units(line) + 1

@@ -1,4 +1,4 @@
-"""What the bot needs in a server: the invite link with the least of it, and a check per channel."""
+"""The bot's permissions: the invite link with the fewest possible, and a check per target."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ async def _check(options: argparse.Namespace) -> int:
 
 
 def build_invite_link(application: int) -> str:
-    """Return the link by which a server's owner adds the bot, with no permission too many."""
+    """Return the link that adds the bot to a server, with only the needed permissions."""
     return discord.utils.oauth_url(application, permissions=NEEDED, scopes=_SCOPES)
 
 
 async def check_target(client: discord.Client, target: str) -> Finding:
-    """Say what keeps cards from being posted at a target, and what to do."""
+    """Check whether cards can be posted to a target."""
     place = read_target(target)
     if place is None:
         return failed(
@@ -102,7 +102,7 @@ async def _check_channel(client: discord.Client, place: DiscordPlace) -> Finding
     parent: Any = channel
     skipped = _OF_THREADS
     if isinstance(channel, discord.Thread):
-        # A thread has its channel's permissions, and one of its own.
+        # A thread inherits its channel's permissions and has one of its own.
         parent = await guild.fetch_channel(channel.parent_id)
         skipped = {"send_messages"}
     held = dict(parent.permissions_for(member))

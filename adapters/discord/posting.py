@@ -1,4 +1,4 @@
-"""Posting, editing and telling: the bot's own calls, and what Discord's refusals mean."""
+"""Posting, editing and replying, and the meaning of Discord's errors."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from gateway.ports import (
 
 log = logging.getLogger("adapters.discord")
 
-# Discord tells its limits with each answer, mostly five in five seconds for a channel. All replicas
-# together stay below, because each of them knows only its own calls.
+# Discord returns its limits with each response, mostly five in five seconds per channel. All
+# replicas together stay below, because each knows only its own calls.
 POSTS = EDITS = Rate(45, 2)
-ALL_PER_MINUTE, ALL_BURST = 1200, 10  # 50 a second are allowed; the rest is for calls that bunch up
+ALL_PER_MINUTE, ALL_BURST = 1200, 10  # Discord allows 50 a second; the rest is for bursts
 RETRY_SECONDS = 5.0
 OLD_EDIT_SECONDS = 120.0
 _NONCE = 22  # Discord takes 25 characters
@@ -58,12 +58,11 @@ _LOST = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, MISSING_ACCESS, NO_PERMISSION, THREAD
 
 Clients = Callable[[], discord.Client]
 View = Callable[[bool], MessageContent]
-"""Makes a message; silent, nothing of the agent's stands in it."""
+"""Builds a message; with True, without any text of the agent."""
 
 
 class Posting:
-    """The message side of the adapter. `client` gives the one that is logged in, or raises
-    TryLater."""
+    """Posts and edits messages. `client` returns the logged-in client or raises TryLater."""
 
     def __init__(self, client: Clients, notes: Notes) -> None:
         self._client = client
@@ -72,7 +71,7 @@ class Posting:
         self._homes: dict[int, str] = {}  # the server of each channel, which never changes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
-        """Post a card; the same nonce within minutes is the same message."""
+        """Post a card. Repeated with the same nonce within minutes, it posts nothing new."""
         place = _find_place(target)
         called, allowed = _build_mentions(card.calls, place.guild)
 
@@ -82,7 +81,7 @@ class Posting:
         return await self._post(place, view, nonce, rank=card.created, allowed=allowed)
 
     async def post(self, target: str, view: View, nonce: str) -> MessageRef:
-        """Post a message that calls nobody; what Discord's moderation refuses is posted silent."""
+        """Post a message without mentions; if moderation refuses it, without the agent's text."""
         allowed = discord.AllowedMentions.none()
         return await self._post(_find_place(target), view, nonce, rank=0, allowed=allowed)
 
@@ -112,14 +111,14 @@ class Posting:
         )
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Have a posted message show the card as it is now; what was decided goes first."""
+        """Edit a posted card; decided ones go first."""
         rank = 0 if card.final else 1
         await self.edit(
             ref, lambda silent: build_card_view(card, nonce, silent=silent), nonce, rank=rank
         )
 
     async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int = 0) -> None:
-        """Have a posted message show something else."""
+        """Edit a posted message."""
         async with self._turn(f"edits {ref.channel}", EDITS, nonce, rank):
             await self._update(ref, view)
 
@@ -139,9 +138,9 @@ class Posting:
                     raise
 
     async def tell(self, notice: Notice, card: Card) -> None:
-        """Post a reminder in answer to a card, or tell someone how a request ended."""
+        """Post a reminder as a reply to a card, or the outcome of a request."""
         place = _find_place(notice.target)
-        # Each reminder is a new revision of the card, so that a repeated one is known as such.
+        # Each reminder has a new revision of the card, so its nonce differs.
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
         turn = self._turn(place.posts, POSTS, said, card.created)
         async with turn, _translate_errors(sending=True):
@@ -151,7 +150,7 @@ class Posting:
                 await self._inform(notice, card, place)
 
     async def answer(self, target: str, ref: MessageRef, text: str, nonce: str) -> None:
-        """Answer a posted message with words of ours, calling nobody."""
+        """Reply to a posted message, without mentions."""
         posts = _find_place(target).posts
         async with self._turn(posts, POSTS, nonce, 0), _translate_errors(sending=True):
             channel = self._client().get_partial_messageable(int(ref.channel))
@@ -200,7 +199,7 @@ class Posting:
 
     @asynccontextmanager
     async def _turn(self, budget: str, rate: Rate, name: str, rank: int) -> AsyncIterator[None]:
-        """Hold a turn in a budget, and a place in the bot's own."""
+        """Hold a turn of a rate limit, within the bot's overall limit."""
         async with self._pace.turn(budget, rate, name, rank=rank):
             wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
             if wait > _PATIENCE:
@@ -209,7 +208,7 @@ class Posting:
             yield
 
     async def _wake(self, channel_id: int) -> None:
-        """Open an archived thread again; raises when it is locked."""
+        """Unarchive a thread; raises when it is locked."""
         client = self._client()
         thread = await client.fetch_channel(channel_id)
         if isinstance(thread, discord.Thread):
@@ -226,9 +225,9 @@ def _find_place(target: str) -> DiscordPlace:
 def _build_mentions(
     wanted: Sequence[str], guild: str | None
 ) -> tuple[str, discord.AllowedMentions]:
-    """Return the text that calls approvers, and leave to call these and nobody else.
+    """Return the text that mentions approvers, and the permission to mention only these.
 
-    A role is called only in the server that it belongs to.
+    A role is mentioned only in its own server.
     """
     roles = [one.removeprefix(f"{guild}/") for one in wanted if one.startswith(f"{guild}/")]
     users = [one for one in wanted if one.isdecimal()][:_MOST_CALLED]
@@ -244,9 +243,9 @@ def _build_mentions(
 
 @asynccontextmanager
 async def _translate_errors(*, sending: bool) -> AsyncIterator[None]:
-    """Turn what discord.py raises into the core's failures.
+    """Translate discord.py's errors into the core's.
 
-    `sending` something new, an answer that did not come leaves it open whether it is there.
+    With `sending`, a missing response means that the message may or may not have been posted.
     """
     try:
         async with asyncio.timeout(_LONGEST_CALL):

@@ -1,4 +1,4 @@
-"""Remembered decisions: what would be covered is read first, then chosen, and can be taken back."""
+"""Remembered decisions: the dialog to create one, and lists to revoke them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ KEEP = "keep"
 _SCOPE, _WHERE, _LIFE = "scope", "where", "life"
 _EVERYWHERE, _SESSION = "everywhere", "session"
 _ALL, _OF_SESSION = "all", "session "
-_CHOICE = 100  # characters of what a command offers; Discord takes no more
-_OFFERED = 8  # each is measured against the history, and read by somebody on a phone
+_CHOICE = 100  # Discord's limit for a command's choice, in characters
+_OFFERED = 8  # each is checked against the history, and must be readable on a phone
 _LISTED = 20
 _LIST_UNITS = 3800
 _VERBS = {
@@ -44,7 +44,7 @@ _VERBS = {
 
 
 class RememberDialog:
-    """The dialog behind "Remember…", and what has been remembered."""
+    """The dialog behind "Remember…", and revoking."""
 
     def __init__(self, desk: Desk, reading: FullViewPages) -> None:
         self._desk = desk
@@ -54,7 +54,7 @@ class RememberDialog:
     async def show_options(
         self, interaction: discord.Interaction, button: DiscordButton
     ) -> InteractionReply:
-        """Show what could be remembered, and how far each would have reached."""
+        """Show the scopes that could be remembered, with the recent reach of each."""
         record = await self._reading.get_permitted(interaction, button.request_id)
         button = self._reading.name_card(interaction, button)
         lines = ["### 🧠 What should be remembered?"]
@@ -75,7 +75,7 @@ class RememberDialog:
         return InteractionReply(MessageContent(view))
 
     async def build_modal(self, record: Record, button: DiscordButton) -> ui.Modal:
-        """Return the modal that asks what, where and how long. Raises Conflict."""
+        """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
         action = Action(button.more)
         scopes = scopes_of(record, action)[:_OFFERED]
         if not scopes:
@@ -93,7 +93,7 @@ class RememberDialog:
         return modal
 
     async def build_outcome(self, record: Record) -> MessageContent:
-        """Return the outcome with the way back: a button that revokes what was remembered."""
+        """Return the outcome with a button that revokes the new grant."""
         shown = build_outcome_view(await self._reading.build_card(record))
         made = next(
             (one for one in await self._desk.grants.newest() if one.from_request == record.id), None
@@ -108,8 +108,10 @@ class RememberDialog:
         return shown
 
     async def revoke(self, interaction: discord.Interaction, what: str) -> InteractionReply:
-        """Take back one grant by its id or the beginning of it, `all`, or a session's; the core
-        checks who may."""
+        """Revoke one grant by its id or the beginning of it, `all`, or a session's.
+
+        The core checks the rights.
+        """
         grants, identity = self._desk.grants, read_identity(interaction)
         if what != _ALL and not what.startswith(_OF_SESSION):
             grant_id = await self._worklist.grant_id(identity, what)
@@ -127,14 +129,14 @@ class RememberDialog:
         return build_private_reply(f"↩️ Taken back: {len(gone)}. They decide nothing any more.")
 
     async def list_grants(self, interaction: discord.Interaction) -> InteractionReply:
-        """List what is remembered and may be taken back by who asks."""
+        """List the grants that the person may revoke."""
         grants = await self._worklist.grants(read_identity(interaction))
         if not grants:
             return build_private_reply("Nothing is remembered that you may take back.")
         return InteractionReply(build_grants_view(grants))
 
     async def find_choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
-        """Return (value, words) of what `/revoke` offers: each of them, all, and each session's."""
+        """Return (value, label) of each choice of `/revoke`: a grant, all, or a session's."""
         grants = await self._worklist.grants(read_identity(interaction))
         found = [
             (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {shown(one.words).text}")
@@ -151,7 +153,7 @@ class RememberDialog:
 
 
 def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
-    """Return the list of what is remembered, as far as it fits, the newest first."""
+    """Return a list of grants, newest first, as far as it fits."""
     lines = ["### 🧠 What is remembered"]
     for grant in grants[:_LISTED]:
         ends = f"until <t:{grant.expires_at // 1000}:f>" if grant.expires_at else "until revoked"
@@ -169,7 +171,7 @@ def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
 
 
 def read_remember(data: Any) -> Remember:
-    """Return what a submitted modal says should be remembered."""
+    """Return what to remember from a submitted modal."""
     given = read_values(data)
     return Remember(
         offer=_read_choice(given, _SCOPE),
@@ -179,7 +181,7 @@ def read_remember(data: Any) -> Remember:
 
 
 def _render_words(text: str, budget: int) -> str:
-    """Return what a grant covers; names from the agent's arguments stand in it."""
+    """Return what a grant covers, escaped: it contains names from the agent's arguments."""
     return escape_line(shown(text).text, budget)
 
 
@@ -188,7 +190,7 @@ def _read_choice(given: dict[str, Any], name: str) -> str:
 
 
 def _build_menu(label: str, name: str, options: list[tuple[str, str]]) -> ui.Label[Any]:
-    """Return a menu; its first option, always the narrowest, is chosen until another is."""
+    """Return a menu with its first option, the narrowest, as the default."""
     menu: ui.Select[Any] = ui.Select(
         custom_id=name,
         options=[

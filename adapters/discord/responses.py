@@ -1,4 +1,4 @@
-"""How an interaction is answered: within three seconds, once, whatever the rest does."""
+"""Replies to interactions: exactly one, within Discord's three seconds."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from gateway.ports import shown
 
 log = logging.getLogger("adapters.discord")
 
-ACK_SECONDS = 1.5  # Discord's client gives up after 3; the rest is for the way there
+ACK_SECONDS = 1.5  # Discord gives up after 3; the rest is for the network
 WORK_SECONDS = 30.0
 _LONGEST_SENTENCE = 1500
 _NOT_SHOWN = "⚠️ Discord refuses to show the answer. The card tells how the request stands."
-# The answer came too late, or a second time, or the message is gone: the card is repaired later.
+# The response came too late or twice, or the message is gone: the card is updated later.
 _TOO_LATE = {10008, 10015, 10062, 40060, 50027}
 
 
 @dataclass(frozen=True, slots=True)
 class InteractionReply:
-    """What the person gets: the clicked message changed, or a message that only they see."""
+    """A reply: the clicked message changed, or a private message."""
 
     shown: MessageContent
     replaces: bool = False
 
 
 def build_private_reply(text: str) -> InteractionReply:
-    """Return a sentence for this person alone."""
+    """Return a private message with this text."""
     return InteractionReply(build_text_view(text))
 
 
 def build_refusal(error: Exception) -> InteractionReply:
-    """Say privately why nothing came of it. The truth, and never more than is known."""
+    """Return a private message that explains an error, without claiming more than is known."""
     if isinstance(error, NotFound):
         return build_private_reply("🗑️ That is not known any more.")
     if isinstance(error, Unauthorized):
@@ -68,7 +68,7 @@ def build_refusal(error: Exception) -> InteractionReply:
 
 
 def _render_sentence(text: str) -> str:
-    """Return an error's words as a sentence. Parts of it may be anybody's."""
+    """Return an error's text as a sentence, escaped: it may quote anybody."""
     said = shown(text).text
     return escape_with_mentions(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
 
@@ -76,7 +76,7 @@ def _render_sentence(text: str) -> str:
 async def respond(
     interaction: discord.Interaction, work: Coroutine[Any, Any, InteractionReply]
 ) -> None:
-    """Do the work and answer; if it is slow, acknowledge first and answer afterwards."""
+    """Do the work and send its reply; if it is slow, acknowledge first."""
     task = asyncio.create_task(_run_bounded(work))
     try:
         await asyncio.wait({task}, timeout=ACK_SECONDS)
@@ -90,7 +90,7 @@ async def respond(
 
 
 async def _try_send(interaction: discord.Interaction, answer: InteractionReply) -> bool:
-    """Give an answer; False when Discord refuses to show it."""
+    """Send a reply; return False when Discord refuses its content."""
     try:
         await _send(interaction, answer)
     except discord.HTTPException as error:
@@ -110,12 +110,12 @@ async def _run_bounded(work: Coroutine[Any, Any, InteractionReply]) -> Interacti
         async with asyncio.timeout(WORK_SECONDS):
             return await work
     except Exception as error:
-        # Whatever it was, the person must hear that nothing came of it.
+        # Whatever it was, the person must learn that it failed.
         return build_refusal(error)
 
 
 async def _acknowledge(interaction: discord.Interaction) -> None:
-    """Gain fifteen minutes. Should even that fail, the work goes on: it may be a decision."""
+    """Acknowledge, which allows fifteen minutes. If it fails, the work goes on."""
     command = interaction.type is discord.InteractionType.application_command
     try:
         await interaction.response.defer(ephemeral=command, thinking=command)
@@ -127,7 +127,7 @@ async def _send(interaction: discord.Interaction, answer: InteractionReply) -> N
     shown = answer.shown
     response = interaction.response
     if answer.replaces and interaction.message is not None:
-        # What is attached stays: a private full view keeps its file while it is leafed through.
+        # Keep the file attached while the pages of a full view are turned.
         kept = interaction.message.attachments if shown.attached is not None else []
         if response.is_done():
             await interaction.edit_original_response(view=shown.view, attachments=kept)

@@ -1,4 +1,4 @@
-"""What an operator sets for Discord, read from the environment."""
+"""Settings for Discord, from the environment."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class DiscordSettings(BaseSettings):
 
 
 def read_settings() -> DiscordSettings:
-    """Return the settings; raises Misconfigured with a sentence, never with a secret."""
+    """Return the settings. Raises Misconfigured, never with a secret in its text."""
     try:
         return DiscordSettings()
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Does what buttons ask for, after Slack has its answer."""
+"""Actions of buttons on cards, run after Slack has its acknowledgement."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BUILD: dict[str, Callable[[Card, ModalMetadata], Json]] = {
     Act.ANSWER: modals.build_answer,
 }
 
-OPENS_MODAL = {*_BUILD, Act.REMEMBER, Act.DETAILS}  # what opens a modal, and changes nothing yet
+OPENS_MODAL = {*_BUILD, Act.REMEMBER, Act.DETAILS}  # open a modal, change nothing yet
 
 
 class ButtonActions:
@@ -41,7 +41,7 @@ class ButtonActions:
         self._operating = operating
 
     async def run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
-        """Do what a button asks for."""
+        """Run the action of a button."""
         if did.act == Act.OPEN:
             return
         if did.act in ADMIN_BUTTONS:
@@ -54,7 +54,7 @@ class ButtonActions:
             if did.in_modal:
                 await reply.tell(describe_state(record))
             return
-        # Slack may deliver a click twice, and to two replicas; these acts have no other guard.
+        # Slack may deliver a click twice, and to two replicas; these actions have no other guard.
         if not await self._desk.notes.put_new(f"did {did.nonce}", "1", seconds=_ONCE_SECONDS):
             return
         if did.act in (Act.NEXT, Act.BACK):
@@ -72,7 +72,7 @@ class ButtonActions:
     async def approve(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata, *, sure: bool
     ) -> Record:
-        """Approve as it is, if all of it can be read here."""
+        """Approve unchanged, if all of it can be read in Slack."""
         identity, _ = await self._rights.identify(workspace, did.actor, form.request_id, read=form)
         return await self._desk.requests.decide(
             build_click(did, form, identity, Action.APPROVE, confirmed=sure),
@@ -102,7 +102,7 @@ class ButtonActions:
         if record.final:
             raise Conflict(f"This was decided already: {describe_state(record)}")
         card = build_whole_card(record)
-        # What is filled in belongs to what the card said when the button was pressed.
+        # The modal belongs to the revision that the card showed.
         if form.revision < record.shown_since:
             raise Conflict("the request has changed since you saw it; look at it again")
         if did.act == Act.REMEMBER:
@@ -127,7 +127,7 @@ class ButtonActions:
     async def build_details(
         self, workspace: Workspace, did: Interaction, form: ModalMetadata
     ) -> Json:
-        """Return one page of everything that would run, for somebody who may see it."""
+        """Return one page of the full view. Raises Unauthorized."""
         record, refusal = await self._rights.check_viewer(workspace, did.actor, form.request_id)
         full = full_view(record, fits=modals.page_fits)
         page = min(max(form.page, 0), len(full.pages) - 1)
@@ -160,12 +160,12 @@ def build_click(
 
 
 def build_whole_card(record: Record) -> Card:
-    """Return the card of a request with nothing left out."""
+    """Return the card of a request without a size limit."""
     return card_of(record, lines=_WHOLE, chars=_WHOLE)
 
 
 def describe_state(record: Record) -> str:
-    """Say how a request stands, in a sentence."""
+    """Return a request's outcome or progress, in a sentence."""
     card = build_whole_card(record)
     if card.outcome is not None:
         return card.outcome.text

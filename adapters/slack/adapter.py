@@ -1,4 +1,4 @@
-"""The adapter itself: puts the parts together, runs them, and lets them finish."""
+"""The Slack adapter: builds its parts, runs them, and lets running work finish."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ class SlackAdapter:
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Serve until left. Leaving waits for what people asked for.
+        """Serve until left. Leaving waits for running work.
 
         Entering means connected, or that Slack is away, which `problems` says until it is back.
         """
         settings = SlackSettings()
         settings.refuse_incomplete()
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
-        # One session serves all workspaces: none may be known by another's cookies.
+        # One session serves all workspaces, so it must not keep cookies.
         jar = aiohttp.DummyCookieJar()
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=jar) as session:
             self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
@@ -171,7 +171,7 @@ class SlackAdapter:
     async def checks(
         self, targets: Sequence[str], notes: Notes, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
-        """Return what `gateway doctor` finds about Slack."""
+        """Return the findings of `gateway doctor` about Slack."""
         return await run_checks(targets, notes, SystemClock(), live=live)
 
     def commands(self, verbs: Any) -> None:
@@ -183,16 +183,16 @@ class SlackAdapter:
 
     @property
     def busy(self) -> bool:
-        """Whether something that people asked for is still being done."""
+        """Whether work is still running."""
         return self._app is not None and self._app.busy
 
     def problems(self) -> Sequence[str]:
-        """Return what keeps people from answering, empty when nothing does."""
+        """Describe what keeps people from answering, empty when nothing does."""
         parts = (self._socket, self._workspaces)
         return [f"Slack: {part.problem}" for part in parts if part is not None and part.problem]
 
     def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[web.RouteDef]:
-        """Return the routes that Slack, and whoever installs the app, reach."""
+        """Return the routes for Slack and for installing the app."""
         return self._routes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
@@ -218,11 +218,11 @@ class SlackAdapter:
         await self._patient(lambda posts: SlackGrantPosting(posts).update(ref, card, nonce))
 
     async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
-        """Announce what the card of a remembered decision says newly."""
+        """Reply to the card of a remembered decision with its news."""
         await self._patient(lambda posts: SlackGrantPosting(posts).announce(notice, card))
 
     async def _patient(self, work: Callable[[CardPosting], Awaitable[_T]]) -> _T:
-        """Do it, and while Slack is unavailable let it rest longer and longer."""
+        """Do the work; while Slack is unavailable, ask for longer and longer pauses."""
         if self._posts is None:
             raise TryLater(1.0, "Slack is not connected yet")
         try:

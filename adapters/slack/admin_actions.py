@@ -1,4 +1,4 @@
-"""What people take back and stop in Slack: grants, one, a session's or all, and the kill switch."""
+"""Revoking grants (one, a session's, all) and the kill switch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.errors import Conflict, InvalidRequest
 from gateway.ports import Desk, Grant, Identity, MessageRef, Worklist
 
 ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
-_EVERY, _OF_SESSION = "all", "session"  # what is taken back besides one by its id
+_EVERY, _OF_SESSION = "all", "session"  # may stand in place of a grant's id
 _STOP = "Everything that waits or is asked is denied, for all agents, until somebody lifts it."
 _LIFT = "Agents are answered again as before. What was denied stays denied."
 _ALL = "Everything is taken back that you may take back; people are asked again."
@@ -20,7 +20,7 @@ _SESSION = "All that was remembered for this session is taken back; people are a
 
 
 class AdminActions:
-    """Does it at the desk, which checks who asks."""
+    """Revokes and stops; the core checks the rights."""
 
     def __init__(self, desk: Desk, rights: Rights, worklist: Worklist) -> None:
         self._desk = desk
@@ -28,7 +28,7 @@ class AdminActions:
         self._worklist = worklist
 
     async def run(self, workspace: Workspace, did: Interaction) -> None:
-        """Do what a button asks for."""
+        """Run the action of a button."""
         identity = await self._rights.identify_caller(workspace, did.actor)
         if did.act in (Act.STOP_ALL, Act.ALLOW_AGAIN):
             await self._desk.operator.stop_all(identity, on=did.act == Act.STOP_ALL)
@@ -45,8 +45,9 @@ class AdminActions:
     async def revoke(
         self, identity: Identity, what: str, *, copy: str = "", ref: MessageRef | None = None
     ) -> str:
-        """Take back one grant by its id or the beginning of it, `all`, or `session AGENT NAME`;
-        return what to say. `copy` and `ref` say on which card of the grant it was pressed."""
+        """Revoke one grant by its id or the beginning of it, `all`, or `session AGENT NAME`;
+        return a message. `copy` and `ref` name the card on which the button was pressed.
+        """
         first, _, whose = what.partition(" ")
         if first not in (_EVERY, _OF_SESSION):
             grant_id = await self._worklist.grant_id(identity, first)
@@ -62,7 +63,7 @@ class AdminActions:
         return f"Revoked: {len(gone)}. From now on they decide nothing."
 
     async def build_kill_switch(self, identity: Identity) -> list[Json]:
-        """Return what stands above everything on a Home tab: the kill switch, for admins."""
+        """Return the kill switch of a Home tab: its state and, for admins, its button."""
         person = await self._desk.requests.person(identity)
         admin = person is not None and person.admin
         stopped = await self._desk.operator.stopped()
@@ -84,7 +85,7 @@ class AdminActions:
 
 
 def build_revoke_all(grants: Sequence[Grant]) -> list[Json]:
-    """Return the button that takes back all that somebody sees on their Home tab."""
+    """Return the button that revokes all grants on a Home tab."""
     if len(grants) < 2:  # noqa: PLR2004 (one has a button of its own)
         return []
     press = button("Revoke all", Act.REVOKE_ALL, "-", style="danger", confirm=(_ALL, "Revoke"))
@@ -92,7 +93,7 @@ def build_revoke_all(grants: Sequence[Grant]) -> list[Json]:
 
 
 def build_revoke_session(grant: Grant) -> list[Json]:
-    """Return the button that takes back all that is remembered for a grant's session."""
+    """Return the button that revokes all grants of a grant's session."""
     if grant.session is None:
         return []
     value = f"{grant.agent} {grant.session}"

@@ -1,4 +1,4 @@
-"""Turns a card into a Slack message. Pure; stays within what Slack takes, with room to spare."""
+"""The card layout: a card as a Slack message, well within Slack's limits. Pure."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from gateway.models import Action, RiskLevel
 from gateway.ports import Card, Control, Style
 
 # Slack refused messages with 11,341 counted characters; it documents no number. What would run is
-# never cut here, so the rest shares what that leaves.
+# never cut here, so the rest shares the remaining room.
 MOST_UNITS = 8000
 CARD_CHARS = 2800
 CARD_LINES = 30
-MOST_PARTS = CARD_LINES  # each has a line at least: a card that shows all has no more of them
+MOST_PARTS = CARD_LINES  # each has at least one line
 _LEAST_FOR_REST = 1700
 _FACT_UNITS = 120
 _WORDS_UNITS = 500
@@ -51,7 +51,7 @@ _STYLES = {Style.PRIMARY: "primary", Style.DANGER: "danger", Style.PLAIN: None}
 _RISKS = {RiskLevel.LOW: "Low risk", RiskLevel.MEDIUM: "Medium risk", RiskLevel.HIGH: "High risk"}
 
 
-# A press on one of these opens a modal; approving alone needs none.
+# The button of each action. All but Approve open a modal.
 FORMS = {
     Action.DENY: Act.DENY,
     Action.EDIT: Act.EDIT,
@@ -64,7 +64,7 @@ _IN_MENU = {Action.EDIT, Action.RESPOND, Action.ABORT}
 
 
 class FullText(StrEnum):
-    """Where the whole text of a card is that does not fit."""
+    """Where the full text of a card is, if the card does not show all of it."""
 
     FITS = ""
     ATTACHED = "The full text is attached in the thread."
@@ -74,7 +74,7 @@ class FullText(StrEnum):
 def build_message(
     card: Card, copy: str, full: FullText = FullText.FITS, called: str = ""
 ) -> tuple[str, list[Json]]:
-    """Return the top-level text and the blocks of a card. `called` are mentions of ours."""
+    """Return the top-level text and the blocks of a card. `called` are mentions of approvers."""
     shown = sum(
         count_units(block.text.text) + count_units(block.label)
         for block in card.blocks[:MOST_PARTS]
@@ -94,12 +94,12 @@ def build_message(
 
 
 def render_notification(summary: str) -> str:
-    """Return what lock screens and screen readers get: who and how risky, no arguments."""
+    """Return the text for lock screens and screen readers: a summary, no arguments."""
     return escape(fit(one_line(summary), 300))
 
 
 def _render_state(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Return how it ended, right under the title; while it waits, how risky it is."""
+    """Return the outcome, or the risk while pending."""
     if not card.final:
         reasons = "; ".join(one_line(reason.text) for reason in card.reasons)
         risk = _RISKS[card.risk] + (f": {reasons}" if reasons else "")
@@ -119,7 +119,7 @@ def _render_state(card: Card, budget: TextBudget) -> Iterator[Json]:
 
 
 def _render_body(card: Card, budget: TextBudget) -> Json:
-    """Return who asks, what would run, and the agent's own words: the same before and after."""
+    """Return who asks, what would run, and the agent's statement; the same before and after."""
     facts = [
         (fact.label, budget.take(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts
     ]
@@ -144,7 +144,7 @@ def _render_body(card: Card, budget: TextBudget) -> Json:
 
 
 def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Return what the agent says about it, marked as such."""
+    """Return the agent's preview and statement, marked as unverified."""
     if card.preview is not None and card.preview.text.text.strip():
         picture = budget.take(card.preview.text.text, _DIFF_UNITS)
         yield from (label("The agent's preview, unverified"), exact(picture))
@@ -159,7 +159,7 @@ def render_diff(card: Card) -> str:
 
 
 def render_findings(card: Card, budget: TextBudget) -> Iterator[Json]:
-    """Return what the guardrails found, a line each."""
+    """Return the guardrail findings, one line each."""
     if card.findings:
         lines = (f"⚠️ {one_line(one.text)}" for one in card.findings)
         yield context(*(plain(budget.take(line, _FACT_UNITS * 2)) for line in lines))
@@ -193,8 +193,7 @@ def _render_fingerprint(card: Card) -> str:
 def build_actions(
     card: Card, copy: str, only: Container[str] | None = None, *, block_id: str = "actions"
 ) -> Json:
-    """Return the buttons of a waiting card; the rarer ones stand in a menu. `only` some of them
-    may be wanted."""
+    """Return the buttons of a pending card, the rarer ones in a menu. `only` limits them."""
     value = SlackButton(card.request_id, card.revision, copy).encode()
     offered = [control for control in card.controls if is_offered(card, control)]
     elements = [_build_button(one, value) for one in offered if one.action not in _IN_MENU]
@@ -203,7 +202,7 @@ def build_actions(
     elements.append(button("Details", Act.DETAILS, value))
     rare = [one for one in offered if one.action in _IN_MENU]
     menu = [option(f"{one.label}…", f"{FORMS[one.action]} {value}") for one in rare]
-    if not menu:  # Slack's documents once asked for two entries at least
+    if not menu:  # menus once needed at least two entries
         elements.append(button(_LOOKING, Act.CLAIM, value))
     else:
         menu.append(option(_LOOKING, f"{Act.CLAIM} {value}"))

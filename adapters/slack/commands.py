@@ -1,4 +1,4 @@
-"""The `/approvals` command: the same checks as the buttons, and only what the caller may see."""
+"""The `/approvals` command. It makes the same checks as buttons."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ HELP = (
 
 
 class SlackCommands:
-    """Answers the command."""
+    """Runs the command."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class SlackCommands:
         self._operating = operating
 
     async def run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
-        """Run one command; answers only the caller."""
+        """Run one command, and reply to the caller only."""
         verb, _, rest = did.text.strip().partition(" ")
         name, _, words_after = rest.strip().partition(" ")
         if verb in ("", "list"):
@@ -118,12 +118,12 @@ class SlackCommands:
     async def _approve(
         self, workspace: Workspace, did: Interaction, name: str, reply: PrivateReply
     ) -> None:
-        # Agents choose their ids, and may ask for something else under the same beginning.
+        # Agents choose ids: another request may begin with the same characters.
         if not REQUEST_ID.fullmatch(name.lower()):
             await self._show(workspace, did, name, reply)
             return
         record = await self._find_request(workspace, did, name)
-        if record.digest != record.request.digest:  # an id stays with what was asked under it
+        if record.digest != record.request.digest:  # edited since it was asked
             await self._show(workspace, did, name, reply)
             return
         if record.risk.level is RiskLevel.HIGH:
@@ -146,14 +146,14 @@ class SlackCommands:
         await reply.tell(describe_state(done))
 
     async def _find_request(self, workspace: Workspace, did: Interaction, name: str) -> Record:
-        """Return the one waiting request, of those the caller may see, whose id begins so."""
+        """Return the request of an id or its beginning, among those the caller may see."""
         return await self._worklist.named(
             await self._rights.identify_caller(workspace, did.actor), name
         )
 
 
 def build_request_entry(record: Record) -> list[Json]:
-    """Return a waiting request as a short entry with buttons; approving needs that all is shown."""
+    """Return a pending request as a short entry with buttons."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
     title = words(one_line(f"{card.title} · {card.short_id}"), bold=True)
     parts = [line(title, words(f"\nfor {record.request.agent}"))]
@@ -177,7 +177,7 @@ def build_request_entry(record: Record) -> list[Json]:
 
 
 def build_grant_entry(grant: Grant) -> list[Json]:
-    """Return a remembered decision in words, with a button that takes it back."""
+    """Return a grant as a short entry with a button that revokes it."""
     where = f"session {grant.session}" if grant.session else "everywhere"
     lead = f"{grant.effect.value.title()} for {grant.agent}, {where}: "
     said = [words(lead, bold=True), words(fit(one_line(visible(grant.words).text), 600))]

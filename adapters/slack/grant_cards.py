@@ -1,4 +1,4 @@
-"""The card of a remembered decision in Slack, and how it is posted, edited and announced."""
+"""Cards of remembered decisions (grants): layout, posting and editing."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _FACT_UNITS = 120
 
 
 class SlackGrantPosting:
-    """Delivers, updates and announces. Raises only what `gateway.ports.outgoing` names."""
+    """Posts and edits grant cards. Raises only errors that `gateway.ports.outgoing` names."""
 
     def __init__(self, posts: CardPosting) -> None:
         self._posts = posts
 
     async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        """Post a card; it is never sent again when no answer came."""
+        """Post a card. It is not sent again when Slack does not respond."""
         workspace, place = await self._posts.find_place(target)
         text, made = build_message(card, nonce)
         async with self._posts.turn(place, nonce):
@@ -45,13 +45,13 @@ class SlackGrantPosting:
         return build_ref(workspace.team, str(answer["channel"]), str(answer["ts"]))
 
     async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
-        """Have a posted copy show this card."""
+        """Edit a posted card."""
         workspace, _ = await self._posts.find_place(ref.channel)
         await self._posts.wait_for_edit(workspace, nonce, decided=False)
         await edit_message(workspace, ref, *build_message(card, nonce))
 
     async def announce(self, notice: Notice, card: GrantCard) -> None:
-        """Say beside a copy what its card says newly: edits ring no bell."""
+        """Reply to the card with its news, because edits notify nobody."""
         if notice.ref is None:
             return
         workspace, place = await self._posts.find_place(notice.ref.channel)
@@ -92,7 +92,7 @@ def build_message(card: GrantCard, copy: str) -> tuple[str, list[Json]]:
 
 
 def render_end(card: GrantCard) -> str:
-    """Say until when it holds, or how it was used; for `ours` alone."""
+    """Return until when it holds; for `ours` only."""
     if card.ended:
         return "Over"
     return f"Until {moment(card.until)}" if card.until else "Until revoked"

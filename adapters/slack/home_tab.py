@@ -1,4 +1,4 @@
-"""The Home tab: what waits for this person, within Slack's hundred blocks."""
+"""The Home tab: pending requests and grants of a person, within Slack's hundred blocks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HomeTab:
         self._operating = operating
 
     async def publish(self, workspace: Workspace, user: str, seen: str | None = None) -> None:
-        """Show what waits for a user now; `seen` is the hash of what they see."""
+        """Publish a user's Home tab; `seen` is the hash of the view they have."""
         view = await self._build_view(workspace, user)
         client = workspace.client
         more = {"hash": seen} if seen else {}
@@ -39,7 +39,7 @@ class HomeTab:
         except SlackRefused as refused:
             if refused.error != _CONFLICT:
                 raise
-            # Somebody published meanwhile: what is shown must not be older than that.
+            # Another view was published meanwhile; build a newer one.
             fresh = await self._build_view(workspace, user)
             await call_repeatable(lambda: client.views_publish(user_id=user, view=fresh))
 
@@ -58,8 +58,7 @@ class HomeTab:
 def build_home(
     waiting: Sequence[Record], grants: Sequence[Grant], frame: Sequence[Json] = ()
 ) -> Json:
-    """Return the Home tab of somebody for whom this waits, and who remembered this, below what
-    stands above everything."""
+    """Return the Home tab with these requests and grants, below the blocks of `frame`."""
     taken = build_revoke_all(grants)
     entries = [
         *map(build_request_entry, waiting),

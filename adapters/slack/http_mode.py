@@ -1,4 +1,4 @@
-"""HTTP mode: Slack posts to us. Only what Slack signed within the last minutes reaches Bolt."""
+"""HTTP mode: receives Slack's deliveries. Only freshly signed ones reach Bolt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATH = "/slack/events"
 MAX_BYTES = 1_000_000
 _FORM, _JSON = "application/x-www-form-urlencoded", "application/json"
 _WINDOW_SECONDS = 300
-_REMEMBERED = 20_000  # signatures; none is good for longer than the window
+_REMEMBERED = 20_000  # signatures, each valid no longer than the window
 
 
 class BadDelivery(Exception):

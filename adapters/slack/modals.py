@@ -1,4 +1,4 @@
-"""The modals: reasons, edits, answers, and everything that would run, page by page. Pure."""
+"""The modals: reasons, edits, answers, what to remember, and the full view. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def build_modal(
     kind: str = READ,
     submit: str = "",
 ) -> Json:
-    """Return a modal; one without `submit` has only a way out."""
+    """Return a modal; without `submit` it can only be closed."""
     view: Json = {
         "type": "modal",
         "callback_id": kind,
@@ -70,17 +70,17 @@ def build_modal(
 
 
 def build_loading() -> Json:
-    """Return what is shown until we know more; opening it must not wait for anything."""
+    """Return the placeholder, which opens without waiting for any data."""
     return build_modal("One moment", [section(plain("Looking it up…"))])
 
 
 def build_notice(title: str, text: str) -> Json:
-    """Return a modal that says one thing."""
+    """Return a modal with a text."""
     return build_modal(title, [section(plain(text))])
 
 
 def build_deny(card: Card, form: ModalMetadata) -> Json:
-    """Ask why, and whether the agent may come back with another plan."""
+    """Return the modal of a denial: the reason, and whether the agent shall plan again."""
     ways = [
         option("Deny", Action.DENY, "The agent is told no, and why"),
         option("Deny, and ask for another plan", REPLAN, "The agent plans again with your words"),
@@ -105,7 +105,7 @@ def build_deny(card: Card, form: ModalMetadata) -> Json:
 
 
 def build_abort(card: Card, form: ModalMetadata) -> Json:
-    """Ask why, and what must stop."""
+    """Return the modal of deny and stop: the reason, and what stops."""
     ways = [option("Stop this turn", "turn"), option("Stop the agent", "agent")]
     blocks = [
         _build_summary(card),
@@ -118,9 +118,9 @@ def build_abort(card: Card, form: ModalMetadata) -> Json:
 def build_remember(
     card: Card, form: ModalMetadata, scopes: Sequence[Scope], reach: Mapping[str, str]
 ) -> Json:
-    """Ask what an approval shall cover from now on, where, and until when.
+    """Return the modal that asks for scope, place and lifetime of a grant.
 
-    `reach` says for each scope how much of late it would have covered.
+    `reach` describes for each scope what it would have covered recently.
     """
     if not scopes:
         return build_notice(
@@ -156,12 +156,12 @@ def build_remember(
 
 
 def _build_choice_with_default(kind: str, options: list[Json]) -> Json:
-    """Return a choice whose first option, the narrowest, is chosen."""
+    """Return a choice with its first option, the narrowest, as the default."""
     return {**_build_choice(kind, options), "initial_option": options[0]}
 
 
 def build_edit(card: Card, form: ModalMetadata) -> Json:
-    """Show the arguments to be edited."""
+    """Return the modal to edit the arguments."""
     text = card.editable
     if text is None or count_units(text) > INPUT_UNITS:
         return build_notice("Edit", "This is too long, or holds secrets: edit it in the inbox.")
@@ -171,7 +171,7 @@ def build_edit(card: Card, form: ModalMetadata) -> Json:
 
 
 def build_edit_check(changed: str, form: ModalMetadata) -> Json:
-    """Show an edit as a diff, to be confirmed. What was typed is kept, and cannot change here."""
+    """Return the modal that shows an edit as a diff, to be confirmed."""
     warning = "This is high risk. " if form.high else ""
     blocks = [
         section(plain(f"{warning}This is what you changed. It runs exactly so.")),
@@ -181,7 +181,7 @@ def build_edit_check(changed: str, form: ModalMetadata) -> Json:
 
 
 def build_respond(card: Card, form: ModalMetadata) -> Json:
-    """Ask for the result that the agent gets instead of running it."""
+    """Return the modal that asks for the result the agent gets instead."""
     field = _build_input(
         _TEXT, "Result, given to the agent instead of running it", _build_text_input()
     )
@@ -191,7 +191,7 @@ def build_respond(card: Card, form: ModalMetadata) -> Json:
 
 
 def build_answer(card: Card, form: ModalMetadata) -> Json:
-    """Show a question's fields."""
+    """Return the modal with a question's fields."""
     if any(field.secret and field.required for field in card.fields):
         return build_notice("Answer", "A secret is asked for: answer in the inbox.")
     if any(len(field.choices) > _MOST_OPTIONS for field in card.fields):
@@ -212,14 +212,14 @@ def build_answer(card: Card, form: ModalMetadata) -> Json:
 
 
 def page_fits(text: str) -> bool:
-    """Whether a page of Details shows all of this."""
+    """Whether this fits a page of the full view."""
     return count_units(text) <= PAGE_UNITS
 
 
 def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: str) -> Json:
-    """Return one page of everything that would run; the last has the buttons, or says why not.
+    """Return one page of the full view. The last has the buttons, or says why there are none.
 
-    A page that is not shown whole leaves nothing to approve.
+    If a page is not shown whole, the request cannot be approved.
     """
     pages = full.pages
     if not all(page_fits(one.text) for one in pages):
@@ -288,7 +288,7 @@ def _build_field_input(field: Field) -> Json:
         return {"type": "number_input", "action_id": _TEXT, "is_decimal_allowed": True}
     if field.kind is FieldKind.BOOLEAN:
         return _build_choice("radio_buttons", [option("Yes", "yes"), option("No", "no")])
-    # Values may be longer than Slack takes, so the choice's number stands for it.
+    # The index instead of the value, which may be too long for Slack.
     options = [
         option(one_line(choice.label.text), str(number))
         for number, choice in enumerate(field.choices)
@@ -306,11 +306,11 @@ def _build_choice(kind: str, options: list[Json]) -> Json:
     return {"type": kind, "action_id": _TEXT, "options": options}
 
 
-# What people typed
+# --- what was submitted ---------------------------------------------------------------------------
 
 
 class SubmittedValues:
-    """The values of a submitted modal, as Slack sends them."""
+    """The values of a submitted modal."""
 
     def __init__(self, view: Json) -> None:
         self._values: Json = view.get("state", {}).get("values", {})
@@ -321,12 +321,12 @@ class SubmittedValues:
         return found
 
     def read_text(self, name: str = _TEXT) -> str:
-        """Return what was typed into a field, empty for nothing."""
+        """Return the text of a field, empty for none."""
         return str(self._read_entry(name).get("value") or "")
 
     @property
     def reason(self) -> str:
-        """The reason given."""
+        """The reason."""
         return self.read_text(_REASON).strip()
 
     def read_choice(self, name: str = _NEXT) -> str | None:
@@ -340,7 +340,7 @@ class SubmittedValues:
         return [one["value"] for one in self._read_entry(name).get("selected_options") or []]
 
     def read_remember(self) -> Remember:
-        """Return what is to be remembered."""
+        """Return what to remember."""
         return Remember(
             offer=self.read_choice(_SCOPE) or "",
             everywhere=self.read_choice(_SPAN) == _EVERYWHERE,
@@ -348,14 +348,14 @@ class SubmittedValues:
         )
 
     def read_denial_remember(self) -> Remember | None:
-        """Return how a denial is to be remembered, None when it is to be asked about again."""
+        """Return how to remember a denial, None when not."""
         again = self.read_choice(_AGAIN)
         if again not in (_SESSION, _EVERYWHERE):
             return None
         return Remember(everywhere=again == _EVERYWHERE, lifetime="1d")
 
     def read_answers(self, fields: tuple[Field, ...]) -> Json:
-        """Return the answers to a question; what was left empty is left out."""
+        """Return the answers to a question, without empty ones."""
         found = {
             field.id: self._read_answer(f"{_TEXT}{number}", field)
             for number, field in enumerate(fields)

@@ -1,4 +1,4 @@
-"""Installation by OAuth: an admin adds the app to a workspace; its token is kept as a note.
+"""OAuth installation: an admin adds the app to a workspace; its token is stored as a note.
 
 Why this is not Bolt's OAuth flow: docs/adr/0023-slack-installs-by-our-own-pages.md.
 """
@@ -97,7 +97,7 @@ class InstallPages:
         except (DeliveryFailed, GatewayError) as error:
             log.warning("not installed: %s", type(error).__name__, extra={"event": "slack_oauth"})
             return _page(502, "Slack did not complete the installation. Begin again.")
-        # Noted only after Slack gave a token, so that a stranger cannot fill the store.
+        # Recorded only after Slack issued a token, so that strangers cannot fill the store.
         await self._notes.put(_note(state), "1", seconds=_STATE_SECONDS)
         return _page(200, "The app is installed. Invite it to a channel, and name it in a route.")
 

@@ -20,15 +20,15 @@ _BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")
 _PLACE = re.compile(
     r"(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
 )
-NO_COPY = "none"  # stands in buttons that belong to no posted copy
+NO_COPY = "none"  # in buttons that belong to no posted copy
 
 
 class Malformed(Exception):
-    """This was not made by us, or by a version of us that nobody runs any more."""
+    """A payload that was not made by us, or by a version that is no longer supported."""
 
 
 class Act(StrEnum):
-    """The action ids of our buttons, beside the decisions themselves."""
+    """The action ids of our buttons."""
 
     DENY = "deny_form"
     EDIT = "edit_form"
@@ -42,18 +42,18 @@ class Act(StrEnum):
     STOP_ALL = "stop_all"
     ALLOW_AGAIN = "allow_again"
     APPROVE = "approve"
-    APPROVE_SURE = "approve_confirmed"  # the client asked "are you sure" before it sent this
+    APPROVE_SURE = "approve_confirmed"  # sent after the client asked for confirmation
     DETAILS = "details"
     CLAIM = "claim"
     MORE = "more"
     NEXT = "next_page"
     BACK = "previous_page"
-    OPEN = "open_inbox"  # a link: Slack says that it was pressed, and opens it by itself
+    OPEN = "open_inbox"  # a link: Slack opens it, and reports the click
 
 
 @dataclass(frozen=True, slots=True)
 class SlackButton:
-    """Which request, at which revision, on which copy."""
+    """The value of a button: a request, its revision and the copy of its card."""
 
     request_id: str
     revision: int
@@ -65,7 +65,7 @@ class SlackButton:
 
 
 def read_button(value: object) -> SlackButton:
-    """Return what a button carries; raises Malformed."""
+    """Return the content of a button's value. Raises Malformed."""
     found = _BUTTON.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise Malformed("not a button of ours")
@@ -74,8 +74,9 @@ def read_button(value: object) -> SlackButton:
 
 @dataclass(frozen=True, slots=True)
 class ModalMetadata:
-    """What a modal carries: its request, the copy it was opened from, its page, under which name
-    what was typed before is kept, and whether it says that this is high risk."""
+    """A modal's private metadata: its request, the copy it was opened from, its page, the key of
+    the stored edit, and whether it warns of high risk.
+    """
 
     request_id: str
     revision: int
@@ -88,17 +89,17 @@ class ModalMetadata:
 
     @property
     def button(self) -> SlackButton:
-        """What its buttons carry."""
+        """The value of its buttons."""
         return SlackButton(self.request_id, self.revision, self.copy)
 
     def ref(self, team: str) -> MessageRef | None:
-        """Return the copy's place, None where the modal was not opened from a copy."""
+        """Return the copy's message, None when the modal was not opened from a copy."""
         if not self.channel:
             return None
         return build_ref(team, self.channel, self.message)
 
     def encode(self) -> str:
-        """Return the private metadata of a modal."""
+        """Return the private metadata as text."""
         values = {"v": 1, **asdict(self)}
         if not self.high:
             del values["high"]
@@ -106,7 +107,7 @@ class ModalMetadata:
 
 
 def read_metadata(metadata: object) -> ModalMetadata:
-    """Return what a modal carries; raises Malformed."""
+    """Return the content of a modal's metadata. Raises Malformed."""
     try:
         values = json.loads(metadata) if isinstance(metadata, str) else None
         if not isinstance(values, dict) or values.pop("v", None) != 1:
@@ -119,7 +120,7 @@ def read_metadata(metadata: object) -> ModalMetadata:
 
 
 def build_ref(team: str, channel: str, ts: str) -> MessageRef:
-    """Return where a message stands; channel ids are not unique across workspaces."""
+    """Return the reference of a message; channel ids are not unique across workspaces."""
     return MessageRef(adapter=PLATFORM, channel=f"{team}/{channel}", message=ts)
 
 
@@ -146,7 +147,7 @@ def read_place(target: str) -> SlackPlace:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who did something, as the payload says: the workspace it happened in and their own."""
+    """Who did something: the workspace it happened in, the user, and the user's own workspace."""
 
     team: str
     user: str
@@ -176,7 +177,7 @@ class Interaction:
 
     @property
     def view_id(self) -> str:
-        """The modal or Home tab it came from, empty for a message or a command."""
+        """The modal or Home tab of the interaction, empty for a message or a command."""
         return str(self.view.get("id") or "")
 
     @property
@@ -186,13 +187,13 @@ class Interaction:
 
     @property
     def ref(self) -> MessageRef | None:
-        """The message it was made on."""
+        """The message of the interaction."""
         if not self.message:
             return None
         return build_ref(self.actor.team, self.channel, self.message)
 
     def form(self) -> ModalMetadata:
-        """Return what the button or the modal carries; raises Malformed.
+        """Return the metadata of the modal, or of the button. Raises Malformed.
 
         A button of a modal stands for the copy that the modal was opened from.
         """
@@ -250,7 +251,7 @@ def read_submission(body: Json) -> Interaction:
 def read_command(body: Json) -> Interaction:
     """Return a slash command; raises Malformed."""
     team = _read_text(body, "team_id")
-    # A command names no workspace of its own for the user; users.info tells.
+    # A command does not name the user's own workspace; users.info does.
     actor = Actor(team, _read_text(body, "user_id"), team)
     trigger = _read_text(body, "trigger_id")
     return Interaction(
@@ -265,7 +266,7 @@ def read_command(body: Json) -> Interaction:
 
 
 def _read_actor(body: Json) -> Actor:
-    """Return who did it. The top-level team is where; the user's own team may be another one."""
+    """Return the actor. The top-level team is the place; the user's own team may differ."""
     user = body.get("user") or {}
     team = _read_text(body.get("team"), "id")
     return Actor(team, _read_text(user, "id"), str(user.get("team_id") or ""))

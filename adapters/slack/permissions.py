@@ -1,4 +1,4 @@
-"""Who may see and who may decide: asked of Slack and of the desk at that moment, fail closed."""
+"""Rights: who may see and who may decide, checked with Slack and the core on each click."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.ports import Desk, Groups, Identity, Record, Worklist
 
 
 class Rights:
-    """Checks people, and whether what they would approve can be read in full."""
+    """Checks people, and whether all of what they would approve can be read."""
 
     def __init__(
         self, desk: Desk, worklist: Worklist, directory: UserDirectory, uploads: Uploads
@@ -33,10 +33,10 @@ class Rights:
         *,
         read: ModalMetadata | None = None,
     ) -> tuple[Identity, Record]:
-        """Return who this is, without groups, and the request; raises Stranger, Unknown, NotFound.
+        """Return the person, without groups, and the request. Does not check the right to decide.
 
-        With `read`, also InvalidRequest when all of it cannot be read there. Whether they may
-        decide is not asked.
+        Raises Stranger, Unknown, NotFound; with `read`, InvalidRequest when not all of the request
+        can be read there.
         """
         if read is None:
             record, why = await self._desk.requests.get(request_id), ""
@@ -53,16 +53,16 @@ class Rights:
         return identity, record
 
     def build_group_query(self, workspace: Workspace, identity: Identity) -> Groups:
-        """Return what asks Slack for somebody's groups: a slow call, made only where it matters."""
+        """Return a callable that fetches a person's groups from Slack, which is slow."""
         return partial(self._directory.find_groups, workspace, identity)
 
     async def identify_caller(self, workspace: Workspace, actor: Actor) -> Identity:
-        """Return who this is, with their groups; raises Stranger, Unknown."""
+        """Return the person, with groups. Raises Stranger, Unknown."""
         identity = await self._directory.find_member(workspace, actor)
         return replace(identity, groups=await self._directory.find_groups(workspace, identity))
 
     async def check_approver(self, workspace: Workspace, actor: Actor, request_id: str) -> Record:
-        """Return the request, if they may decide it; raises Unauthorized too."""
+        """Return the request, if they may decide it. Raises Unauthorized, and as `identify`."""
         identity, record = await self.identify(workspace, actor, request_id)
         identity, refusal = await self._find_refusal(workspace, identity, record)
         if refusal is not None:
@@ -73,9 +73,9 @@ class Rights:
     async def check_viewer(
         self, workspace: Workspace, actor: Actor, request_id: str
     ) -> tuple[Record, str | None]:
-        """Return the request, if they may see it, and why they may not decide it, if they may not.
+        """Return the request, if the person may see it, and why they may not decide it, if so.
 
-        Raises Unauthorized too.
+        Raises Unauthorized, and as `identify`.
         """
         identity, record = await self.identify(workspace, actor, request_id)
         identity, refusal = await self._find_refusal(workspace, identity, record)
@@ -88,7 +88,10 @@ class Rights:
     async def _find_refusal(
         self, workspace: Workspace, identity: Identity, record: Record
     ) -> tuple[Identity, str | None]:
-        """Return why they may not decide, None when they may; with groups where that matters."""
+        """Return the person and why they may not decide, None when they may.
+
+        Groups are fetched only where they matter.
+        """
         refusal = await self._desk.requests.may_decide(identity, record)
         if refusal is not None:
             identity = replace(identity, groups=await self.build_group_query(workspace, identity)())
@@ -96,9 +99,9 @@ class Rights:
         return identity, refusal
 
     async def explain_unreadable(self, form: ModalMetadata, team: str, record: Record) -> str:
-        """Return why the whole of it cannot be read in Slack, empty when it can.
+        """Return why not all of the request can be read in Slack, empty when it can.
 
-        A card shows all of it, or its full text is attached in the very thread.
+        Either the card shows all of it, or the full text is attached in its thread.
         """
         if self._desk.sizes.fits(record, lines=CARD_LINES, chars=CARD_CHARS):
             return ""

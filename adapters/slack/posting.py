@@ -49,7 +49,7 @@ _MOST_MENTIONS = 20
 
 
 class CardPosting:
-    """Delivers, updates and tells. Raises only what `gateway.ports.outgoing` names."""
+    """Posts and edits cards. Raises only errors that `gateway.ports.outgoing` names."""
 
     def __init__(self, workspaces: Workspaces, notes: Notes, pace: Pace, uploads: Uploads) -> None:
         self._workspaces = workspaces
@@ -58,7 +58,7 @@ class CardPosting:
         self._uploads = uploads
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
-        """Post a card; it is never sent again when no answer came."""
+        """Post a card. It is not sent again when Slack does not respond."""
         workspace, place = await self.find_place(target)
         text, made = blocks.build_message(
             card, nonce, called=_build_mentions(workspace, card.calls)
@@ -82,8 +82,7 @@ class CardPosting:
         return ref
 
     async def _attach(self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Attach the full text and say so on the card; the card is posted already, whatever
-        happens."""
+        """Attach the full text and mention it on the card. Failures leave the card as posted."""
         full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
         try:
             await self._edit(workspace, ref, card, nonce, full)
@@ -91,11 +90,11 @@ class CardPosting:
             return
 
     async def _thread(self, ref: MessageRef) -> str:
-        """Return the thread in which to reply to a copy: that in which it stands, or its own."""
+        """Return the thread for replies to a copy: the one it is in, or its own."""
         return await self._notes.get(_thread_note(ref)) or ref.message
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Have a posted copy show this card."""
+        """Edit a posted card."""
         workspace, _ = await self.find_place(ref.channel)
         decided = card.status in (Status.APPROVED, Status.DENIED)
         await self.wait_for_edit(workspace, nonce, decided=decided)
@@ -112,7 +111,7 @@ class CardPosting:
         await edit_message(workspace, ref, text, made)
 
     async def _note_progress(self, workspace: Workspace, ref: MessageRef, card: Card) -> None:
-        """Reply in the thread to votes and to the agent's report, each once: edits ring no bell."""
+        """Post votes and the agent's report in the thread, each once: edits notify nobody."""
         news: dict[str, str] = {}
         if card.result is not None:
             news["result"] = f"{card.tool.text} {card.result.text}"
@@ -125,7 +124,7 @@ class CardPosting:
                 await self._reply(workspace, ref, said, blocks.build_thread_note(said))
 
     async def tell(self, notice: Notice, card: Card) -> None:
-        """Remind in a card's thread, or tell an outcome where it is wanted."""
+        """Post a reminder in a card's thread, or an outcome to a target."""
         workspace, place = await self.find_place(notice.target)
         name = f"{notice.kind} {notice.nonce} {card.revision}"
         async with self.turn(place, name, rank=card.created):
@@ -146,24 +145,24 @@ class CardPosting:
         try:
             await post_message(workspace, channel, top, made, thread=thread)
         except (TryLater, DeliveryUncertain, SlackRefused):
-            # A reply is a courtesy: the card itself says the same.
+            # Replies are optional: the card says the same.
             return
 
     def turn(
         self, place: SlackPlace, name: str, *, rank: int = 0
     ) -> AbstractAsyncContextManager[None]:
-        """Hold a turn to post, the lowest rank first; threads have none of their own."""
+        """Hold a turn to post to a channel and its threads, lowest rank first."""
         return self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name, rank=rank)
 
     async def wait_for_edit(self, workspace: Workspace, name: str, *, decided: bool) -> None:
-        """Return when a message may be edited; raises TryLater when that is not now."""
+        """Wait until a message may be edited. Raises TryLater."""
         budget = f"update {workspace.team}"
         if not decided:
             await self._pace.slot(f"other {budget}", OTHER_UPDATES, name)
         await self._pace.slot(budget, UPDATES, name)
 
     async def find_place(self, target: str) -> tuple[Workspace, SlackPlace]:
-        """Return the workspace and channel of a target; raises DeliveryFailed, TryLater."""
+        """Return the workspace and channel of a target. Raises DeliveryFailed, TryLater."""
         try:
             place = read_place(target)
             return await self._workspaces.of(place.team), place
@@ -180,7 +179,7 @@ async def post_message(
     thread: str = "",
     **more: Any,
 ) -> Json:
-    """Post a message, in a thread if one is named; no link in it is unfolded."""
+    """Post a message, in a thread if one is named, without link previews."""
     answer: Json = await call_once(
         lambda: workspace.client.chat_postMessage(
             channel=channel,
@@ -196,7 +195,7 @@ async def post_message(
 
 
 async def edit_message(workspace: Workspace, ref: MessageRef, text: str, made: list[Json]) -> None:
-    """Edit a posted message; raises CopyGone when it is not there, or stays as it is for good."""
+    """Edit a posted message. Raises CopyGone when it is gone or can never be edited."""
     channel = read_place(ref.channel).channel
     try:
         await call_repeatable(
@@ -215,7 +214,7 @@ def _thread_note(ref: MessageRef) -> str:
 
 
 def _build_mentions(workspace: Workspace, wanted: tuple[str, ...]) -> str:
-    """Return mentions of the approvers of this workspace; ids only, never words."""
+    """Return mentions of the approvers of this workspace, by id."""
     found = []
     for one in wanted:
         place, _, name = one.partition("/")

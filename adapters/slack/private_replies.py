@@ -1,4 +1,4 @@
-"""Private answers to whoever did something: in their modal, or as a message only they see."""
+"""Private replies to a person: in their open modal, or as a message only they see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("adapters.slack.replies")
 
 
 class PrivateReply:
-    """Answers one interaction. `view_id` is the modal that was opened for it, if any."""
+    """Replies to one interaction. `view_id` is the modal that was opened for it, if any."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class PrivateReply:
         self.view_id = interaction.view_id if interaction.in_modal else ""
 
     async def open(self, view: Json) -> bool:
-        """Open a modal, on top of the one in front if there is one; False when it is too late."""
+        """Open a modal, on top of an open one; return False when it failed."""
         client, trigger = self._workspace.client, self._interaction.trigger_id
         opening = client.views_push if self._interaction.in_modal else client.views_open
         try:
@@ -47,7 +47,7 @@ class PrivateReply:
         return True
 
     async def show(self, view: Json, *, seen: str | None = None) -> None:
-        """Replace the modal in front; with `seen`, only if it is still that one."""
+        """Replace the open modal; with `seen`, only if its hash is still the same."""
         client = self._workspace.client
         more = {"hash": seen} if seen else {}
         try:
@@ -58,7 +58,7 @@ class PrivateReply:
             log.info("modal gone: %s", type(failure).__name__, extra={"event": "slack_modal_gone"})
 
     async def tell(self, text: str, *, blocks: list[Json] | None = None) -> None:
-        """Say something to this person alone. Never raises: what was done is done."""
+        """Send a private text. Never raises: the work itself is done."""
         if self.view_id:
             await self.show(modals.build_notice("Approvals", text))
             return

@@ -1,4 +1,4 @@
-"""Does what submitted modals ask for. Rights are checked anew: time has passed meanwhile."""
+"""Handling of submitted modals. Rights are checked again: time has passed since opening."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _EDIT_SECONDS = 3600.0
 
 
 class Submissions:
-    """Denies, edits, answers."""
+    """Makes the decisions of submitted modals."""
 
     def __init__(self, desk: Desk, rights: Rights) -> None:
         self._desk = desk
         self._rights = rights
 
     async def submit(self, workspace: Workspace, did: Interaction) -> Json:
-        """Do what a modal asks for; return Slack's answer: close, errors, or the next modal."""
+        """Handle a submission; return the response for Slack: close, errors, or the next modal."""
         form, typed = did.form(), SubmittedValues(did.view)
         identity, record = await self._rights.identify(workspace, did.actor, form.request_id)
         try:
@@ -45,14 +45,14 @@ class Submissions:
         except Unconfirmed:
             if did.act != modals.CHECK:
                 raise
-            # Only as edited it is: the form that was sent did not say so.
+            # High risk only since the edit: the submitted modal did not say so.
             return _build_edit_check(record, fields["arguments"], replace(form, high=True))
         return DONE
 
     async def _show_edit(
         self, did: Interaction, record: Record, form: ModalMetadata, typed: SubmittedValues
     ) -> Json:
-        """Show an edit as a diff. It is decided when that is confirmed, and cannot change then."""
+        """Show an edit as a diff. Confirming it decides, with exactly these arguments."""
         try:
             arguments = modals.read_arguments(typed.read_text())
             rows = changes(record.arguments, arguments)
@@ -67,7 +67,7 @@ class Submissions:
     async def _read_action(
         self, kind: str, form: ModalMetadata, typed: SubmittedValues, record: Record
     ) -> tuple[Action, dict[str, Any]]:
-        """Return the action of a modal and what belongs to it; raises _Wrong, Malformed."""
+        """Return the action of a modal and its data. Raises _Wrong, Malformed, Conflict."""
         if kind == modals.CHECK:
             text = await self._desk.notes.get(_edit_key(form.kept))
             if text is None:
@@ -77,7 +77,7 @@ class Submissions:
 
 
 def _build_edit_check(record: Record, arguments: JsonObject, form: ModalMetadata) -> Json:
-    """Return the answer that shows an edit as a diff, to be confirmed."""
+    """Return the response that shows an edit as a diff, to be confirmed."""
     rows = changes(record.arguments, arguments)
     shown = "\n".join(f"{row.sign} {row.text.text}" for row in rows)
     return {"response_action": "update", "view": modals.build_edit_check(shown, form)}
@@ -88,7 +88,7 @@ def _edit_key(name: str) -> str:
 
 
 class _Wrong(Exception):
-    """What was typed does not fit; `block` is the field."""
+    """A submitted value is invalid; `block` is its field."""
 
     def __init__(self, block: str, why: str) -> None:
         super().__init__(why[:300])

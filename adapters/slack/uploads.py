@@ -1,4 +1,4 @@
-"""Full texts as files in a card's thread. Without its file a long request cannot be approved."""
+"""Uploads of full texts to a card's thread. Long requests need one to be approved in Slack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OK = 200
 
 
 class Uploads:
-    """Attaches full texts, once for each card and each version of what would run."""
+    """Attaches full texts, once for each card and digest."""
 
     def __init__(self, desk: Desk, session: aiohttp.ClientSession) -> None:
         self._desk = desk
@@ -30,7 +30,7 @@ class Uploads:
     async def attach(
         self, workspace: Workspace, ref: MessageRef, card: Card, thread: str
     ) -> FullText:
-        """Attach what would run to a thread, unless it is there; return whether it is."""
+        """Attach the full text to a thread, unless it is there; return whether it is."""
         if await self.is_attached(ref, card.digest):
             return FullText.ATTACHED
         record = await self._desk.requests.get(card.request_id)
@@ -49,7 +49,7 @@ class Uploads:
         return FullText.ATTACHED
 
     async def is_attached(self, ref: MessageRef, digest: str) -> bool:
-        """Tell whether a copy's thread holds the full text of this digest."""
+        """Whether a copy's thread has the full text of this digest."""
         return await self._desk.notes.get(_key(ref, digest)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Calls to Slack's Web API: never sent twice blindly, and every failure told for what it is."""
+"""Calls to Slack's Web API, and the meaning of its errors. No call is repeated blindly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LATER = {
 
 
 class SlackRefused(DeliveryFailed):
-    """Slack answered with an error code; `error` is that code."""
+    """Slack responded with an error code, `error`."""
 
     code = "slack_refused"
 
@@ -48,7 +48,7 @@ class Unavailable(TryLater):
 
 
 class Patience:
-    """How long to leave Slack alone while it is unavailable: longer each time, to a bound."""
+    """The pauses while Slack is unavailable: longer each time, up to a limit."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -62,14 +62,14 @@ class Patience:
         return float(min(2 ** (self._failures - 1), _LONGEST_PAUSE))
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again with the shortest pause."""
         self._failures = 0
 
 
 def build_client(token: str | None, api_url: str, session: aiohttp.ClientSession) -> AsyncWebClient:
     """Return a client that sends each call once: the SDK's own retries would post cards twice.
 
-    How long a call may take is the session's to say: nothing else ends one.
+    The session limits the duration of calls; nothing else does.
     """
     return AsyncWebClient(
         token=token,
@@ -93,7 +93,7 @@ async def call_repeatable(call: Callable[[], Awaitable[Any]]) -> Json:
 
 
 async def call_once(call: Callable[[], Awaitable[Any]]) -> Json:
-    """Make a call once; return its answer. Raises as `answered` does."""
+    """Make a call once; return its answer. Raises as `call_for_response` does."""
     data = (await call_for_response(call)).data
     return data if isinstance(data, dict) else {}
 
@@ -123,7 +123,7 @@ def _translate_error(error: SlackApiError) -> DeliveryFailed:
     if code in _DOUBTFUL:
         return DeliveryUncertain(f"Slack says {code}")
     if not code:
-        # An error page: something before Slack's API answered, so the API never saw the call.
+        # An error page from something in front of Slack's API, which never saw the call.
         return Unavailable(f"Slack is not available ({status})")
     messages = (
         data.get("response_metadata", {}).get("messages", []) if isinstance(data, dict) else []

@@ -1,4 +1,4 @@
-"""A card as text with colour, for a terminal. Nothing here reads markup from what agents write."""
+"""Cards as coloured text. Markup in the agents' text is never interpreted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from gateway.models import RiskLevel, Status
 from gateway.ports import Block, Card, Change, Visible
 
-ESCAPE = "bold black on yellow"  # what was made visible stands out from what was written
+ESCAPE = "bold black on yellow"  # escapes stand out from the agent's own characters
 _RISK = {RiskLevel.LOW: "green", RiskLevel.MEDIUM: "yellow", RiskLevel.HIGH: "bold red"}
 _EDGE = {
     Status.PENDING: "blue",
@@ -41,7 +41,7 @@ High risk is asked again. A request that was cut is approved from the full text 
 
 
 def render_card(card: Card, *, now_ms: int) -> RenderableType:
-    """Return a card in its box."""
+    """Return a card as a panel."""
     title = Text(f" {card.title} ", style="bold")
     return Panel(
         Group(*_render_facts(card), *_render_content(card)),
@@ -55,7 +55,7 @@ def render_card(card: Card, *, now_ms: int) -> RenderableType:
 
 
 def render_line(card: Card) -> Text:
-    """Return a card as a line of a list, what the guardrails found first."""
+    """Return a card as one line of a list, starting with guardrail findings."""
     line = Text("• ")
     for one in render_findings(card):
         line.append_text(one).append("  ")
@@ -67,7 +67,7 @@ def render_line(card: Card) -> Text:
 
 
 def render_text(visible: Visible, style: str = "") -> Text:
-    """Return visible text with its escapes standing out."""
+    """Return text with its escapes highlighted."""
     text = Text(style=style)
     for part, escape in visible.segments:
         text.append(part, style=ESCAPE if escape else None)
@@ -75,7 +75,7 @@ def render_text(visible: Visible, style: str = "") -> Text:
 
 
 def render_diff(changes: Iterable[Change]) -> Text:
-    """Return a diff with its signs coloured."""
+    """Return a diff with coloured signs."""
     rows = []
     for change in changes:
         row = Text(f"{change.sign} ", style=_SIGNS.get(change.sign, ""))
@@ -84,7 +84,7 @@ def render_diff(changes: Iterable[Change]) -> Text:
 
 
 def render_time_left(deadline: int, now_ms: int) -> str:
-    """Say how long there is left."""
+    """Return the time left until the deadline."""
     left = max(0, deadline - now_ms) // 1000
     if left >= _HOUR:
         return f"{left // _HOUR} h {left % _HOUR // _MINUTE:02d} min left"
@@ -124,7 +124,7 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
 
 
 def render_findings(card: Card) -> Iterator[Text]:
-    """Return what the guardrails found, a line each."""
+    """Return the guardrail findings, one line each."""
     for one in card.findings:
         yield Text("⚠ ", style=_WARNING).append_text(render_text(one, _WARNING))
 
@@ -157,7 +157,7 @@ def _render_code(block: Block) -> Text:
         return render_text(block.text)
     coloured = Syntax("", lexer, theme="ansi_dark", word_wrap=True).highlight(block.text.text)
     coloured.rstrip()
-    # What a lexer takes for a comment is read like all else.
+    # Comments must be as readable as the rest.
     coloured.spans = [span for span in coloured.spans if not _is_dim(span.style)]
     at = 0
     for part, escape in block.text.segments:

@@ -1,4 +1,4 @@
-"""What is remembered, as the terminal lists it and takes it back."""
+"""Remembered decisions: list and revoke them in the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAID = {
 
 
 def render_grants(grants: Sequence[Grant]) -> Group:
-    """Return the list, with the numbers to take them back by."""
+    """Return a numbered list of grants."""
     lines: list[Text] = []
     for number, grant in enumerate(grants, 1):
         card = grant_card_of(grant)
@@ -38,7 +38,7 @@ def render_grants(grants: Sequence[Grant]) -> Group:
 
 
 async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
-    """Take back what was chosen by number, or all; return what to say. Raises as the desk does."""
+    """Revoke the grant with the chosen number, or all; return a message. Raises GatewayError."""
     if chosen == ALL:
         gone = len(await desk.grants.revoke_all(who))
         return f"taken back: {gone}"
@@ -49,7 +49,7 @@ async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chos
 
 
 def describe_event(event: Event) -> str:
-    """Return what to say about an event of a remembered decision, empty for any other."""
+    """Return a message about a grant's event, empty for other events."""
     said = _SAID.get(event.type, "")
     return f"{said} for {event.agent}: press g" if said else ""
 

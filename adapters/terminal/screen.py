@@ -1,4 +1,4 @@
-"""The screen: one request at a time out of the queue, and a key for everything a person may do."""
+"""The screen: shows one pending request at a time and handles the keys."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _ALL = 10**9  # a card without a limit
 _MOST_LISTED = 200
 
 
-# A key that fails ends neither the screen nor, with it, the gateway.
+# A failing key handler must end neither the screen nor the gateway.
 _told_of_failures = work(exit_on_error=False)
 
 
 class Answering(App[None]):
-    """Shows what waits to one person at a terminal, and clicks for them."""
+    """Shows pending requests to one person and submits their decisions."""
 
     CSS = """
     #top { dock: top; height: 1; background: $primary-background; padding: 0 1; }
@@ -101,21 +101,21 @@ class Answering(App[None]):
         self._refusals: dict[str, str | None] = {}
 
     def compose(self) -> ComposeResult:
-        """Draw the line of the queue, the card, and the keys."""
+        """Lay out the queue's status line, the card and the keys."""
         yield Static(id="top", markup=False)
         with VerticalScroll():
             yield Static(id="card", markup=False)
         yield Footer()
 
     async def on_mount(self) -> None:
-        """Begin to follow what happens."""
+        """Start following events."""
         self.query_one(VerticalScroll).focus()
         self.set_interval(1.0, self._draw)
         self._follow()
 
     @property
     def record(self) -> Record | None:
-        """The request that is shown."""
+        """The displayed request."""
         return self._queue[self._at] if self._queue else None
 
     # ---------------------------------------------------------------- what happens elsewhere
@@ -132,13 +132,13 @@ class Answering(App[None]):
                         elif news := describe_event(event):
                             self._say(news)
             except Exception as error:
-                # Whatever it was, the end of the screen would be that of the gateway.
+                # Whatever it was, the screen must go on: its end would stop the gateway.
                 log.warning("the queue was not read: %s", error, extra={"event": "terminal_behind"})
                 self._say(f"not up to date: {error}", bad=True)
                 await asyncio.sleep(1)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Say that a key came to nothing; what it wanted may be tried again."""
+        """Report that a key's action failed; it may be tried again."""
         error = event.worker.error
         if event.state is WorkerState.ERROR and isinstance(error, Exception):
             log.error("a key failed", exc_info=error, extra={"event": "terminal_failed"})
@@ -146,7 +146,7 @@ class Answering(App[None]):
 
     async def _reload(self) -> None:
         page = await self._desk.requests.page(Query(limit=_MOST_LISTED, followers=False))
-        waiting = list(reversed(page.items))  # who asked first is first
+        waiting = list(reversed(page.items))  # oldest first
         known, shown = {one.id for one in self._queue}, self.record
         if any(one.id not in known for one in waiting):
             self.bell()
@@ -162,7 +162,7 @@ class Answering(App[None]):
         self._draw()
 
     async def _withdrawn(self, before: Record) -> None:
-        """Say what became of the request that was just being shown, and drop open questions."""
+        """Report the outcome of the displayed request, and close open prompts."""
         if isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
         ended = await self._desk.requests.get(before.id)
@@ -171,7 +171,7 @@ class Answering(App[None]):
     # ---------------------------------------------------------------- keys
 
     def action_move(self, by: int) -> None:
-        """Show another request of the queue."""
+        """Show the next or previous request."""
         if self._queue:
             self._at = (self._at + by) % len(self._queue)
             self._draw()
@@ -179,7 +179,7 @@ class Answering(App[None]):
 
     @_told_of_failures
     async def action_approve(self) -> None:
-        """Approve what is shown, or answer it."""
+        """Approve the displayed request, or answer its question."""
         record = self.record
         if record is None:
             return
@@ -193,13 +193,13 @@ class Answering(App[None]):
 
     @_told_of_failures
     async def action_deny(self) -> None:
-        """Deny what is shown."""
+        """Deny the displayed request."""
         if (record := self.record) is not None:
             await self._deny(record)
 
     @_told_of_failures
     async def action_full(self) -> None:
-        """Show all of it, and take the decision there."""
+        """Show the full text, where it can also be decided."""
         record = self.record
         if record is None:
             return
@@ -216,7 +216,7 @@ class Answering(App[None]):
 
     @_told_of_failures
     async def action_edit(self) -> None:
-        """Edit the arguments in the person's own editor, and approve the difference."""
+        """Edit the arguments in the person's editor, show the changes, and approve them."""
         record = self.record
         if record is None or not self._allows(record, Action.EDIT):
             return
@@ -243,7 +243,7 @@ class Answering(App[None]):
 
     @_told_of_failures
     async def action_several(self) -> None:
-        """Approve all that may be approved without looking twice, or the next so many."""
+        """Approve all pending requests that need no confirmation, or a number of them."""
         count = await self.push_screen_wait(
             WordsScreen("Approve how many? A number, or all", "all")
         )
@@ -265,7 +265,7 @@ class Answering(App[None]):
 
     @_told_of_failures
     async def action_remember(self) -> None:
-        """Approve what is shown, and others like it from now on."""
+        """Approve the displayed request, and remember the decision."""
         record = self.record
         if record is None or not self._allows(record, Action.APPROVE):
             return
@@ -281,7 +281,7 @@ class Answering(App[None]):
 
     @_told_of_failures
     async def action_granted(self) -> None:
-        """Show what is remembered, and take back what is chosen."""
+        """List remembered decisions and revoke the chosen one."""
         grants = await self._desk.grants.newest()
         if not grants:
             self._say("nothing is remembered")
@@ -296,14 +296,14 @@ class Answering(App[None]):
             self._say(str(error), bad=True)
 
     def action_copy(self) -> None:
-        """Copy what would run, as it is shown."""
+        """Copy what would run to the clipboard."""
         if (record := self.record) is not None:
             self.copy_to_clipboard(full_view(record).text)
             self._say("copied")
 
     @_told_of_failures
     async def action_claim(self) -> None:
-        """Say that you are looking, or no longer are."""
+        """Claim the displayed request, or release the claim."""
         if (record := self.record) is not None:
             claim = self._desk.requests.claim(record.id, self._who, on=record.claim is None)
             await self._try(claim)
@@ -369,7 +369,7 @@ class Answering(App[None]):
 
     def _draw(self) -> None:
         record = self.record
-        # Asked of the screen itself: a question may lie above it.
+        # Query the base screen: a prompt may be on top.
         base = self.screen_stack[0]
         if not base.query("#top"):
             return  # the terminal is being closed

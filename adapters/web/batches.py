@@ -1,4 +1,4 @@
-"""Several requests of one agent side by side: each of them whole, decided by one answer."""
+"""The batch view: several requests of one agent, each shown in full, decided together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.models import Action, RiskLevel
 from gateway.ports import Click, Desk, JsonObject, Query, Record
 
 MOST = 50
-_MOST_LETTERS = 2_000_000  # of all that one page is asked to show
+_MOST_LETTERS = 2_000_000  # of one page
 _MEMBERS: dict[str, type] = {
     "action": str,
     "items": list,
@@ -31,7 +31,7 @@ _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
 
 class BatchHandlers:
-    """The batch view's calls over a desk."""
+    """HTTP handlers of the batch view."""
 
     def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
         self._desk = desk
@@ -50,7 +50,7 @@ class BatchHandlers:
         ]
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
-        """Return what waits of an agent, oldest first: whole, or why it is decided alone."""
+        """Return an agent's pending requests, and those that must be decided alone."""
         visitor = await self._guard.reader(request)
         found, more = await self._list_waiting(request.query.get("agent", ""))
         items: list[JsonObject] = []
@@ -73,13 +73,13 @@ class BatchHandlers:
                 more = True
                 break
             items.append(view)
-            await asyncio.sleep(0)  # many large ones must not hold up somebody's click
+            await asyncio.sleep(0)  # let clicks run between large requests
         return web.json_response({"items": items, "apart": apart, "more": more})
 
     async def _list_waiting(self, agent: str) -> tuple[list[Record], bool]:
-        """Return what waits of an agent, oldest first, and whether there is more.
+        """Return an agent's pending requests, oldest first, and whether there are more.
 
-        A test of the gateway's own is no agent's, and stands among all that waits.
+        Canaries belong to no agent, so they are looked for among all pending requests.
         """
         own = await self._desk.requests.page(Query(agent=agent, limit=MOST))
         every = await self._desk.requests.page(Query(limit=MOST))
@@ -89,7 +89,7 @@ class BatchHandlers:
         return shown[:MOST], own.next is not None or len(shown) > MOST
 
     async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """Apply one answer to all that was ticked, or to none of it."""
+        """Apply one decision to all selected requests, or to none of them."""
         clicks = [_build_click(visitor, body, item) for item in body["items"]]
         try:
             records = await self._desk.requests.decide_all(clicks)
@@ -108,7 +108,7 @@ def _explain_exclusion(record: Record) -> str | None:
 
 
 def _build_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
-    """Return one click of a batch; refuses a yes to what was not shown whole."""
+    """Return one click of a batch. Raises Refused for an approval of what was not shown whole."""
     item = check_members(item, _ITEM, ("id", "revision"))
     if body["action"] not in (Action.APPROVE, Action.DENY):
         raise Refused(422, "invalid_request", "a batch is approved or denied")

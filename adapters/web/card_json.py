@@ -22,7 +22,7 @@ from gateway.ports import (
     scopes_of,
 )
 
-ROW_LINES, ROW_CHARS = 24, 2_000  # what a row of the list shows of all blocks together
+ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
 WHOLE = 10**9
 
 Line = str | list[list[str | bool]]
@@ -30,27 +30,27 @@ Line = str | list[list[str | bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """Who looks at a request: their name, and why they may not decide it, if so."""
+    """The viewer of a request: their name, and why they may not decide it, if so."""
 
     name: str
     refusal: str | None = None
 
 
 def row_of(record: Record) -> JsonObject:
-    """Return a request as a row of the list: the start of what would run, once it ended none."""
+    """Return a request as a row of the list; while pending, with the start of what would run."""
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
     card = card_of(record, lines=size[0], chars=size[1])
     return {**_view(card, record), "editable": None}
 
 
 def whole_of(record: Record, *, reveal: bool = False) -> JsonObject:
-    """Return everything about a request; with `reveal` its secrets too."""
+    """Return everything about a request, with `reveal` also its masked secrets."""
     card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal)
     return {**_view(card, record, reveal=reveal), "opened": True, "revealed": reveal}
 
 
 def seen_by(view: JsonObject, look: Look) -> JsonObject:
-    """Add what depends on who looks."""
+    """Add what depends on the viewer."""
     claim = view["claim"]
     mine = claim and {**claim, "mine": claim["by"] == look.name}
     return {**view, "claim": mine, "refusal": look.refusal}
@@ -62,7 +62,7 @@ def changes_of(rows: tuple[Change, ...]) -> list[list[Any]]:
 
 
 def line_of(segments: tuple[Segment, ...]) -> Line:
-    """Return segments as text, or as they are when something in them was made visible."""
+    """Return segments as one text, or as a list when they contain escapes."""
     if not any(escape for _, escape in segments):
         return "".join(text for text, _ in segments)
     return [[text, escape] for text, escape in segments]

@@ -1,4 +1,4 @@
-"""What people do in the inbox: decide, compare an edit, claim, reveal, end a session."""
+"""Write calls of the inbox: decide, compare an edit, claim, reveal, end a session."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _DECISION: dict[str, type] = {
 }
 _REMEMBER: dict[str, type] = {"offer": str, "everywhere": bool, "lifetime": str}
 _NEEDED = ("revision", "action", "nonce")
-_UNSEEN = (Action.DENY, Action.ABORT)  # no is always possible
+_UNSEEN = (Action.DENY, Action.ABORT)  # allowed without having seen the whole request
 
 
 class Decisions:
-    """The writes of the inbox over a desk."""
+    """HTTP handlers of decisions, claims and sessions."""
 
     def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
         self._desk = desk
@@ -84,7 +84,7 @@ class Decisions:
         return web.json_response(await self._reading.build_row(after, visitor))
 
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """Show an edit beside what was asked, before it is sent."""
+        """Return the differences between an edit and what was asked."""
         record = await self._desk.requests.get(request.match_info["id"])
         before, after = record.arguments, body["arguments"]
         rows = await draw(lambda: changes_of(changes(before, after)), before, after)
@@ -100,7 +100,7 @@ class Decisions:
     async def _reveal(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
-        """Show the secrets; the desk writes down who saw them."""
+        """Return the request with its secrets; the audit records who saw them."""
         record = await self._desk.requests.reveal(request.match_info["id"], visitor.identity)
         return web.json_response(await self._reading.build_whole(record, visitor, reveal=True))
 
@@ -114,7 +114,7 @@ class Decisions:
 
 
 def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
-    """Return the click that a body asks for; refuses a yes to what was not shown whole."""
+    """Return the click of a body. Raises Refused for an approval of what was not shown whole."""
     if body["action"] not in list(Action):
         raise Refused(422, "invalid_request", "there is no such action")
     action = Action(body["action"])

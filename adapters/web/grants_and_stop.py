@@ -1,4 +1,4 @@
-"""What stands beside requests in the inbox: remembered decisions, and the kill switch."""
+"""Inbox calls for remembered decisions and the kill switch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card
 
 
 class GrantAndStopHandlers:
-    """Reads and writes over a desk; whoever writes is checked there."""
+    """HTTP handlers; the core checks who may write."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
@@ -38,14 +38,14 @@ class GrantAndStopHandlers:
         ]
 
     async def _grants(self, request: web.Request) -> web.StreamResponse:
-        """List what is remembered, and what ended lately."""
+        """List active grants and those that ended recently."""
         await self._guard.reader(request)
         live, ended = await self._desk.grants.newest(), await self._desk.grants.list_ended()
         found = [_build_row(grant, grant_card_of(grant)) for grant in (*live, *ended)]
         return web.json_response({"items": found})
 
     async def _grant(self, request: web.Request) -> web.StreamResponse:
-        """Return one with what it was made of and how far it reaches."""
+        """Return one grant with its origin and its reach."""
         await self._guard.reader(request)
         return web.json_response(
             _build_card(await self._desk.grants.card(request.match_info["id"]))
@@ -65,7 +65,7 @@ class GrantAndStopHandlers:
 
 
 def _build_row(grant: Grant, card: GrantCard) -> JsonObject:
-    """Return a card with whose it is, so that what belongs together can be taken back together."""
+    """Return a card with the agent and session of its grant, for revoking them together."""
     return {
         **_build_card(card),
         "rests": grant.rests is not None,

@@ -1,4 +1,4 @@
-"""What people read in the inbox: requests as rows or whole, sessions, and who they are."""
+"""Read calls of the inbox: requests as rows or in full, sessions, and the signed-in person."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from gateway.ports import (
 
 _CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
 _PAGE = 50
-_MOST_KEPT = 200  # rows of large requests
+_MOST_KEPT = 200  # cached rows of large requests
 
 
 class ReadHandlers:
-    """The reads of the inbox over a desk."""
+    """HTTP handlers of requests, sessions and the signed-in person."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
@@ -85,7 +85,7 @@ class ReadHandlers:
         items = []
         for record in page.items:
             items.append(await self.build_row(record, visitor))
-            await asyncio.sleep(0)  # a page of rows must not hold up somebody's click
+            await asyncio.sleep(0)  # let clicks run between rows
         return web.json_response({"items": items, "next": page.next})
 
     async def _one(self, request: web.Request) -> web.StreamResponse:
@@ -96,7 +96,7 @@ class ReadHandlers:
         return web.json_response(await self.build_row(record, visitor))
 
     async def _build_row(self, record: Record) -> JsonObject:
-        """Return a row; large ones are kept, since their first lines cost as much as the whole."""
+        """Return a row. Rows of large requests are cached, as they take long to render."""
         key = (record.id, record.revision, record.alike)
         if key in self._heavy:
             self._heavy.move_to_end(key)
@@ -112,7 +112,7 @@ class ReadHandlers:
         return _add_seen_token(seen_by(view, await self._look(record, visitor)), visitor)
 
     async def _reach(self, request: web.Request) -> web.StreamResponse:
-        """Say what an offer to remember would have covered of late."""
+        """Return how many recent requests an offer to remember would have covered."""
         await self._guard.reader(request)
         offer = request.query.get("offer", "")
         words = await self._desk.requests.reach(request.match_info["id"], offer)
@@ -154,7 +154,7 @@ class ReadHandlers:
 
 
 def _add_seen_token(view: JsonObject, visitor: Visitor) -> JsonObject:
-    """Add the token that approving needs to a request that is shown whole."""
+    """Add the token that approval requires, if the request is shown whole."""
     whole = view["status"] == "pending" and view["complete"] and not view["hides"]
     revealed = bool(view.get("revealed"))
     seen = (

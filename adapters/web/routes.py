@@ -1,4 +1,4 @@
-"""The inbox over HTTP: its pages, signing in and out, and where its calls are served."""
+"""The inbox's routes: pages, sign-in and sign-out, and API calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.ports import Desk, Logins, parse_json
 
 
 class Inbox:
-    """The inbox's routes over a desk."""
+    """Builds the routes and serves pages and sign-in."""
 
     def __init__(self, desk: Desk, logins: Logins, *, secure: bool) -> None:
         self._logins = logins

@@ -1,4 +1,4 @@
-"""What every answer of the inbox carries, and what every request must prove.
+"""Security of the inbox: response headers, sessions, CSRF protection and body limits.
 
 A page of another site can make a browser send requests here, so each write needs three things it
 cannot forge: the session cookie (SameSite=Strict), our own `Origin`, and a token in a header that
@@ -40,7 +40,7 @@ HEADERS = {
 
 
 class Refused(Exception):
-    """The browser's request is turned away: HTTP status, a code for scripts, words for people."""
+    """The request is refused, with an HTTP status, a code for scripts and a text for people."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -49,14 +49,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who is signed in, and the session that says so."""
+    """The signed-in person and their session."""
 
     identity: Identity
     session: str
 
 
 class Guard:
-    """Checks the browser's requests and signs the answers with the security headers."""
+    """Checks requests and adds the security headers to responses."""
 
     def __init__(self, logins: Logins, *, secure: bool) -> None:
         self._logins = logins
@@ -64,11 +64,11 @@ class Guard:
 
     @property
     def cookie(self) -> str:
-        """The session cookie's name; browsers accept `__Host-` from TLS alone."""
+        """The session cookie's name; browsers accept `__Host-` over TLS only."""
         return "__Host-agw" if self._secure else "agw"
 
     def open(self, handler: Handler) -> Handler:
-        """Return the handler with the security headers, and errors told as problem documents."""
+        """Return the handler with security headers, and errors as problem documents."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             response = await self._call_handler(handler, request)
@@ -89,12 +89,12 @@ class Guard:
         return {**HEADERS, "Strict-Transport-Security": "max-age=31536000"}
 
     def check_site(self, request: web.Request) -> None:
-        """Refuse a read that another site's page asked for."""
+        """Refuse a read from another site's page."""
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             raise Refused(403, "foreign_site", "this can be asked for from the inbox alone")
 
     def check_origin(self, request: web.Request) -> None:
-        """Refuse a write that our own page did not send."""
+        """Refuse a write that the inbox's own page did not send."""
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             raise Refused(403, "foreign_site", "this can be sent from the inbox alone")
         ours = f"{'https' if self._secure else 'http'}://{request.host}"
@@ -108,7 +108,7 @@ class Guard:
             raise Refused(403, "csrf", f"the {CSRF_HEADER} header is missing or wrong")
 
     async def visitor(self, request: web.Request) -> Visitor:
-        """Return who is signed in; refuses with 401 when nobody is."""
+        """Return who is signed in. Raises Refused (401) when nobody is."""
         session = request.cookies.get(self.cookie, "")
         identity = await self._logins.who(session) if session else None
         if identity is None:
@@ -116,25 +116,25 @@ class Guard:
         return Visitor(identity, session)
 
     async def reader(self, request: web.Request) -> Visitor:
-        """Return who reads."""
+        """Return the visitor of a read. Raises Refused."""
         self.check_site(request)
         return await self.visitor(request)
 
     async def writer(self, request: web.Request) -> Visitor:
-        """Return who writes."""
+        """Return the visitor of a write. Raises Refused."""
         self.check_origin(request)
         visitor = await self.visitor(request)
         self.check_token(request, visitor)
         return visitor
 
     def sign_in(self, response: web.Response, session: str) -> None:
-        """Give the browser its session; it ends with the browser or on the gateway's side."""
+        """Set the session cookie. It expires with the browser or with the session."""
         response.set_cookie(
             self.cookie, session, httponly=True, samesite="Strict", **self._cookie_scope()
         )
 
     def sign_out(self, response: web.Response) -> None:
-        """Take the session away from the browser."""
+        """Delete the session cookie."""
         response.del_cookie(self.cookie, httponly=True, samesite="Strict", **self._cookie_scope())
 
     def _cookie_scope(self) -> JsonObject:
@@ -152,14 +152,14 @@ class Guard:
 
 
 async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Let a write come to its end also when the browser hangs up in the middle."""
+    """Complete a write even when the browser disconnects."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Nobody is left to be told.
+            # There is no client to report it to.
             log.warning("a write failed: %r", error, extra={"event": "write_unheard"})
         raise
 
@@ -177,22 +177,22 @@ async def json_body(request: web.Request) -> bytes:
 
 
 def csrf_token(session: str) -> str:
-    """Return the token that proves a write came from a page that could read the session's API."""
+    """Return the token that only a page with access to the session's API can know."""
     return hmac.new(session.encode(), b"inbox csrf", hashlib.sha256).hexdigest()
 
 
 def seen_token(session: str, request_id: str, revision: int, *, revealed: bool = False) -> str:
-    """Return what the page gets with a request that it shows whole, at this revision.
+    """Return the token that the page gets with a request shown whole, at this revision.
 
-    Approving needs it: what was cut, or never fetched, was not seen. Another one tells that nothing
-    was masked.
+    Approval requires it, so nobody approves what was cut or never fetched. With `revealed`, a
+    different token says that secrets were shown too.
     """
     shown = f"{'revealed' if revealed else 'seen'} {request_id} {revision}"
     return hmac.new(session.encode(), shown.encode(), hashlib.sha256).hexdigest()
 
 
 def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: object) -> bool:
-    """Refuse a yes to what was not shown whole, at this revision; return if it was revealed."""
+    """Refuse an approval of what was not shown whole; return whether secrets were revealed."""
     if given == seen_token(visitor.session, request_id, revision, revealed=True):
         return True
     if given != seen_token(visitor.session, request_id, revision):

@@ -1,4 +1,4 @@
-"""Writes of the page: who sends them, and what they may say."""
+"""Handlers of write calls: checks of the sender and of the body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Work = Callable[[web.Request, Visitor, JsonObject], Coroutine[Any, Any, web.Resp
 def build_write_handler(
     guard: Guard, work: Work, members: dict[str, type], needed: tuple[str, ...] = ()
 ) -> Handler:
-    """Return a handler that checks who writes, and what, before it does the work."""
+    """Return a handler that checks the visitor and the body before it does the work."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
         visitor = await guard.writer(request)
@@ -27,7 +27,7 @@ def build_write_handler(
 
 
 def check_members(body: Any, members: dict[str, type], needed: tuple[str, ...]) -> JsonObject:
-    """Return a JSON object if its members are the ones there are, each of its type."""
+    """Return a JSON object. Raises Refused for unknown, missing or wrongly typed members."""
     if not isinstance(body, dict):
         raise Refused(422, "invalid_request", "send one JSON object")
     for name, value in body.items():
