@@ -96,20 +96,22 @@ class SlackAdapter:
             pace = Pace(desk.notes, SystemClock())
             self._posts = CardPosting(workspaces, desk.notes, pace, uploads)
             directory = UserDirectory()
-            self._app = app = self._built(desk, settings, workspaces, directory, uploads, session)
+            self._app = app = self._build_parts(
+                desk, settings, workspaces, directory, uploads, session
+            )
             if settings.oauth:
                 install_pages = InstallPages(settings, workspaces, desk.notes, session)
                 self._routes += install_pages.routes()
             watching = asyncio.create_task(workspaces.watch(self.token_seconds), name="slack token")
             try:
-                async with self._listening(app, settings, session):
+                async with self._listen(app, settings, session):
                     yield
             finally:
                 watching.cancel()
             directory.close()
             self._posts = None
 
-    def _built(
+    def _build_parts(
         self,
         desk: Desk,
         settings: SlackSettings,
@@ -132,7 +134,7 @@ class SlackAdapter:
         return App(workspaces, acts, Submissions(desk, rights), commands, home, reply)
 
     @asynccontextmanager
-    async def _listening(
+    async def _listen(
         self, app: App, settings: SlackSettings, session: aiohttp.ClientSession
     ) -> AsyncIterator[None]:
         if settings.mode == "http":
@@ -143,11 +145,11 @@ class SlackAdapter:
             finally:
                 await app.drain(_DRAIN_SECONDS)
             return
-        async with self._connected(app, app.build_bolt_app(None), settings, session):
+        async with self._connect(app, app.build_bolt_app(None), settings, session):
             yield
 
     @asynccontextmanager
-    async def _connected(
+    async def _connect(
         self, app: App, bolt: AsyncApp, settings: SlackSettings, session: aiohttp.ClientSession
     ) -> AsyncIterator[None]:
         token = settings.app_token.get_secret_value() if settings.app_token else ""
@@ -197,31 +199,31 @@ class SlackAdapter:
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card."""
-        return await self._patient(lambda posts: posts.deliver(target, card, nonce))
+        return await self._run_patiently(lambda posts: posts.deliver(target, card, nonce))
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Edit a posted card."""
-        await self._patient(lambda posts: posts.update(ref, card, nonce))
+        await self._run_patiently(lambda posts: posts.update(ref, card, nonce))
 
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a notice."""
-        await self._patient(lambda posts: posts.tell(notice, card))
+        await self._run_patiently(lambda posts: posts.tell(notice, card))
 
     async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post the card of a remembered decision."""
-        return await self._patient(
+        return await self._run_patiently(
             lambda posts: SlackGrantPosting(posts).deliver(target, card, nonce)
         )
 
     async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Edit the posted card of a remembered decision."""
-        await self._patient(lambda posts: SlackGrantPosting(posts).update(ref, card, nonce))
+        await self._run_patiently(lambda posts: SlackGrantPosting(posts).update(ref, card, nonce))
 
     async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
         """Reply to the card of a remembered decision with its news."""
-        await self._patient(lambda posts: SlackGrantPosting(posts).announce(notice, card))
+        await self._run_patiently(lambda posts: SlackGrantPosting(posts).announce(notice, card))
 
-    async def _patient(self, work: Callable[[CardPosting], Awaitable[_T]]) -> _T:
+    async def _run_patiently(self, work: Callable[[CardPosting], Awaitable[_T]]) -> _T:
         """Do the work; while Slack is unavailable, ask for longer and longer pauses."""
         if self._posts is None:
             raise TryLater(1.0, "Slack is not connected yet")

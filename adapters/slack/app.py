@@ -225,7 +225,7 @@ class App:
         if event.get("tab") != "home":
             return
         try:
-            workspace = await self._workspaces.of(str(body.get("team_id") or ""))
+            workspace = await self._workspaces.find(str(body.get("team_id") or ""))
         except GatewayError as error:
             log.warning("no Home: %s", type(error).__name__, extra={"event": "slack_no_home"})
             return
@@ -249,7 +249,7 @@ class App:
 
     async def _find_workspace(self, did: Interaction) -> Workspace:
         """Return the workspace of an interaction, if it was meant for our app."""
-        workspace = await self._workspaces.of(did.actor.team)
+        workspace = await self._workspaces.find(did.actor.team)
         if did.app_id != workspace.app_id:
             raise Malformed("this was meant for another app")
         return workspace

@@ -77,14 +77,16 @@ class SlackCommands:
         elif verb == "deny":
             await self._deny(workspace, did, name, words_after.strip(), reply)
         elif verb == "grants":
-            await self._grants(workspace, did, reply)
+            await self._list_grants(workspace, did, reply)
         elif verb == "revoke":
             identity = await self._rights.identify_caller(workspace, did.actor)
             await reply.tell(await self._operating.revoke(identity, rest.strip()))
         else:
             await reply.tell(HELP)
 
-    async def _grants(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
+    async def _list_grants(
+        self, workspace: Workspace, did: Interaction, reply: PrivateReply
+    ) -> None:
         identity = await self._rights.identify_caller(workspace, did.actor)
         found = await self._worklist.grants(identity)
         if not found:

@@ -66,7 +66,7 @@ async def _try_channel(
         if validate:
             await _validate_samples(client)
         step = "post"
-        text, made = blocks.build_message(_card(long=True), _COPY)
+        text, made = blocks.build_message(_build_card(long=True), _COPY)
         posted = await call_once(
             lambda: client.chat_postMessage(channel=channel, text=text, blocks=made)
         )
@@ -86,7 +86,7 @@ async def _try_channel(
 
 async def _validate_samples(client: AsyncWebClient) -> None:
     """Have Slack validate blocks and modals, where it has that method."""
-    for card in (_card(long=False), _card(long=True)):
+    for card in (_build_card(long=False), _build_card(long=True)):
         _, made = blocks.build_message(card, _COPY)
         await _validate(client, blocks_=made)
         await _validate(client, view=modals.build_deny(card, ModalMetadata(_ID, 1, _COPY)))
@@ -106,7 +106,7 @@ async def _validate(
 
 
 async def _edit(client: AsyncWebClient, channel: str, ts: str) -> None:
-    text, made = blocks.build_message(_card(long=False, ended=True), _COPY)
+    text, made = blocks.build_message(_build_card(long=False, ended=True), _COPY)
     await call_repeatable(
         lambda: client.chat_update(channel=channel, ts=ts, text=text, blocks=made)
     )
@@ -115,7 +115,7 @@ async def _edit(client: AsyncWebClient, channel: str, ts: str) -> None:
 async def _attach(
     client: AsyncWebClient, place: SlackPlace, session: aiohttp.ClientSession
 ) -> None:
-    content = full_view(_record(long=True)).text.encode()
+    content = full_view(_build_record(long=True)).text.encode()
     file = await upload_file(client, session, place, content, name="sample.txt", title="Sample")
     # Deleting the card alone would leave the file in its thread.
     await call_repeatable(lambda: client.files_delete(file=file))
@@ -128,14 +128,14 @@ async def _delete(client: AsyncWebClient, channel: str, ts: str) -> None:
         raise DeliveryFailed(f"the sample card is still there: {failure}") from failure
 
 
-def _card(*, long: bool, ended: bool = False) -> Card:
-    record = _record(long=long)
+def _build_card(*, long: bool, ended: bool = False) -> Card:
+    record = _build_record(long=long)
     if ended:
         record = replace(record, status=Status.CANCELLED, revision=2)
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
 
 
-def _record(*, long: bool) -> Record:
+def _build_record(*, long: bool) -> Record:
     """Return a sample request, with text that Slack must not act on."""
     command = "echo '<!channel> <@U0> *bold* ```fence``` <https://example.com|here>' 😀\n"
     request = ApprovalRequest(

@@ -374,11 +374,11 @@ class SubmittedValues:
             return None if chosen is None else field.choices[int(chosen)].value
         text = self.read_text(name)
         if field.kind is FieldKind.NUMBER and text:
-            return _number(text)
+            return _parse_number(text)
         return text or None
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     value = parse_json(text.encode())
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{text[:40]!r} is not a number")

@@ -87,19 +87,21 @@ class InstallPages:
         state, code = request.query.get("state", ""), request.query.get("code", "")
         cookie = request.cookies.get(_COOKIE, "")
         if not state or not hmac.compare_digest(state.encode(), cookie.encode()):
-            return _page(400, "This installation was not begun in this browser. Begin again.")
-        if not self._is_good(state) or await self._notes.get(_note(state)) is not None:
-            return _page(400, "This installation took too long, or was used. Begin again.")
+            return _build_page(400, "This installation was not begun in this browser. Begin again.")
+        if not self._is_good(state) or await self._notes.get(_build_note_key(state)) is not None:
+            return _build_page(400, "This installation took too long, or was used. Begin again.")
         if not code:
-            return _page(400, "Slack says that the installation was cancelled.")
+            return _build_page(400, "Slack says that the installation was cancelled.")
         try:
             await self._install(code)
         except (DeliveryFailed, GatewayError) as error:
             log.warning("not installed: %s", type(error).__name__, extra={"event": "slack_oauth"})
-            return _page(502, "Slack did not complete the installation. Begin again.")
+            return _build_page(502, "Slack did not complete the installation. Begin again.")
         # Recorded only after Slack issued a token, so that strangers cannot fill the store.
-        await self._notes.put(_note(state), "1", seconds=_STATE_SECONDS)
-        return _page(200, "The app is installed. Invite it to a channel, and name it in a route.")
+        await self._notes.put(_build_note_key(state), "1", seconds=_STATE_SECONDS)
+        return _build_page(
+            200, "The app is installed. Invite it to a channel, and name it in a route."
+        )
 
     def _sign(self, text: str) -> str:
         secret = self._settings.client_secret
@@ -136,10 +138,10 @@ class InstallPages:
             await self._workspaces.install(token)
 
 
-def _note(state: str) -> str:
+def _build_note_key(state: str) -> str:
     return f"oauth {state}"
 
 
-def _page(status: int, text: str) -> web.Response:
+def _build_page(status: int, text: str) -> web.Response:
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return web.Response(status=status, text=text, headers=headers)

@@ -165,7 +165,7 @@ class CardPosting:
         """Return the workspace and channel of a target. Raises DeliveryFailed, TryLater."""
         try:
             place = read_place(target)
-            return await self._workspaces.of(place.team), place
+            return await self._workspaces.find(place.team), place
         except (Malformed, NotInstalled, TokenRefused) as error:
             raise DeliveryFailed(str(error)) from error
 

@@ -95,7 +95,7 @@ class SocketConnection:
                 self._handler.client.wss_uri = await self._address()
                 await self._handler.connect_async()
         except Exception as error:  # whatever the reason, it is tried again
-            return _code(error)
+            return _read_code(error)
         self._begun = True
         return ""
 
@@ -153,7 +153,7 @@ class SocketConnection:
         try:
             await self._address()
         except Exception as error:  # as above
-            return _code(error)
+            return _read_code(error)
         return ""
 
     async def _address(self) -> str:
@@ -175,7 +175,7 @@ class SocketConnection:
             await self._handler.close_async()
 
 
-def _code(error: Exception) -> str:
+def _read_code(error: Exception) -> str:
     """Return Slack's code of a refusal, else a name for the failure."""
     if isinstance(error, SlackRefused):
         return error.error

@@ -115,14 +115,14 @@ class Workspaces:
             log.log(logging.ERROR if problem else logging.INFO, problem or "token ok", extra=data)
         self.problem = problem
 
-    async def of(self, team: str) -> Workspace:
+    async def find(self, team: str) -> Workspace:
         """Return the workspace with this id. Raises NotInstalled, TokenRefused, Unavailable."""
         if self._settings.bot_token is not None and not self._known:
             await self._check()  # Slack did not answer at the start
         known = self._known.get(team)
         if known is not None and self._settings.bot_token is not None:
             return known
-        token, org = await self.token(team)
+        token, org = await self.read_token(team)
         if known is not None and known.token == token:
             return known
         async with self._lock:
@@ -132,7 +132,7 @@ class Workspaces:
         self._known[team] = found
         return found
 
-    async def token(self, team: str) -> tuple[str, str]:
+    async def read_token(self, team: str) -> tuple[str, str]:
         """Return the token of a workspace's installation, and its organisation.
 
         Raises NotInstalled. Read from the store each time: another replica may have changed it.

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from logging.handlers import MemoryHandler
 
-from adapters.terminal.screen import Answering
+from adapters.terminal.screen import TerminalApp
 from gateway.errors import InvalidRequest
 from gateway.ports import Desk, Identity, SystemClock
 
@@ -29,9 +29,9 @@ class TerminalAdapter:
         """Show the screen until left. When the person quits, stop the process."""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise InvalidRequest("the terminal adapter needs a terminal to draw on")
-        who = Identity(platform=self.name, id=_login())
-        screen = Answering(desk, who, SystemClock())
-        with _log_kept():
+        who = Identity(platform=self.name, id=_read_login())
+        screen = TerminalApp(desk, who, SystemClock())
+        with _hold_log():
             task = asyncio.create_task(screen.run_async(), name="terminal")
             task.add_done_callback(lambda _: signal.raise_signal(signal.SIGTERM))
             try:
@@ -41,7 +41,7 @@ class TerminalAdapter:
                 await asyncio.gather(task, return_exceptions=True)
 
 
-def _login() -> str:
+def _read_login() -> str:
     """Return the user's name from the system; environment variables could be forged."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -50,7 +50,7 @@ def _login() -> str:
 
 
 @contextmanager
-def _log_kept() -> Iterator[None]:
+def _hold_log() -> Iterator[None]:
     """Hold back log lines until the screen is closed; they would overwrite it."""
     root = logging.getLogger()
     handlers = list(root.handlers)

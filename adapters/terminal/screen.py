@@ -59,7 +59,7 @@ _MOST_LISTED = 200
 _told_of_failures = work(exit_on_error=False)
 
 
-class Answering(App[None]):
+class TerminalApp(App[None]):
     """Shows pending requests to one person and submits their decisions."""
 
     CSS = """
@@ -158,15 +158,17 @@ class Answering(App[None]):
         else:
             self._at = min(self._at, max(0, len(waiting) - 1))
             if shown is not None:
-                await self._withdrawn(shown)
+                await self._report_outcome(shown)
         self._draw()
 
-    async def _withdrawn(self, before: Record) -> None:
+    async def _report_outcome(self, before: Record) -> None:
         """Report the outcome of the displayed request, and close open prompts."""
         if isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
         ended = await self._desk.requests.get(before.id)
-        self._say(_card(ended).title + (f": {_outcome(ended)}" if ended.final else ""))
+        self._say(
+            _build_card(ended).title + (f": {_describe_outcome(ended)}" if ended.final else "")
+        )
 
     # ---------------------------------------------------------------- keys
 
@@ -183,7 +185,7 @@ class Answering(App[None]):
         record = self.record
         if record is None:
             return
-        card = _card(record)
+        card = _build_card(record)
         if card.fields:
             await self._answer(record, card)
         elif not card.complete:
@@ -204,13 +206,15 @@ class Answering(App[None]):
         if record is None:
             return
         view = full_view(record)
-        text = Group(*render_findings(_card(record)), *(render_text(page) for page in view.pages))
+        text = Group(
+            *render_findings(_build_card(record)), *(render_text(page) for page in view.pages)
+        )
         title = f"{view.chars} characters, digest {view.digest}"
         key = await self.push_screen_wait(
-            FullTextScreen(title, text, decides=not _card(record).fields)
+            FullTextScreen(title, text, decides=not _build_card(record).fields)
         )
         if key == "y":
-            await self._approve(record, _card(record, whole=True))
+            await self._approve(record, _build_card(record, whole=True))
         elif key == "n":
             await self._deny(record)
 
@@ -220,7 +224,7 @@ class Answering(App[None]):
         record = self.record
         if record is None or not self._allows(record, Action.EDIT):
             return
-        if (text := _card(record, whole=True).editable) is None:
+        if (text := _build_card(record, whole=True).editable) is None:
             self._say("it holds secrets: edit it in the inbox", bad=True)
             return
         with self.suspend():
@@ -257,7 +261,7 @@ class Answering(App[None]):
         if not chosen:
             self._say("none of them can be approved without a closer look", bad=True)
             return
-        listed = Group(*(render_line(_card(one)) for one in chosen))
+        listed = Group(*(render_line(_build_card(one)) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
         if await self.push_screen_wait(WordsScreen(question, shown=listed)) == YES:
             for one in chosen:
@@ -269,7 +273,7 @@ class Answering(App[None]):
         record = self.record
         if record is None or not self._allows(record, Action.APPROVE):
             return
-        card = _card(record)
+        card = _build_card(record)
         if Action.APPROVE not in card.remembers:
             self._say("this one is asked about each time", bad=True)
             return
@@ -361,7 +365,7 @@ class Answering(App[None]):
         return False
 
     def _is_plain(self, record: Record) -> bool:
-        approve = {one.action: one for one in _card(record).controls}.get(Action.APPROVE)
+        approve = {one.action: one for one in _build_card(record).controls}.get(Action.APPROVE)
         mine = self._refusals.get(record.id) is None
         return mine and approve is not None and approve.confirm is None
 
@@ -376,7 +380,7 @@ class Answering(App[None]):
         base.query_one("#top", Static).update(self._top())
         shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
         if record is not None:
-            shown = render_card(_card(record), now_ms=self._clock.now_ms())
+            shown = render_card(_build_card(record), now_ms=self._clock.now_ms())
             if refusal := self._refusals.get(record.id):
                 shown = Group(shown, Text(f"  You may only look: {refusal}.", style="dim"))
         base.query_one("#card", Static).update(shown)
@@ -391,12 +395,12 @@ class Answering(App[None]):
         self.notify(text, severity="error" if bad else "information", markup=False)
 
 
-def _card(record: Record, *, whole: bool = False) -> Card:
+def _build_card(record: Record, *, whole: bool = False) -> Card:
     if whole:
         return card_of(record, lines=_ALL, chars=_ALL)
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
 
 
-def _outcome(record: Record) -> str:
-    outcome = _card(record).outcome
+def _describe_outcome(record: Record) -> str:
+    outcome = _build_card(record).outcome
     return outcome.text if outcome else ""

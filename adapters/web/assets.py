@@ -20,7 +20,7 @@ class Asset:
     content_type: str
 
 
-def assets(folder: str) -> dict[str, Asset]:
+def read_assets(folder: str) -> dict[str, Asset]:
     """Return the files of `static` or `templates` by name."""
     return {
         path.name: Asset(path.read_bytes(), _TYPES[path.suffix])

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from adapters.web.queries import ReadHandlers
-from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
+from adapters.web.security import Guard, Handler, Refused, Visitor, build_problem, refuse_unseen
 from adapters.web.writes import build_write_handler, check_members
 from gateway.errors import BatchRefused
 from gateway.models import Action, RiskLevel
@@ -51,7 +51,7 @@ class BatchHandlers:
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
         """Return an agent's pending requests, and those that must be decided alone."""
-        visitor = await self._guard.reader(request)
+        visitor = await self._guard.check_reader(request)
         found, more = await self._list_waiting(request.query.get("agent", ""))
         items: list[JsonObject] = []
         apart: list[JsonObject] = []
@@ -94,7 +94,7 @@ class BatchHandlers:
         try:
             records = await self._desk.requests.decide_all(clicks)
         except BatchRefused as refused:
-            return problem(409, refused.code, "Nothing was decided.", reasons=refused.reasons)
+            return build_problem(409, refused.code, "Nothing was decided.", reasons=refused.reasons)
         rows = [await self._reading.build_row(record, visitor) for record in records]
         return web.json_response({"items": rows})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from adapters.web.card_json import changes_of
+from adapters.web.card_json import build_changes
 from adapters.web.queries import ReadHandlers
-from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
+from adapters.web.security import Guard, Handler, Refused, Visitor, build_problem, refuse_unseen
 from adapters.web.writes import build_write_handler, check_members
 from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
@@ -32,7 +32,7 @@ _NEEDED = ("revision", "action", "nonce")
 _UNSEEN = (Action.DENY, Action.ABORT)  # allowed without having seen the whole request
 
 
-class Decisions:
+class DecisionHandlers:
     """HTTP handlers of decisions, claims and sessions."""
 
     def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
@@ -73,21 +73,21 @@ class Decisions:
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         request_id = request.match_info["id"]
-        click = _click(request_id, visitor, body)
+        click = _build_click(request_id, visitor, body)
         try:
             after = await self._desk.requests.decide(click)
         except Conflict as conflict:
             now = await self._reading.build_row(await self._desk.requests.get(request_id), visitor)
-            return problem(409, conflict.code, str(conflict), request=now)
+            return build_problem(409, conflict.code, str(conflict), request=now)
         except Unconfirmed as high:
-            return problem(high.status, "unconfirmed", str(high))
+            return build_problem(high.status, "unconfirmed", str(high))
         return web.json_response(await self._reading.build_row(after, visitor))
 
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         """Return the differences between an edit and what was asked."""
         record = await self._desk.requests.get(request.match_info["id"])
         before, after = record.arguments, body["arguments"]
-        rows = await draw(lambda: changes_of(changes(before, after)), before, after)
+        rows = await draw(lambda: build_changes(changes(before, after)), before, after)
         return web.json_response({"changed": rows})
 
     async def _claim(
@@ -113,7 +113,7 @@ class Decisions:
         return web.json_response({"ok": True})
 
 
-def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
+def _build_click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
     """Return the click of a body. Raises Refused for an approval of what was not shown whole."""
     if body["action"] not in list(Action):
         raise Refused(422, "invalid_request", "there is no such action")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from adapters.web.card_json import line_of
+from adapters.web.card_json import build_line
 from adapters.web.security import Guard, Handler, Visitor
 from adapters.web.writes import build_write_handler
 from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card_of, shown
@@ -39,14 +39,14 @@ class GrantAndStopHandlers:
 
     async def _grants(self, request: web.Request) -> web.StreamResponse:
         """List active grants and those that ended recently."""
-        await self._guard.reader(request)
+        await self._guard.check_reader(request)
         live, ended = await self._desk.grants.newest(), await self._desk.grants.list_ended()
         found = [_build_row(grant, grant_card_of(grant)) for grant in (*live, *ended)]
         return web.json_response({"items": found})
 
     async def _grant(self, request: web.Request) -> web.StreamResponse:
         """Return one grant with its origin and its reach."""
-        await self._guard.reader(request)
+        await self._guard.check_reader(request)
         return web.json_response(
             _build_card(await self._desk.grants.card(request.match_info["id"]))
         )
@@ -72,7 +72,7 @@ def _build_row(grant: Grant, card: GrantCard) -> JsonObject:
         "allows": grant.effect is Effect.ALLOW,
         "agent": grant.agent,
         "session": grant.session,
-        "where": grant.session and line_of(shown(grant.session).segments),
+        "where": grant.session and build_line(shown(grant.session).segments),
         "made_by": grant.made_by,
     }
 
@@ -83,10 +83,10 @@ def _build_card(card: GrantCard) -> JsonObject:
         "ended": card.ended,
         "word": card.word,
         "icon": card.icon,
-        "tool": line_of(card.tool.segments),
-        "words": line_of(card.words.segments),
-        "asked": card.asked and line_of(card.asked.segments),
-        "facts": [[fact.label, line_of(fact.text.segments)] for fact in card.facts],
+        "tool": build_line(card.tool.segments),
+        "words": build_line(card.words.segments),
+        "asked": card.asked and build_line(card.asked.segments),
+        "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "until": card.until,
         "uses": card.uses,
         "reach": card.reach,

@@ -40,7 +40,7 @@ class Streams:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Stream until the page disconnects, its session ends, or the gateway stops."""
-        visitor = await self._guard.reader(request)
+        visitor = await self._guard.check_reader(request)
         if len(self._open.get(visitor.session, ())) >= MOST_STREAMS:
             raise Refused(429, "too_many_pages", "the inbox is open in too many tabs")
         if sum(map(len, self._open.values())) >= MOST_OF_ALL:
@@ -89,7 +89,7 @@ class Streams:
                 event = coming.result() if coming.done() else None
                 if event is None or not event.request_id:
                     # On a timeout, or an event that may concern people, check the session again.
-                    if not await self._guard.still(visitor):
+                    if not await self._guard.is_signed_in(visitor):
                         return
                     if event is not None and event.type.startswith(_NEWS):
                         about = event.data.get("grant")

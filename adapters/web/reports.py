@@ -21,5 +21,5 @@ class Reports:
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
         """Return the figures of the last 30 days."""
-        visitor = await self._guard.reader(request)
+        visitor = await self._guard.check_reader(request)
         return web.json_response(plain(await self._desk.operator.report(visitor.identity)))

@@ -67,7 +67,7 @@ class Guard:
         """The session cookie's name; browsers accept `__Host-` over TLS only."""
         return "__Host-agw" if self._secure else "agw"
 
-    def open(self, handler: Handler) -> Handler:
+    def wrap(self, handler: Handler) -> Handler:
         """Return the handler with security headers, and errors as problem documents."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -78,7 +78,7 @@ class Guard:
 
         return answer
 
-    async def still(self, visitor: Visitor) -> bool:
+    async def is_signed_in(self, visitor: Visitor) -> bool:
         """Whether a visitor is still signed in."""
         return await self._logins.who(visitor.session) is not None
 
@@ -104,10 +104,10 @@ class Guard:
     def check_token(self, request: web.Request, visitor: Visitor) -> None:
         """Refuse a write without the token that only our page can read."""
         given = request.headers.get(CSRF_HEADER, "")
-        if not hmac.compare_digest(given.encode(), csrf_token(visitor.session).encode()):
+        if not hmac.compare_digest(given.encode(), build_csrf_token(visitor.session).encode()):
             raise Refused(403, "csrf", f"the {CSRF_HEADER} header is missing or wrong")
 
-    async def visitor(self, request: web.Request) -> Visitor:
+    async def find_visitor(self, request: web.Request) -> Visitor:
         """Return who is signed in. Raises Refused (401) when nobody is."""
         session = request.cookies.get(self.cookie, "")
         identity = await self._logins.who(session) if session else None
@@ -115,15 +115,15 @@ class Guard:
             raise Refused(401, "signed_out", "you are not signed in")
         return Visitor(identity, session)
 
-    async def reader(self, request: web.Request) -> Visitor:
+    async def check_reader(self, request: web.Request) -> Visitor:
         """Return the visitor of a read. Raises Refused."""
         self.check_site(request)
-        return await self.visitor(request)
+        return await self.find_visitor(request)
 
-    async def writer(self, request: web.Request) -> Visitor:
+    async def check_writer(self, request: web.Request) -> Visitor:
         """Return the visitor of a write. Raises Refused."""
         self.check_origin(request)
-        visitor = await self.visitor(request)
+        visitor = await self.find_visitor(request)
         self.check_token(request, visitor)
         return visitor
 
@@ -146,9 +146,9 @@ class Guard:
         try:
             return await handler(request)
         except Refused as refused:
-            return problem(refused.status, refused.code, refused.detail)
+            return build_problem(refused.status, refused.code, refused.detail)
         except GatewayError as error:
-            return problem(error.status, error.code, str(error))
+            return build_problem(error.status, error.code, str(error))
 
 
 async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
@@ -164,7 +164,7 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-async def json_body(request: web.Request) -> bytes:
+async def read_json_body(request: web.Request) -> bytes:
     """Return the JSON bytes of a write, at most MAX_BODY."""
     if request.content_type != "application/json":
         raise Refused(415, "content_type", "send application/json")
@@ -176,12 +176,14 @@ async def json_body(request: web.Request) -> bytes:
         raise Refused(408, "timeout", "the body did not arrive in time") from None
 
 
-def csrf_token(session: str) -> str:
+def build_csrf_token(session: str) -> str:
     """Return the token that only a page with access to the session's API can know."""
     return hmac.new(session.encode(), b"inbox csrf", hashlib.sha256).hexdigest()
 
 
-def seen_token(session: str, request_id: str, revision: int, *, revealed: bool = False) -> str:
+def build_seen_token(
+    session: str, request_id: str, revision: int, *, revealed: bool = False
+) -> str:
     """Return the token that the page gets with a request shown whole, at this revision.
 
     Approval requires it, so nobody approves what was cut or never fetched. With `revealed`, a
@@ -193,9 +195,9 @@ def seen_token(session: str, request_id: str, revision: int, *, revealed: bool =
 
 def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: object) -> bool:
     """Refuse an approval of what was not shown whole; return whether secrets were revealed."""
-    if given == seen_token(visitor.session, request_id, revision, revealed=True):
+    if given == build_seen_token(visitor.session, request_id, revision, revealed=True):
         return True
-    if given != seen_token(visitor.session, request_id, revision):
+    if given != build_seen_token(visitor.session, request_id, revision):
         raise Refused(
             409,
             "not_seen",
@@ -205,7 +207,7 @@ def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: objec
     return False
 
 
-def problem(status: int, code: str, detail: str, **more: object) -> web.Response:
+def build_problem(status: int, code: str, detail: str, **more: object) -> web.Response:
     """Return an RFC 9457 problem document; `more` are extension members."""
     members = {"type": "about:blank", "title": code, "status": status, "code": code}
     return web.json_response(

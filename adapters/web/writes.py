@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from adapters.web.security import Guard, Handler, Refused, Visitor, json_body, run_to_end
+from adapters.web.security import Guard, Handler, Refused, Visitor, read_json_body, run_to_end
 from gateway.ports import JsonObject, parse_json
 
 Work = Callable[[web.Request, Visitor, JsonObject], Coroutine[Any, Any, web.Response]]
@@ -19,8 +19,8 @@ def build_write_handler(
     """Return a handler that checks the visitor and the body before it does the work."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
-        visitor = await guard.writer(request)
-        body = check_members(parse_json(await json_body(request)), members, needed)
+        visitor = await guard.check_writer(request)
+        body = check_members(parse_json(await read_json_body(request)), members, needed)
         return await run_to_end(work(request, visitor, body))
 
     return serve

@@ -22,7 +22,7 @@ from adapters.slack.card_blocks import CARD_LINES as SLACK_LINES
 from adapters.slack.payloads import Act, ModalMetadata
 from adapters.terminal import screen as answering
 from adapters.terminal.card_text import render_card, render_text
-from adapters.web.card_json import row_of, whole_of
+from adapters.web.card_json import build_row, build_whole
 from gateway.api.messages import masked_view
 from gateway.cli.formatting import format_line, format_request, summarize_action
 from gateway.domain.records import Record
@@ -216,14 +216,14 @@ def test_the_web_page_gets_all_that_runs() -> None:
     """Opened always; in the list wherever its row may be approved, and nowhere else."""
     for text in TEXTS:
         record = alone(text)
-        for view in (whole_of(record), row_of(record)):
+        for view in (build_whole(record), build_row(record)):
             (block,) = json.loads(json.dumps(view["blocks"]))
             lines = [one if isinstance(one, str) else _joined(one) for one in block["lines"]]
             controls = {one["action"] for one in view["controls"]}
             if view["complete"]:
                 assert unescaped("\n".join(lines)) == text
             assert view["complete"] == (Action.APPROVE in controls)
-        assert whole_of(record)["complete"]
+        assert build_whole(record)["complete"]
 
 
 @pytest.mark.parametrize("width", [40, 90])

@@ -16,7 +16,7 @@ from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.payloads import ModalMetadata
 from adapters.terminal.card_text import render_card
-from adapters.web.card_json import row_of, whole_of
+from adapters.web.card_json import build_row, build_whole
 from gateway.domain.records import Record
 from gateway.domain.redaction import secrets_in
 from gateway.models import Action, Context, Kind, new_id
@@ -237,7 +237,7 @@ def test_no_surface_draws_approve_over_a_mask_that_could_hide_something() -> Non
         for lines, chars in ((25, 1500), (WHOLE, WHOLE)):
             for said in drawings(one, lines, chars):
                 assert not re.search(r'"(?:approve|approve_sure|edit|respond|remember)', said), said
-        assert HIDDEN in json.dumps(row_of(one))
+        assert HIDDEN in json.dumps(build_row(one))
     for said in drawings(asking(DATA[1], kind=Kind.COMMAND), WHOLE, WHOLE):
         assert '"approve' in said
 
@@ -252,7 +252,7 @@ def drawings(one: Record, lines: int, chars: int) -> list[str]:
     pages = range(len(full.pages))
     discord: list[Any] = [views.build_card_view(card, "0" * 22)]
     discord += [views.build_full_view(card, full, button, page=page) for page in pages]
-    web = [view["controls"] for view in (row_of(one), whole_of(one))]
+    web = [view["controls"] for view in (build_row(one), build_whole(one))]
     slack = [
         blocks.build_actions(card, "0" * 22),
         modals.build_details(card, full, form, refusal=""),
