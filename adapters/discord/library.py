@@ -16,7 +16,7 @@ import yarl
 
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import Misconfigured
-from gateway.wire.codec import JsonObject
+from gateway.ports import JsonObject
 
 # Without a documented alternative: the API addresses, the keep-alive threads, and the call that
 # registers all commands as JSON.
