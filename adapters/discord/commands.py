@@ -68,7 +68,7 @@ DEFINITIONS: list[JsonObject] = [
     {"name": "stop-all", "description": "Deny everything, or allow again: admins", "options": []},
     {
         "name": "revoke",
-        "description": "Take back what is remembered",
+        "description": "Revoke a remembered decision",
         "options": [_build_option("grant", "which one", required=True, completes=True)],
     },
 ]
@@ -130,7 +130,7 @@ class DiscordCommands:
                 return await self._operating.show_state(interaction)
             case "revoke":
                 return await self._remembering.revoke(interaction, what)
-        return build_private_reply("This command is not known any more.")
+        return build_private_reply("This command no longer exists.")
 
     async def complete(self, interaction: discord.Interaction) -> None:
         """Offer what the caller may decide, or nothing when that takes too long."""

@@ -137,7 +137,9 @@ class Connection:
             if first.done():
                 first.result()
             else:
-                log.warning("Discord is away: %s", self.problem, extra={"event": "discord_away"})
+                log.warning(
+                    "Discord is unavailable: %s", self.problem, extra={"event": "discord_away"}
+                )
             yield
         finally:
             await self._leave(task)
@@ -254,7 +256,7 @@ async def _watch_connection(client: Bot) -> None:
         if client.cut_at is not None:
             since = max(client.cut_at, began)
             if client.loop.time() - since > _GIVE_UP_SECONDS:
-                raise ConnectionError("the line to Discord stays cut")
+                raise ConnectionError("the connection to Discord has been lost for too long")
 
 
 async def log_in(settings: DiscordSettings) -> discord.Client:

@@ -70,7 +70,7 @@ async def check_target(client: discord.Client, target: str) -> Finding:
     place = read_target(target)
     if place is None:
         return failed(
-            "this is no place in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
+            "this is not a target in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
         )
     try:
         return await (_check_person(client, place) if place.user else _check_channel(client, place))

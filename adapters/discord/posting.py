@@ -48,7 +48,7 @@ ARCHIVED, THREAD_LOCKED, MODERATED = 50083, 160005, 200000
 _WHY = {
     UNKNOWN_CHANNEL: "the channel does not exist any more",
     MISSING_ACCESS: "the bot cannot see the channel",
-    NOT_TO_THIS_USER: "this user takes no direct messages from the bot",
+    NOT_TO_THIS_USER: "this user does not accept direct messages from the bot",
     NO_PERMISSION: "the bot lacks a permission in the channel; see `gateway doctor`",
     50008: "messages cannot be posted in a channel of this kind",
     THREAD_LOCKED: "the thread is locked",
@@ -194,7 +194,7 @@ class Posting:
             guild = getattr(channel, "guild", None)
             self._homes[number] = str(guild.id) if guild else ""
         if self._homes[number] != place.guild:
-            raise DeliveryFailed("the channel belongs to another server than the target says")
+            raise DeliveryFailed("the channel is not in the target's server")
         return client.get_partial_messageable(number)
 
     @asynccontextmanager
@@ -203,7 +203,7 @@ class Posting:
         async with self._pace.turn(budget, rate, name, rank=rank):
             wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
             if wait > _PATIENCE:
-                raise TryLater(wait, "Discord takes no more at once")
+                raise TryLater(wait, "the bot's overall rate limit is used up")
             await asyncio.sleep(wait)
             yield
 
@@ -218,7 +218,7 @@ class Posting:
 def _find_place(target: str) -> DiscordPlace:
     place = read_target(target)
     if place is None:
-        raise DeliveryFailed(f"{target!r} is no place in Discord")
+        raise DeliveryFailed(f"{target!r} is not a target in Discord")
     return place
 
 

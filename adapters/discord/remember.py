@@ -101,9 +101,9 @@ class RememberDialog:
         if made is None:
             return shown
         back = DiscordButton(verb=REVOKE, request_id=made.id, revision=0)
-        text = f"🧠 Remembered: {_render_words(made.words, 500)}. It can be taken back at any time."
+        text = f"🧠 Remembered: {_render_words(made.words, 500)}. You can revoke it at any time."
         shown.view.add_item(ui.TextDisplay(text))
-        button: ui.Button[Any] = ui.Button(label="Take it back", custom_id=back.custom_id)
+        button: ui.Button[Any] = ui.Button(label="Revoke", custom_id=back.custom_id)
         shown.view.add_item(ui.ActionRow(button))
         return shown
 
@@ -118,21 +118,21 @@ class RememberDialog:
             await refuse_unfit(self._desk, interaction, grant_id)
             one = await grants.revoke(grant_id, identity)
             return build_private_reply(
-                f"↩️ Taken back: {_render_words(one.words, 500)}. It decides nothing any more."
+                f"↩️ Revoked: {_render_words(one.words, 500)}. It no longer decides anything."
             )
         await refuse_unfit(self._desk, interaction, NO_REQUEST)
         agent, _, session = what.removeprefix(_OF_SESSION).partition(" ")
         whose = {} if what == _ALL else {"agent": agent, "session": session}
         gone = await grants.revoke_all(identity, **whose)
         if not gone:
-            raise Conflict("there is nothing there that you may take back")
-        return build_private_reply(f"↩️ Taken back: {len(gone)}. They decide nothing any more.")
+            raise Conflict("there is nothing that you may revoke")
+        return build_private_reply(f"↩️ Revoked: {len(gone)}. They no longer decide anything.")
 
     async def list_grants(self, interaction: discord.Interaction) -> InteractionReply:
         """List the grants that the person may revoke."""
         grants = await self._worklist.grants(read_identity(interaction))
         if not grants:
-            return build_private_reply("Nothing is remembered that you may take back.")
+            return build_private_reply("There are no remembered decisions that you may revoke.")
         return InteractionReply(build_grants_view(grants))
 
     async def find_choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
@@ -142,7 +142,7 @@ class RememberDialog:
             (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {shown(one.words).text}")
             for one in grants
         ]
-        found += [(_ALL, "all that you may take back")] if grants else []
+        found += [(_ALL, "all that you may revoke")] if grants else []
         sessions = dict.fromkeys((one.agent, one.session) for one in grants if one.session)
         found += [
             (f"{_OF_SESSION}{agent} {name}", f"all of the session {name} of {agent}")
@@ -167,7 +167,7 @@ def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
     kept = keep_whole_lines(lines, _LIST_UNITS)
     more = len(grants) + 1 - len(kept)
     rest = f" {more} older ones are in the inbox." if more else ""
-    return build_text_view("\n".join([*kept, f"Take one back with `/revoke`.{rest}"]))
+    return build_text_view("\n".join([*kept, f"Revoke one with `/revoke`.{rest}"]))
 
 
 def read_remember(data: Any) -> Remember:

@@ -48,7 +48,7 @@ def build_private_reply(text: str) -> InteractionReply:
 def build_refusal(error: Exception) -> InteractionReply:
     """Return a private message that explains an error, without claiming more than is known."""
     if isinstance(error, NotFound):
-        return build_private_reply("🗑️ That is not known any more.")
+        return build_private_reply("🗑️ This no longer exists.")
     if isinstance(error, Unauthorized):
         return build_private_reply(f"⛔ {_render_sentence(f'not you: {error}')}")
     if isinstance(error, Conflict):

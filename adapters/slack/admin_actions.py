@@ -15,8 +15,8 @@ ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, A
 _EVERY, _OF_SESSION = "all", "session"  # may stand in place of a grant's id
 _STOP = "Everything that waits or is asked is denied, for all agents, until somebody lifts it."
 _LIFT = "Agents are answered again as before. What was denied stays denied."
-_ALL = "Everything is taken back that you may take back; people are asked again."
-_SESSION = "All that was remembered for this session is taken back; people are asked again."
+_ALL = "All that you may revoke is revoked; people are asked again."
+_SESSION = "All that is remembered for this session is revoked; people are asked again."
 
 
 class AdminActions:
@@ -59,7 +59,7 @@ class AdminActions:
         named = {"agent": agent, "session": session.strip()} if first == _OF_SESSION else {}
         gone = await self._desk.grants.revoke_all(identity, **named)
         if not gone:
-            raise Conflict("there is nothing there that you may take back")
+            raise Conflict("there is nothing that you may revoke")
         return f"Revoked: {len(gone)}. From now on they decide nothing."
 
     async def build_kill_switch(self, identity: Identity) -> list[Json]:

@@ -41,7 +41,7 @@ HELP = (
     "/approvals show ID: everything about one request\n"
     "/approvals approve ID: at once by a whole id that nobody edited; otherwise it is shown first\n"
     "/approvals deny ID reason\n"
-    "/approvals grants: what is remembered that you may take back\n"
+    "/approvals grants: remembered decisions that you may revoke\n"
     "/approvals revoke ID, or revoke session AGENT NAME, or revoke all\n"
     "IDs may be shortened to their first characters."
 )
@@ -90,7 +90,7 @@ class SlackCommands:
         identity = await self._rights.identify_caller(workspace, did.actor)
         found = await self._worklist.grants(identity)
         if not found:
-            await reply.tell("Nothing is remembered that you may take back.")
+            await reply.tell("There are no remembered decisions that you may revoke.")
             return
         blocks = [block for grant in found[:_MOST_LISTED] for block in build_grant_entry(grant)]
         await reply.tell(f"{len(found)} remembered", blocks=blocks)

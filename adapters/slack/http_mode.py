@@ -113,7 +113,7 @@ def _check_form(body: str) -> None:
         raise BadDelivery(400, "form") from None
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise BadDelivery(400, "a key stands twice")
+        raise BadDelivery(400, "a duplicate key")
     payload = dict(pairs).get("payload")
     if payload is not None:
         _check_json(payload.encode("utf-8", "surrogatepass"))

@@ -33,11 +33,11 @@ y  approve             n  deny, with a reason if you like
 f  read all of it      e  edit the arguments in $EDITOR
 c  copy what would run k  say that you are looking at it
 a  approve several     r  approve and remember it
-g  what is remembered, and take it back
+g  list what is remembered, and revoke it
 ←  the one before      →  the next request
 ↑ ↓  scroll            q  leave; requests stay where they are
 
-High risk is asked again. A request that was cut is approved from the full text only."""
+High risk needs a confirmation. A shortened request is approved from its full text only."""
 
 
 def render_card(card: Card, *, now_ms: int) -> RenderableType:

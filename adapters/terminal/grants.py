@@ -41,11 +41,11 @@ async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chos
     """Revoke the grant with the chosen number, or all; return a message. Raises GatewayError."""
     if chosen == ALL:
         gone = len(await desk.grants.revoke_all(who))
-        return f"taken back: {gone}"
+        return f"revoked: {gone}"
     if not chosen.isdecimal() or not 1 <= int(chosen) <= len(grants):
         raise InvalidRequest(f"a number of the list, or {ALL}")
     await desk.grants.revoke(grants[int(chosen) - 1].id, who)
-    return "taken back: it decides nothing any more"
+    return "revoked: it no longer decides anything"
 
 
 def describe_event(event: Event) -> str:

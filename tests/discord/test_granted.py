@@ -74,9 +74,9 @@ async def test_a_sessions_grants_and_all_are_taken_back_by_command(stage: Stage)
     one = await server.bob.command(
         server.app, server.channel, "revoke", grant="session bot default"
     )
-    assert "Taken back: 2" in private_text(one)
+    assert "Revoked: 2" in private_text(one)
     rest = await server.bob.command(server.app, server.channel, "revoke", grant="all")
-    assert "Taken back: 1" in private_text(rest)
+    assert "Revoked: 1" in private_text(rest)
     assert await stage.core.grants.all() == []
 
 

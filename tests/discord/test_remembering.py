@@ -30,7 +30,7 @@ async def test_an_approval_is_remembered_and_the_next_one_needs_nobody(stage: St
     """The same request is then settled by the grant; it names it, and the first card is true."""
     record, card = await stage.asked(arguments={"command": "make lint"})
     done = await remembered(stage, card, "Approve", life="1d")
-    assert "Take it back" in labels(last(done))
+    assert "Revoke" in labels(last(done))
     assert (await stage.ended(record)).status is Status.APPROVED
     await stage.shows(card, "Approved")
     again = await stage.ended(await stage.ask(arguments={"command": "make lint"}))
@@ -42,8 +42,8 @@ async def test_what_is_remembered_is_taken_back_in_one_tap(stage: Stage) -> None
     _, card = await stage.asked(arguments={"command": "make lint"})
     done = await remembered(stage, card, "Approve")
     server = stage.server
-    back = await stage.click(server.ann, last(done), "Take it back")
-    assert "Taken back" in private_text(back)
+    back = await stage.click(server.ann, last(done), "Revoke")
+    assert "Revoked" in private_text(back)
     await stage.asked(arguments={"command": "make lint"})
 
 
@@ -75,7 +75,7 @@ async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
     refused = await server.eve.command(server.app, server.channel, "revoke", grant=choice["value"])
     assert "Not you" in private_text(refused)
     done = await server.bob.command(server.app, server.channel, "revoke", grant=choice["value"])
-    assert "Taken back" in private_text(done)
+    assert "Revoked" in private_text(done)
     empty = await server.bob.command(server.app, server.channel, "grants")
     assert "Nothing is remembered" in private_text(empty)
 
