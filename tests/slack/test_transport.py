@@ -136,7 +136,7 @@ async def test_38_a_failing_handler_still_answers(
     await told(office.ann, "Not recorded, as far as we know")
     assert "not done: RuntimeError in broken:" in caplog.text
     monkeypatch.undo()
-    monkeypatch.setattr(UserDirectory, "member", broken)
+    monkeypatch.setattr(UserDirectory, "find_member", broken)
     await office.bob.click(message, "Deny…")
     await office.slack.until(lambda: "Not recorded" in office.modal_says(office.bob))
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
