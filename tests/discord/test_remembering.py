@@ -68,7 +68,7 @@ async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
     server.discord.town.join(server.guild, stranger.user)
     for other in (stranger, server.eve):
         empty = await other.command(server.app, server.channel, "grants")
-        assert "Nothing is remembered" in private_text(empty)
+        assert "no remembered decisions" in private_text(empty)
     assert await stranger.complete(server.app, server.channel, "revoke", "grant") == []
     choice, *more = await server.bob.complete(server.app, server.channel, "revoke", "grant", "")
     assert [one["value"] for one in more] == ["all", "session bot default"]
@@ -77,7 +77,7 @@ async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
     done = await server.bob.command(server.app, server.channel, "revoke", grant=choice["value"])
     assert "Revoked" in private_text(done)
     empty = await server.bob.command(server.app, server.channel, "grants")
-    assert "Nothing is remembered" in private_text(empty)
+    assert "no remembered decisions" in private_text(empty)
 
 
 async def test_nothing_dangerous_is_offered_to_be_remembered(stage: Stage) -> None:
