@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic_ns
 
-from adapters.web.card_json import row_of
+from adapters.web.card_json import build_row
 from benchmarks.children import Child, child
 from benchmarks.stage import APPROVER, ARGUMENT, ASK_TOOL, Stage, stage
 from benchmarks.table import Row, p50, percentile
@@ -112,6 +112,6 @@ def _measure_rows(record: Record) -> Row:
     """Return how many rows of a usual request are rendered in a second."""
     began = monotonic_ns()
     for _ in range(_ROWS):
-        row_of(record)
+        build_row(record)
     took = monotonic_ns() - began
     return Row(name="inbox_rows_per_second", value=_ROWS * _S / took, unit="rows/s")

@@ -1,4 +1,4 @@
-"""The Discord adapter: a connection, clicks that come over it, and cards that go out."""
+"""The Discord adapter: connects to Discord, posts cards and passes clicks to the core."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import discord
 from aiohttp import web
 
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES
-from adapters.discord.checks import examined
-from adapters.discord.clicks import Clicks
-from adapters.discord.commands import registered
+from adapters.discord.checks import run_checks
+from adapters.discord.clicks import InteractionHandler
+from adapters.discord.commands import register_if_changed
 from adapters.discord.connection import Connection
 from adapters.discord.custom_ids import PLATFORM
-from adapters.discord.grant_cards import GrantPosts
+from adapters.discord.grant_cards import DiscordGrantPosting
 from adapters.discord.http_endpoint import PATH, Endpoint
 from adapters.discord.permissions import add_commands
 from adapters.discord.posting import Posting
@@ -37,7 +37,7 @@ log = logging.getLogger("adapters.discord")
 
 
 class DiscordAdapter:
-    """Posts cards to Discord and takes the answers."""
+    """Posts cards to Discord and accepts decisions."""
 
     name = PLATFORM
     card_lines = CARD_LINES
@@ -55,7 +55,9 @@ class DiscordAdapter:
         """Serve until left. Raises GatewayError when Discord does not accept the settings."""
         self._settings = settings = read_settings()
         over_http = settings.public_key is not None
-        connection = Connection(settings, desk.notes, Clicks(desk).arrived, over_http=over_http)
+        connection = Connection(
+            settings, desk.notes, InteractionHandler(desk).handle, over_http=over_http
+        )
         self._connection = connection
         self._posting = Posting(connection.client, desk.notes)
         async with connection.running():
@@ -63,21 +65,21 @@ class DiscordAdapter:
             yield
 
     async def _register(self, connection: Connection, desk: Desk) -> None:
-        """Register the commands. Cards work without them, so that a failure is only told."""
+        """Register the commands. A failure is only logged: cards work without them."""
         try:
-            await registered(connection.client(), desk.notes)
+            await register_if_changed(connection.client(), desk.notes)
         except (TryLater, discord.DiscordException, OSError) as error:
             log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
 
     def problems(self) -> Sequence[str]:
-        """Say what keeps people from answering, empty when nothing does."""
+        """Describe what keeps people from answering, empty when nothing does."""
         return self._connection.problems() if self._connection else ["Discord: not running"]
 
     async def checks(
         self, targets: Sequence[str], notes: Notes, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
-        """Look at what the adapter needs: settings, token, endpoint, each channel."""
-        return await examined(targets, live=live)
+        """Check settings, token, endpoint and each channel."""
+        return await run_checks(targets, live=live)
 
     def commands(self, verbs: Any) -> None:
         """Add `gateway invite discord` and `gateway check discord`."""
@@ -90,7 +92,7 @@ class DiscordAdapter:
         return await self._post().deliver(target, card, nonce)
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Have a posted copy show this card."""
+        """Edit a posted card."""
         await self._post().update(ref, card, nonce)
 
     async def tell(self, notice: Notice, card: Card) -> None:
@@ -99,15 +101,15 @@ class DiscordAdapter:
 
     async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post the card of a remembered decision."""
-        return await GrantPosts(self._post()).deliver(target, card, nonce)
+        return await DiscordGrantPosting(self._post()).deliver(target, card, nonce)
 
     async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Edit the posted card of a remembered decision."""
-        await GrantPosts(self._post()).update(ref, card, nonce)
+        await DiscordGrantPosting(self._post()).update(ref, card, nonce)
 
     async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
-        """Announce what the card of a remembered decision says newly."""
-        await GrantPosts(self._post()).announce(notice, card)
+        """Reply to the card of a remembered decision with its news."""
+        await DiscordGrantPosting(self._post()).announce(notice, card)
 
     def _post(self) -> Posting:
         if self._posting is None:
@@ -122,5 +124,5 @@ class DiscordAdapter:
         connection = self._connection
         if key is None or connection is None:
             return []
-        endpoint = Endpoint(key, desk.notes, connection.client, connection.arrived)
+        endpoint = Endpoint(key, desk.notes, connection.client, connection.handle)
         return [web.post(PATH, endpoint.serve)]

@@ -1,7 +1,7 @@
-"""Cards as Discord messages (Components V2). Pure: nothing here talks to anyone.
+"""The card layout: cards as Discord messages (Components V2). Pure: no I/O.
 
-Every view is made anew and stopped at once: clicks are read from the raw interaction, so discord.py
-must keep nothing of what was sent.
+Every view is new and stopped at once: clicks are read from the raw interaction, so discord.py
+needs no record of what was sent.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import discord
 from discord import ui
 
-from adapters.discord.custom_ids import Button
-from adapters.discord.markup import fenced, inert, named, quoted, units
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.markup import count_units, escape_line, escape_with_mentions, fence, quote
 from gateway.models import Action, RiskLevel, Status
 from gateway.ports import HIDDEN, LABEL_CHARS, Card, Control, FullView, Style
 
@@ -28,10 +28,10 @@ FILE_NAME = "request.txt"
 READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
-_FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last are all that there are, at their longest
-_LEAST = 60  # characters; a part with less room says nothing
+_FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last is the longest possible sum of all facts
+_LEAST = 60  # characters; a part with less room is left out
 _PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
-_SPACE = 120  # for what stands between the parts, and Discord's own counting
+_SPACE = 120  # for separators, and differences in Discord's counting
 
 _COLOURS = {
     Status.PENDING: 0xF0A020,
@@ -49,63 +49,65 @@ _STYLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A message: its view, and the file that goes with it."""
+class MessageContent:
+    """A message: its view and an optional file."""
 
     view: ui.LayoutView
     attached: bytes | None = None
 
     @property
     def files(self) -> list[discord.File]:
-        """The file anew for each sending: sending uses it up."""
+        """The file, new on each access: sending consumes it."""
         if self.attached is None:
             return []
         return [discord.File(io.BytesIO(self.attached), filename=FILE_NAME)]
 
 
-class _Budget:
-    """The text of one message: parts are laid in by importance, whatever their order on screen."""
+class _TextBudget:
+    """The room for text in a message. Parts take from it by importance, not by order on screen."""
 
     def __init__(self) -> None:
         self.left = MOST_TEXT - _SPACE
 
     def take(self, text: str) -> str:
-        self.left -= units(text) + 2
+        self.left -= count_units(text) + 2
         return text
 
     def room(self, most: int) -> int:
         return max(0, min(most, self.left))
 
 
-def card_view(card: Card, copy: str, *, called: str = "", silent: bool = False) -> Shown:
-    """Return the message of a card, with `called` below it, which mentions who may decide. With
-    `silent` nothing of the agent's stands in it.
+def build_card_view(
+    card: Card, copy: str, *, called: str = "", silent: bool = False
+) -> MessageContent:
+    """Return the message of a card, with the mentions `called` below it. With `silent`, it contains
+    no text of the agent.
 
-    What does not fit is not approved here either: then only the full view offers it.
+    A card that is shown incompletely offers approval only in the full view.
     """
-    budget = _Budget()
+    budget = _TextBudget()
     budget.take(called)
-    head = budget.take(_title(card))
-    foot = budget.take(_footer(card))
+    head = budget.take(_render_title(card))
+    foot = budget.take(_render_footer(card))
     notices = budget.take("\n".join(f"⚠️ {notice}" for notice in card.notices))
-    risk = budget.take(_risk(card, budget))
-    found = budget.take(_found(card, budget.room(500)))
-    ended = budget.take(_ended(card, budget))
-    who, named = _facts(card, budget.room(_FACTS))
+    risk = budget.take(_render_risk(card, budget))
+    found = budget.take(_render_findings(card, budget.room(500)))
+    ended = budget.take(_render_outcome(card, budget))
+    who, named = _render_facts(card, budget.room(_FACTS))
     budget.take(who)
-    blocks, whole = ("", False) if silent else _blocks(card, budget)
+    blocks, whole = ("", False) if silent else _render_blocks(card, budget)
     budget.take(blocks)
-    fields = "" if silent else budget.take(_fields(card, budget))
-    says = "" if silent else budget.take(_says(card, budget))
-    changed = "" if silent else budget.take(_changed(card, budget))
-    preview = "" if silent else budget.take(_preview(card, budget))
+    fields = "" if silent else budget.take(_render_fields(card, budget))
+    says = "" if silent else budget.take(_render_statement(card, budget))
+    changed = "" if silent else budget.take(_render_changes(card, budget))
+    preview = "" if silent else budget.take(_render_preview(card, budget))
     complete = card.complete and named and whole
-    size = budget.take(_size(card, complete=complete, silent=silent))
+    size = budget.take(_render_size_notice(card, complete=complete, silent=silent))
     above = (head, who, risk, found, says, notices)
     below = (blocks, size, changed, preview, fields)
-    rows = _leading(card) if card.final else _rows(card, copy, complete=complete)
-    view = _layout(card, above, below, (ended, foot), rows)
-    return Shown(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
+    rows = _build_final_rows(card) if card.final else _build_rows(card, copy, complete=complete)
+    view = _build_layout(card, above, below, (ended, foot), rows)
+    return MessageContent(view.add_item(ui.TextDisplay(f"-# {called}")) if called else view)
 
 
 def shows_whole(view: FullView) -> bool:
@@ -115,28 +117,28 @@ def shows_whole(view: FullView) -> bool:
 
 def page_fits(text: str) -> bool:
     """Whether a page of the full view shows all of this."""
-    return fenced(text, "text", PAGE_UNITS)[1]
+    return fence(text, "text", PAGE_UNITS)[1]
 
 
-def full_view(
-    card: Card, view: FullView, button: Button, *, page: int = 0, limit: int = 10_485_760
-) -> Shown:
-    """Return the private message with everything: a page of it, the whole as a file, and the
-    controls of someone who has it all before them.
+def build_full_view(
+    card: Card, view: FullView, button: DiscordButton, *, page: int = 0, limit: int = 10_485_760
+) -> MessageContent:
+    """Return the private message with one page of the full text, the whole as a file, and the
+    controls.
 
-    `card` was made with room for everything; `button` is what asked for this. `limit` is the
-    largest file that Discord takes here. A page that is not shown whole can only be denied.
+    `card` is built without a size limit; `button` is the one pressed. `limit` is the largest file
+    that Discord accepts here. If a page is not shown whole, the request can only be denied.
     """
     raw = view.text.encode("utf-8", "backslashreplace")
     fits = len(raw) <= limit
     page = max(0, min(page, len(view.pages) - 1))
     whole = shows_whole(view)
-    text, _ = fenced(view.pages[page].text, "text", PAGE_UNITS)
+    text, _ = fence(view.pages[page].text, "text", PAGE_UNITS)
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
     told = (
-        _title(card),
-        _found(card, 250),
-        _facts(card, _ALL_FACTS)[0],
+        _render_title(card),
+        _render_findings(card, 250),
+        _render_facts(card, _ALL_FACTS)[0],
         said if whole else f"{said}\n{_PARTLY}",
     )
     head = [part for part in told if part]
@@ -146,31 +148,31 @@ def full_view(
         file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
     if card.hides:
         file = f"⚠️ {HIDDEN}\n{file}"
-    rows = [] if card.final or not fits else _full_rows(card, button, whole)
+    rows = [] if card.final or not fits else _build_full_rows(card, button, whole)
     if len(view.pages) > 1:
-        rows.append(_turning(button, page, len(view.pages)))
+        rows.append(_build_page_row(button, page, len(view.pages)))
     below: list[Any] = [ui.TextDisplay(file)]
     if fits:
         below.append(ui.File(f"attachment://{FILE_NAME}"))
     container: ui.Container[Any] = ui.Container(accent_colour=_COLOURS[card.status])
     for one in (*map(ui.TextDisplay, head), ui.TextDisplay(text), *below, *rows):
         container.add_item(one)
-    return Shown(_still(container), raw if fits else None)
+    return MessageContent(_build_view(container), raw if fits else None)
 
 
-def outcome_view(card: Card) -> Shown:
-    """Return the few lines that tell how a request ended, or stands, without what would run."""
-    budget = _Budget()
-    above = (_title(card), _ended(card, budget))
-    return Shown(_layout(card, above, (), (_footer(card),), []))
+def build_outcome_view(card: Card) -> MessageContent:
+    """Return a short message with a request's state or outcome, without what would run."""
+    budget = _TextBudget()
+    above = (_render_title(card), _render_outcome(card, budget))
+    return MessageContent(_build_layout(card, above, (), (_render_footer(card),), []))
 
 
-def text_view(text: str) -> Shown:
-    """Return a message of our own words."""
-    return Shown(_still(ui.TextDisplay(text[:MOST_TEXT])))
+def build_text_view(text: str) -> MessageContent:
+    """Return a message with a text of our own."""
+    return MessageContent(_build_view(ui.TextDisplay(text[:MOST_TEXT])))
 
 
-def _layout(
+def _build_layout(
     card: Card,
     above: Sequence[str],
     below: Sequence[str],
@@ -186,10 +188,10 @@ def _layout(
             container.add_item(ui.TextDisplay(part))
     for row in rows:
         container.add_item(row)
-    return _still(container)
+    return _build_view(container)
 
 
-def _still(item: ui.Item[Any]) -> ui.LayoutView:
+def _build_view(item: ui.Item[Any]) -> ui.LayoutView:
     view = ui.LayoutView(timeout=None)
     view.add_item(item)
     view.stop()
@@ -199,66 +201,66 @@ def _still(item: ui.Item[Any]) -> ui.LayoutView:
 # --- parts ------------------------------------------------------------------------------------
 
 
-def _title(card: Card) -> str:
-    return f"### {card.icon} {card.word} · {inert(card.tool.text, 250)}"
+def _render_title(card: Card) -> str:
+    return f"### {card.icon} {card.word} · {escape_line(card.tool.text, 250)}"
 
 
-def _facts(card: Card, room: int) -> tuple[str, bool]:
-    """Return who asks and where it would run, and whether none of that is left out."""
+def _render_facts(card: Card, room: int) -> tuple[str, bool]:
+    """Return who asks and where it would run, and whether all of it fits."""
     parts: list[str] = []
     for fact in card.facts:
-        part = f"**{fact.label}** {inert(fact.text.text, _FACT)}"
-        if units(part) + 3 > room:
+        part = f"**{fact.label}** {escape_line(fact.text.text, _FACT)}"
+        if count_units(part) + 3 > room:
             return " · ".join(parts), False
-        room -= units(part) + 3
+        room -= count_units(part) + 3
         parts.append(part)
     return " · ".join(parts), True
 
 
-def _risk(card: Card, budget: _Budget) -> str:
+def _render_risk(card: Card, budget: _TextBudget) -> str:
     if not card.asks:
         return ""
     reasons = "; ".join(reason.text for reason in card.reasons)
-    said = f": {inert(reasons, budget.room(350))}" if reasons else ""
+    said = f": {escape_line(reasons, budget.room(350))}" if reasons else ""
     return f"{_RISKS[card.risk]} risk{said}"
 
 
-def _found(card: Card, room: int) -> str:
-    """Return what the guardrails found, a line each."""
+def _render_findings(card: Card, room: int) -> str:
+    """Return the guardrail findings, one line each."""
     lines: list[str] = []
     for one in card.findings:
-        left = room - sum(units(line) + 1 for line in lines) - 3
+        left = room - sum(count_units(line) + 1 for line in lines) - 3
         if left < _LEAST:
             return "\n".join([*lines, "⚠️ …"])
-        lines.append(f"⚠️ {inert(one.text, left)}")
+        lines.append(f"⚠️ {escape_line(one.text, left)}")
     return "\n".join(lines)
 
 
-def _says(card: Card, budget: _Budget) -> str:
+def _render_statement(card: Card, budget: _TextBudget) -> str:
     room = budget.room(500) - 40
     if card.says is None or room < _LEAST:
         return ""
-    return f"**The agent says** (unverified)\n{quoted(card.says.text, room)}"
+    return f"**The agent says** (unverified)\n{quote(card.says.text, room)}"
 
 
-def _blocks(card: Card, budget: _Budget) -> tuple[str, bool]:
-    """Return what would run, as far as it fits, and whether that is all."""
+def _render_blocks(card: Card, budget: _TextBudget) -> tuple[str, bool]:
+    """Return what would run, as far as it fits, and whether all of it does."""
     parts: list[str] = []
     whole = True
     room = budget.room(3000)
     for block in card.blocks:
-        label = f"**{inert(block.label, 2 * LABEL_CHARS)}**\n"  # escaped, it is never cut
-        left = room - units(label) - 1
+        label = f"**{escape_line(block.label, 2 * LABEL_CHARS)}**\n"  # escaped, it is never cut
+        left = room - count_units(label) - 1
         if left < 40:  # noqa: PLR2004 (no room for a fence and a word)
             return "\n".join(parts), False
-        text, fits = fenced(block.text.text, block.format, left)
+        text, fits = fence(block.text.text, block.format, left)
         whole = whole and fits
         parts.append(label + text)
-        room -= units(label) + units(text) + 1
+        room -= count_units(label) + count_units(text) + 1
     return "\n".join(parts), whole
 
 
-def _size(card: Card, *, complete: bool, silent: bool) -> str:
+def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:
     if silent:
         return "⚠️ Discord's moderation refuses the text here. Read it all before you approve."
     if complete:
@@ -268,57 +270,59 @@ def _size(card: Card, *, complete: bool, silent: bool) -> str:
     return f"✂️ {shown}{rest}."
 
 
-def _changed(card: Card, budget: _Budget) -> str:
+def _render_changes(card: Card, budget: _TextBudget) -> str:
     room = budget.room(600) - 30
     if not card.changed or room < _LEAST:
         return ""
     text = "\n".join(f"{change.sign} {change.text.text}" for change in card.changed)
-    return f"**Changed by an approver**\n{fenced(text, 'diff', room)[0]}"
+    return f"**Changed by an approver**\n{fence(text, 'diff', room)[0]}"
 
 
-def _preview(card: Card, budget: _Budget) -> str:
+def _render_preview(card: Card, budget: _TextBudget) -> str:
     room = budget.room(400) - 50
     if card.preview is None or room < _LEAST:
         return ""
-    text, _ = fenced(card.preview.text.text, card.preview.format, room)
+    text, _ = fence(card.preview.text.text, card.preview.format, room)
     return f"**The agent's own picture of it** (unverified)\n{text}"
 
 
-def _fields(card: Card, budget: _Budget) -> str:
+def _render_fields(card: Card, budget: _TextBudget) -> str:
     room = budget.room(900)
     lines: list[str] = []
     for number, field in enumerate(card.fields, 1):
         needed = "" if field.required else " (optional)"
-        line = f"**{number}.** {inert(field.text.text, 300)}{needed}"
+        line = f"**{number}.** {escape_line(field.text.text, 300)}{needed}"
         if field.choices:
-            line += f"\n-# {inert(', '.join(one.label.text for one in field.choices), 300)}"
-        if units(line) + 1 > room:
+            line += f"\n-# {escape_line(', '.join(one.label.text for one in field.choices), 300)}"
+        if count_units(line) + 1 > room:
             lines.append("…")
             break
-        room -= units(line) + 1
+        room -= count_units(line) + 1
         lines.append(line)
     return "\n".join(lines)
 
 
-def _ended(card: Card, budget: _Budget) -> str:
+def _render_outcome(card: Card, budget: _TextBudget) -> str:
     lines: list[str] = []
     if card.outcome is not None:
         when = f" <t:{card.decided_at // 1000}:R>" if card.decided_at else ""
-        lines.append(f"**{card.icon} {named(card.outcome.text, budget.room(500))}**{when}")
+        lines.append(
+            f"**{card.icon} {escape_with_mentions(card.outcome.text, budget.room(500))}**{when}"
+        )
     if card.paused is not None:
         lines.append(f"⏸️ Until <t:{card.paused // 1000}:f> (<t:{card.paused // 1000}:R>)")
     if card.note is not None:
-        lines.append(f"For the record: {inert(card.note.text, budget.room(300))}")
+        lines.append(f"For the record: {escape_line(card.note.text, budget.room(300))}")
     if card.result is not None:
-        lines.append(f"▶️ It {inert(card.result.text, budget.room(300))}")
+        lines.append(f"▶️ It {escape_line(card.result.text, budget.room(300))}")
     if card.progress and not card.final:
-        lines.append(f"👥 {named(card.progress, budget.room(300))}")
+        lines.append(f"👥 {escape_with_mentions(card.progress, budget.room(300))}")
     if card.claimed and not card.final:
-        lines.append(f"👀 {named(card.claimed, budget.room(200))}")
+        lines.append(f"👀 {escape_with_mentions(card.claimed, budget.room(200))}")
     return "\n".join(lines)
 
 
-def _footer(card: Card) -> str:
+def _render_footer(card: Card) -> str:
     ends = (
         ""
         if card.final
@@ -332,70 +336,74 @@ def _footer(card: Card) -> str:
 # --- controls ---------------------------------------------------------------------------------
 
 
-def _rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
-    """Return what decides in rows above, and what only looks in one below."""
-    base = Button(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
-    deciding = [_pressed(control, base) for control in card.controls if _may(control, complete)]
+def _build_rows(card: Card, copy: str, *, complete: bool) -> list[ui.ActionRow[Any]]:
+    """Return rows of buttons: those that decide, then those that only show."""
+    base = DiscordButton(verb=READ, request_id=card.request_id, revision=card.revision, copy=copy)
+    deciding = [
+        _build_button(control, base) for control in card.controls if _is_offered(control, complete)
+    ]
     label = "Details" if complete else "Read it all"
     style = discord.ButtonStyle.secondary if complete else discord.ButtonStyle.primary
     looking: list[ui.Button[Any]] = [ui.Button(label=label, style=style, custom_id=base.custom_id)]
     if complete:
-        looking += _remembering(card, base)
-    looks = base.but(UNCLAIM if card.claimed else CLAIM)
+        looking += _build_remember_buttons(card, base)
+    looks = base.with_verb(UNCLAIM if card.claimed else CLAIM)
     label = "Not looking" if card.claimed else "I'm looking"
     looking.append(ui.Button(label=label, custom_id=looks.custom_id))
-    return [*_rowed(deciding), *_rowed(looking)]
+    return [*_arrange_in_rows(deciding), *_arrange_in_rows(looking)]
 
 
-def _leading(card: Card) -> list[ui.ActionRow[Any]]:
-    """Return what leads on from a card on which nothing is decided."""
-    return _rowed([ui.Button(label="Open the inbox", url=card.inbox)] if card.inbox else [])
+def _build_final_rows(card: Card) -> list[ui.ActionRow[Any]]:
+    """Return the row of a card on which nothing can be decided any more."""
+    return _arrange_in_rows(
+        [ui.Button(label="Open the inbox", url=card.inbox)] if card.inbox else []
+    )
 
 
-def _remembering(card: Card, base: Button) -> list[ui.Button[Any]]:
+def _build_remember_buttons(card: Card, base: DiscordButton) -> list[ui.Button[Any]]:
     if not card.remembers:
         return []
-    return [ui.Button(label="Remember…", custom_id=base.but(REMEMBER).custom_id)]
+    return [ui.Button(label="Remember…", custom_id=base.with_verb(REMEMBER).custom_id)]
 
 
-def _may(control: Control, complete: bool) -> bool:
+def _is_offered(control: Control, complete: bool) -> bool:
     return complete or control.action in (Action.DENY, Action.ABORT, Action.ANSWER)
 
 
-def _pressed(control: Control, base: Button) -> ui.Button[Any]:
-    """Return the button of a control; one that must be confirmed leads to the full view."""
+def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
+    """Return the button of a control; one that needs confirmation opens the full view."""
     if control.confirm:
-        wanted, label = base.but(READ, more=control.action.value), f"{control.label}…"
+        wanted, label = base.with_verb(READ, more=control.action.value), f"{control.label}…"
     else:
-        wanted, label = base.but(control.action.value), control.label
+        wanted, label = base.with_verb(control.action.value), control.label
     return ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
 
 
-def _full_rows(card: Card, button: Button, whole: bool) -> list[ui.ActionRow[Any]]:
+def _build_full_rows(card: Card, button: DiscordButton, whole: bool) -> list[ui.ActionRow[Any]]:
     buttons: list[ui.Button[Any]] = []
     base = replace(button, revision=card.revision)
     for control in card.controls:
-        if not _may(control, whole):
+        if not _is_offered(control, whole):
             continue
         more = CONFIRMED if control.confirm else ""
         label = f"{control.label}: I have read it" if control.confirm else control.label
-        wanted = base.but(control.action.value, more=more)
+        wanted = base.with_verb(control.action.value, more=more)
         buttons.append(
             ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
         )
-    buttons += _remembering(card, base) if whole else []
-    return _rowed(buttons)
+    buttons += _build_remember_buttons(card, base) if whole else []
+    return _arrange_in_rows(buttons)
 
 
-def _turning(button: Button, page: int, pages: int) -> ui.ActionRow[Any]:
+def _build_page_row(button: DiscordButton, page: int, pages: int) -> ui.ActionRow[Any]:
     row: ui.ActionRow[Any] = ui.ActionRow()
     for label, to in (("◀ Back", page - 1), ("Next ▶", page + 1)):
-        wanted = button.but(READ, more=str(to + 1))
+        wanted = button.with_verb(READ, more=str(to + 1))
         row.add_item(
             ui.Button(label=label, custom_id=wanted.custom_id, disabled=not 0 <= to < pages)
         )
     return row
 
 
-def _rowed(buttons: list[ui.Button[Any]]) -> list[ui.ActionRow[Any]]:
+def _arrange_in_rows(buttons: list[ui.Button[Any]]) -> list[ui.ActionRow[Any]]:
     return [ui.ActionRow(*buttons[at : at + ROW]) for at in range(0, len(buttons), ROW)]

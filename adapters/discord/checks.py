@@ -1,4 +1,4 @@
-"""What `gateway doctor` finds about Discord, and what to do about it."""
+"""Checks of `gateway doctor` for Discord."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import aiohttp
 import discord
 
 from adapters.discord import library
-from adapters.discord.connection import login_of
+from adapters.discord.connection import log_in
 from adapters.discord.custom_ids import read_target
-from adapters.discord.permissions import examined_at
+from adapters.discord.permissions import check_target
 from adapters.discord.settings import DiscordSettings, read_settings
 from gateway.errors import GatewayError
 from gateway.ports import Finding, doubtful, failed, fine
@@ -22,8 +22,8 @@ _MOST_CHANNELS = 20
 _WORDS = "This is `gateway doctor --live`; the message goes away again."
 
 
-async def examined(targets: Sequence[str], *, live: bool) -> list[Found]:
-    """Run every check; what depends on something that failed is left out."""
+async def run_checks(targets: Sequence[str], *, live: bool) -> list[Found]:
+    """Run all checks, except those that depend on a failed one."""
     try:
         settings = read_settings()
     except GatewayError as error:
@@ -35,27 +35,27 @@ async def examined(targets: Sequence[str], *, live: bool) -> list[Found]:
     except GatewayError as error:
         return [*found, ("discord library", failed(str(error), _PAGE))]
     try:
-        client = await login_of(settings)
+        client = await log_in(settings)
     except GatewayError as error:
         remedy = "set GATEWAY_DISCORD_TOKEN to the token of the portal's page Bot"
         return [*found, ("discord token", failed(str(error), remedy))]
     try:
         found.append(("discord token", fine(f"this is {client.user}")))
-        found.append(("discord endpoint", _endpoint(client, settings)))
+        found.append(("discord endpoint", _check_endpoint(client, settings)))
         for target in targets:
-            place = await examined_at(client, target)
+            place = await check_target(client, target)
             found.append(("discord channel", replace(place, says=f"{target}: {place.says}")))
         if not targets:
             remedy = "name discord:SERVER/CHANNEL in the targets of a route"
             found.append(("discord channel", doubtful("no route leads to Discord", remedy)))
         if live:
-            found += [("discord live", one) for one in await _rehearsed(client, targets)]
+            found += [("discord live", one) for one in await _try_channels(client, targets)]
     finally:
         await client.close()
     return found
 
 
-def _endpoint(client: discord.Client, settings: DiscordSettings) -> Finding:
+def _check_endpoint(client: discord.Client, settings: DiscordSettings) -> Finding:
     application = client.application
     url = application.interactions_endpoint_url if application else None
     if url is not None and settings.public_key is None:
@@ -69,20 +69,20 @@ def _endpoint(client: discord.Client, settings: DiscordSettings) -> Finding:
     return fine(f"clicks come to {url}" if url else "no Interactions Endpoint URL, as it must be")
 
 
-async def _rehearsed(client: discord.Client, targets: Sequence[str]) -> list[Finding]:
-    """Post a line in each channel of the routes, and delete it, one after the other."""
+async def _try_channels(client: discord.Client, targets: Sequence[str]) -> list[Finding]:
+    """Post and delete a message in each channel of the routes, one after the other."""
     read = [place for one in targets if (place := read_target(one))]
     channels = list(dict.fromkeys(place.channel for place in read if place.channel))
     if not channels:
         return [doubtful("no route names a channel to try it in", "name discord:SERVER/CHANNEL")]
-    found = [await _posted(client, channel) for channel in channels[:_MOST_CHANNELS]]
+    found = [await _try_channel(client, channel) for channel in channels[:_MOST_CHANNELS]]
     if rest := channels[_MOST_CHANNELS:]:
         says = f"after {_MOST_CHANNELS} channels, not tried: {', '.join(rest)}"
         found.append(doubtful(says, "`discord channel` looked at each"))
     return found
 
 
-async def _posted(client: discord.Client, name: str) -> Finding:
+async def _try_channel(client: discord.Client, name: str) -> Finding:
     channel = client.get_partial_messageable(int(name))
     try:
         message = await channel.send(_WORDS)

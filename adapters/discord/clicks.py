@@ -1,6 +1,7 @@
-"""What people do in Discord: buttons, modals and menus, read raw, so that they survive restarts.
+"""Handling of interactions: buttons, modals, menus and commands.
 
-Who clicked, in which server, with which roles, is read from the interaction itself, at that moment.
+They are read from the raw payload, so they work after a restart. The person, server and roles come
+from each interaction itself.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from adapters.discord.card_views import (
     READ,
     REMEMBER,
     UNCLAIM,
-    card_view,
-    outcome_view,
+    build_card_view,
+    build_outcome_view,
 )
-from adapters.discord.commands import OPEN, Commands
-from adapters.discord.custom_ids import PLATFORM, Button, OldButton, read_button
-from adapters.discord.forms import REASON, Unfit, content_of, modal_for, typed
-from adapters.discord.full_view import Reading
-from adapters.discord.grant_cards import REVOKE, SWITCHES, Operating, grant_view
-from adapters.discord.identities import identity_of, refuse_unfit
-from adapters.discord.remember import KEEP, Remembering, remember_of
-from adapters.discord.responses import Answer, answered, private, refusal
+from adapters.discord.commands import OPEN, DiscordCommands
+from adapters.discord.custom_ids import PLATFORM, DiscordButton, OldButton, read_button
+from adapters.discord.forms import REASON, Unfit, build_modal, read_content, read_values
+from adapters.discord.full_view import FullViewPages
+from adapters.discord.grant_cards import REVOKE, SWITCHES, KillSwitchActions, build_grant_view
+from adapters.discord.identities import read_identity, refuse_unfit
+from adapters.discord.remember import KEEP, RememberDialog, read_remember
+from adapters.discord.responses import InteractionReply, build_private_reply, build_refusal, respond
 from gateway.models import Action
 from gateway.ports import Click, Desk, Field, MessageRef, Record
 
 log = logging.getLogger("adapters.discord")
 
-_MODAL_SECONDS = 1.5  # a modal must be the first answer: nothing may come before it
+_MODAL_SECONDS = 1.5  # Discord accepts a modal as the first response only
 _OLD = (
     "This card was made by another version of the gateway. Use `/pending` to see what still waits."
 )
@@ -42,137 +43,143 @@ _NOES = (Action.DENY, Action.ABORT)
 _MODALS = {Action.DENY, Action.ABORT, Action.EDIT, Action.RESPOND, Action.ANSWER}
 
 
-class Clicks:
-    """Turns interactions into clicks at the desk, and what comes of them into answers."""
+class InteractionHandler:
+    """Turns interactions into calls to the core, and their results into replies."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._reading = Reading(desk)
-        self._remembering = Remembering(desk, self._reading)
-        self._operating = Operating(desk)
-        self._commands = Commands(desk, self._reading, self._remembering, self._operating)
+        self._reading = FullViewPages(desk)
+        self._remembering = RememberDialog(desk, self._reading)
+        self._operating = KillSwitchActions(desk)
+        self._commands = DiscordCommands(desk, self._reading, self._remembering, self._operating)
 
-    async def arrived(self, interaction: discord.Interaction) -> None:
-        """Handle one interaction to its end. Nothing escapes: the client must go on."""
+    async def handle(self, interaction: discord.Interaction) -> None:
+        """Handle one interaction. Never raises: the client must go on."""
         try:
-            await self._handle(interaction)
+            await self._dispatch(interaction)
         except Exception:
             log.exception("interaction not answered", extra={"event": "interaction_failed"})
 
-    async def _handle(self, interaction: discord.Interaction) -> None:
+    async def _dispatch(self, interaction: discord.Interaction) -> None:
         match interaction.type:
             case discord.InteractionType.component:
-                await self._component(interaction)
+                await self._handle_component(interaction)
             case discord.InteractionType.modal_submit:
-                await self._modal(interaction)
+                await self._handle_modal(interaction)
             case discord.InteractionType.application_command:
-                await answered(interaction, self._commands.run(interaction))
+                await respond(interaction, self._commands.run(interaction))
             case discord.InteractionType.autocomplete:
                 await self._commands.complete(interaction)
 
-    async def _component(self, interaction: discord.Interaction) -> None:
+    async def _handle_component(self, interaction: discord.Interaction) -> None:
         if interaction.custom_id == OPEN:
-            await answered(interaction, self._commands.opened(interaction))
+            await respond(interaction, self._commands.open_selected(interaction))
             return
-        button = await self._button(interaction)
+        button = await self._read_button(interaction)
         if button is None:
             return
         if button.verb == READ:
-            await answered(interaction, self._reading.page(interaction, button))
+            await respond(interaction, self._reading.build_page(interaction, button))
         elif button.verb in (CLAIM, UNCLAIM):
-            await answered(interaction, self._claim(interaction, button))
+            await respond(interaction, self._claim(interaction, button))
         elif button.verb == Action.APPROVE:
             sure = {"confirmed": button.more == CONFIRMED}
-            await answered(interaction, self._decide(interaction, button, Action.APPROVE, sure))
+            await respond(interaction, self._decide(interaction, button, Action.APPROVE, sure))
         elif button.verb == REMEMBER:
-            await answered(interaction, self._remembering.offered(interaction, button))
+            await respond(interaction, self._remembering.show_options(interaction, button))
         elif button.verb in (REVOKE, *SWITCHES):
-            operating = self._revoke if button.verb == REVOKE else self._operating.pressed
-            await answered(interaction, operating(interaction, button))
+            operating = self._revoke if button.verb == REVOKE else self._operating.turn
+            await respond(interaction, operating(interaction, button))
         elif button.verb in _MODALS or button.verb == KEEP:
-            await self._open(interaction, button)
+            await self._open_modal(interaction, button)
 
-    async def _modal(self, interaction: discord.Interaction) -> None:
-        button = await self._button(interaction)
+    async def _handle_modal(self, interaction: discord.Interaction) -> None:
+        button = await self._read_button(interaction)
         if button is None:
             return
         if button.verb in _MODALS:
-            await answered(interaction, self._submitted(interaction, button))
+            await respond(interaction, self._submit(interaction, button))
         elif button.verb == KEEP:
-            await answered(interaction, self._kept(interaction, button))
+            await respond(interaction, self._decide_and_remember(interaction, button))
 
-    async def _button(self, interaction: discord.Interaction) -> Button | None:
-        """Return what was pressed; tells the person when it is of another version."""
+    async def _read_button(self, interaction: discord.Interaction) -> DiscordButton | None:
+        """Return the pressed button; reply privately when it is of another version."""
         try:
             return read_button(interaction.custom_id or "")
         except OldButton:
-            await answered(interaction, _said(_OLD))
+            await respond(interaction, _reply_privately(_OLD))
             return None
 
     # --- deciding -------------------------------------------------------------------------------
 
-    async def _open(self, interaction: discord.Interaction, button: Button) -> None:
-        """Open the modal of an action; whoever may not decide is told so instead.
+    async def _open_modal(self, interaction: discord.Interaction, button: DiscordButton) -> None:
+        """Open the modal of an action, or reply why the person may not decide.
 
-        When the store is slow, a denial is asked for all the same: it needs nothing from there,
-        and is checked when it is submitted.
+        When the store is slow, the modal of a denial opens anyway: it needs no data, and rights are
+        checked on submission.
         """
         try:
             async with asyncio.timeout(_MODAL_SECONDS):
-                record = await self._reading.permitted(interaction, button.request_id)
-                modal = await self._modal_for(record, button)
+                record = await self._reading.get_permitted(interaction, button.request_id)
+                modal = await self._build_modal(record, button)
         except Unfit as error:
-            await answered(interaction, _said(str(error)))
+            await respond(interaction, _reply_privately(str(error)))
             return
         except Exception as error:
-            # Whatever it was, the person must hear that nothing came of it.
+            # Whatever it was, the person must learn that it failed.
             if not isinstance(error, TimeoutError) or button.verb not in _NOES:
-                await answered(interaction, _refused(error))
+                await respond(interaction, _reply_refusal(error))
                 return
-            modal = modal_for(Action(button.verb), None, button)
+            modal = build_modal(Action(button.verb), None, button)
         try:
             await interaction.response.send_modal(modal)
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
             log.info("modal not opened: %s", error, extra={"event": "answer_late"})
 
-    async def _modal_for(self, record: Record, button: Button) -> discord.ui.Modal:
+    async def _build_modal(self, record: Record, button: DiscordButton) -> discord.ui.Modal:
         if button.verb == KEEP:
-            return await self._remembering.modal(record, button)
-        return modal_for(Action(button.verb), await self._reading.whole(record), button)
+            return await self._remembering.build_modal(record, button)
+        return build_modal(
+            Action(button.verb), await self._reading.build_whole_card(record), button
+        )
 
-    async def _submitted(self, interaction: discord.Interaction, button: Button) -> Answer:
+    async def _submit(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
         action = Action(button.verb)
         fields: tuple[Field, ...] = ()
         if action is Action.ANSWER:
             record = await self._desk.requests.get(button.request_id)
-            fields = (await self._reading.whole(record)).fields
-        content = content_of(action, interaction.data, fields)
+            fields = (await self._reading.build_whole_card(record)).fields
+        content = read_content(action, interaction.data, fields)
         content["confirmed"] = content.get("confirmed", False) or button.more == CONFIRMED
         return await self._decide(interaction, button, action, content)
 
     async def _decide(
         self,
         interaction: discord.Interaction,
-        button: Button,
+        button: DiscordButton,
         action: Action,
         content: dict[str, Any],
-    ) -> Answer:
-        record = await self._decided(interaction, button, action, content)
-        return await self._shown(interaction, button, record)
+    ) -> InteractionReply:
+        record = await self._apply_decision(interaction, button, action, content)
+        return await self._build_updated_message(interaction, button, record)
 
-    async def _kept(self, interaction: discord.Interaction, button: Button) -> Answer:
-        """Decide, and have it remembered; either both or neither."""
+    async def _decide_and_remember(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Decide and remember in one step; both happen or neither."""
         content = {
-            "message": str(typed(interaction.data).get(REASON) or ""),
-            "remember": remember_of(interaction.data),
+            "message": str(read_values(interaction.data).get(REASON) or ""),
+            "remember": read_remember(interaction.data),
         }
-        record = await self._decided(interaction, button, Action(button.more), content)
-        return Answer(await self._remembering.shown(record), replaces=True)
+        record = await self._apply_decision(interaction, button, Action(button.more), content)
+        return InteractionReply(await self._remembering.build_outcome(record), replaces=True)
 
-    async def _decided(
+    async def _apply_decision(
         self,
         interaction: discord.Interaction,
-        button: Button,
+        button: DiscordButton,
         action: Action,
         content: dict[str, Any],
     ) -> Record:
@@ -181,51 +188,55 @@ class Clicks:
             Click(
                 request_id=button.request_id,
                 revision=button.revision,
-                identity=identity_of(interaction),
+                identity=read_identity(interaction),
                 action=action,
                 nonce=f"{PLATFORM} {interaction.id}",
                 copy=button.copy or None,
-                ref=ref_of(interaction, button),
+                ref=read_ref(interaction, button),
                 **content,
             )
         )
 
-    async def _revoke(self, interaction: discord.Interaction, button: Button) -> Answer:
-        """Take a remembered decision back; its card, if that was pressed, shows it at once."""
+    async def _revoke(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Revoke a grant, and update its card if the button was on it."""
         if not button.copy:
-            return await self._remembering.revoked(interaction, button.request_id)
+            return await self._remembering.revoke(interaction, button.request_id)
         await refuse_unfit(self._desk, interaction, button.request_id)
         await self._desk.grants.revoke(
             button.request_id,
-            identity_of(interaction),
+            read_identity(interaction),
             copy=button.copy,
-            ref=ref_of(interaction, button),
+            ref=read_ref(interaction, button),
         )
         card = await self._desk.grants.card(button.request_id)
-        return Answer(grant_view(card, button.copy), replaces=True)
+        return InteractionReply(build_grant_view(card, button.copy), replaces=True)
 
-    async def _claim(self, interaction: discord.Interaction, button: Button) -> Answer:
+    async def _claim(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
         await refuse_unfit(self._desk, interaction, button.request_id)
         record = await self._desk.requests.claim(
-            button.request_id, identity_of(interaction), on=button.verb == CLAIM
+            button.request_id, read_identity(interaction), on=button.verb == CLAIM
         )
-        return await self._shown(interaction, button, record)
+        return await self._build_updated_message(interaction, button, record)
 
-    async def _shown(
-        self, interaction: discord.Interaction, button: Button, record: Record
-    ) -> Answer:
-        """Return the clicked message as it must look now. The other copies follow by themselves."""
-        card = await self._reading.card(record)
+    async def _build_updated_message(
+        self, interaction: discord.Interaction, button: DiscordButton, record: Record
+    ) -> InteractionReply:
+        """Return the clicked message in its new state. The worker updates the other copies."""
+        card = await self._reading.build_card(record)
         if _is_private(interaction):
-            return Answer(outcome_view(card), replaces=True)
-        return Answer(card_view(card, button.copy), replaces=True)
+            return InteractionReply(build_outcome_view(card), replaces=True)
+        return InteractionReply(build_card_view(card, button.copy), replaces=True)
 
 
-def ref_of(interaction: discord.Interaction, button: Button) -> MessageRef | None:
-    """Return the posted copy that an interaction was made on, None where there is none.
+def read_ref(interaction: discord.Interaction, button: DiscordButton) -> MessageRef | None:
+    """Return the posted copy that an interaction belongs to, None where there is none.
 
-    On a private view the button names the card's message; on any other the message itself counts,
-    whatever a button says.
+    In a private message the button names the card's message. Elsewhere the clicked message itself
+    counts, whatever the button says.
     """
     if not button.copy:
         return None
@@ -238,9 +249,9 @@ def _is_private(interaction: discord.Interaction) -> bool:
     return interaction.message is not None and interaction.message.flags.ephemeral
 
 
-async def _said(text: str) -> Answer:
-    return private(text)
+async def _reply_privately(text: str) -> InteractionReply:
+    return build_private_reply(text)
 
 
-async def _refused(error: Exception) -> Answer:
-    return refusal(error)
+async def _reply_refusal(error: Exception) -> InteractionReply:
+    return build_refusal(error)

@@ -1,4 +1,4 @@
-"""Slash commands: the way when a card is lost. They check exactly what buttons check."""
+"""Slash commands. They make the same checks as buttons."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import discord
 from discord import ui
 
 from adapters.discord import library
-from adapters.discord.card_views import READ, Shown, outcome_view
-from adapters.discord.custom_ids import PLATFORM, Button
-from adapters.discord.full_view import Reading
-from adapters.discord.grant_cards import Operating
-from adapters.discord.identities import identity_of, refuse_stranger, refuse_unfit
-from adapters.discord.markup import clipped, inert
-from adapters.discord.remember import Remembering
-from adapters.discord.responses import Answer, private
+from adapters.discord.card_views import READ, MessageContent, build_outcome_view
+from adapters.discord.custom_ids import PLATFORM, DiscordButton
+from adapters.discord.full_view import FullViewPages
+from adapters.discord.grant_cards import KillSwitchActions
+from adapters.discord.identities import read_identity, refuse_stranger, refuse_unfit
+from adapters.discord.markup import clip, escape_line
+from adapters.discord.remember import RememberDialog
+from adapters.discord.responses import InteractionReply, build_private_reply
 from gateway.models import Action
 from gateway.ports import (
     Click,
@@ -38,14 +38,14 @@ log = logging.getLogger("adapters.discord")
 
 OPEN = "ag1:open"  # the menu under /pending
 _LISTED = 20
-_OFFERED = 100  # what is typed chooses 25 of these
+_OFFERED = 100  # candidates, of which Discord shows 25 that match
 _COMPLETION_SECONDS = 2.0
-_TEXT = 3  # Discord's number for an option of text
+_TEXT = 3  # Discord's type number of a string option
 _NOTE = "commands"
 _SHORT, _LINE = 8, 100
 
 
-def _option(name: str, says: str, *, required: bool, completes: bool = False) -> JsonObject:
+def _build_option(name: str, says: str, *, required: bool, completes: bool = False) -> JsonObject:
     return {
         "type": _TEXT,
         "name": name,
@@ -55,29 +55,29 @@ def _option(name: str, says: str, *, required: bool, completes: bool = False) ->
     }
 
 
-_REQUEST = _option("request", "which request", required=True, completes=True)
+_REQUEST = _build_option("request", "which request", required=True, completes=True)
 DEFINITIONS: list[JsonObject] = [
     {"name": "pending", "description": "What waits for you", "options": []},
     {"name": "approve", "description": "Read a request and approve it", "options": [_REQUEST]},
     {
         "name": "deny",
         "description": "Deny a request",
-        "options": [_REQUEST, _option("reason", "what the agent is told", required=False)],
+        "options": [_REQUEST, _build_option("reason", "what the agent is told", required=False)],
     },
     {"name": "grants", "description": "What is remembered", "options": []},
     {"name": "stop-all", "description": "Deny everything, or allow again: admins", "options": []},
     {
         "name": "revoke",
-        "description": "Take back what is remembered",
-        "options": [_option("grant", "which one", required=True, completes=True)],
+        "description": "Revoke a remembered decision",
+        "options": [_build_option("grant", "which one", required=True, completes=True)],
     },
 ]
 for _one in DEFINITIONS:
     _one |= {"type": 1, "contexts": [0, 1], "integration_types": [0]}
 
 
-async def registered(client: discord.Client, notes: Notes) -> None:
-    """Tell Discord our commands, if they are not those that it was told last."""
+async def register_if_changed(client: discord.Client, notes: Notes) -> None:
+    """Register the commands, unless the same ones were registered before."""
     application = client.application_id
     known = hashlib.sha256(json.dumps(DEFINITIONS, sort_keys=True).encode()).hexdigest()
     if application is None or await notes.get(_NOTE) == f"{application} {known}":
@@ -86,11 +86,15 @@ async def registered(client: discord.Client, notes: Notes) -> None:
     await notes.put(_NOTE, f"{application} {known}")
 
 
-class Commands:
-    """Runs slash commands and completes what is typed."""
+class DiscordCommands:
+    """Runs slash commands and autocompletes their options."""
 
     def __init__(
-        self, desk: Desk, reading: Reading, remembering: Remembering, operating: Operating
+        self,
+        desk: Desk,
+        reading: FullViewPages,
+        remembering: RememberDialog,
+        operating: KillSwitchActions,
     ) -> None:
         self._desk = desk
         self._worklist = Worklist(desk)
@@ -98,110 +102,118 @@ class Commands:
         self._remembering = remembering
         self._operating = operating
 
-    async def run(self, interaction: discord.Interaction) -> Answer:
-        """Answer a command, privately."""
+    async def run(self, interaction: discord.Interaction) -> InteractionReply:
+        """Run a command and return a private reply."""
         data: Any = interaction.data
         options = {one["name"]: str(one.get("value", "")) for one in data.get("options", [])}
         match data.get("name"):
             case "pending":
-                return await self._pending(interaction)
+                return await self._list_pending(interaction)
             case "approve":
-                record = await self._found(interaction, options.get("request", ""))
-                return await self._approve(interaction, record)
+                record = await self._find_request(interaction, options.get("request", ""))
+                return await self._show_for_approval(interaction, record)
             case "deny":
-                identity, wanted = identity_of(interaction), options.get("request", "")
+                identity, wanted = read_identity(interaction), options.get("request", "")
                 record = await self._worklist.named(identity, wanted)
                 return await self._deny(interaction, record, options.get("reason", ""))
-        return await self._operated(interaction, str(data.get("name")), options.get("grant", ""))
+        return await self._run_admin_command(
+            interaction, str(data.get("name")), options.get("grant", "")
+        )
 
-    async def _operated(self, interaction: discord.Interaction, name: str, what: str) -> Answer:
+    async def _run_admin_command(
+        self, interaction: discord.Interaction, name: str, what: str
+    ) -> InteractionReply:
         match name:
             case "grants":
-                return await self._remembering.listed(interaction)
+                return await self._remembering.list_grants(interaction)
             case "stop-all":
-                return await self._operating.switch(interaction)
+                return await self._operating.show_state(interaction)
             case "revoke":
-                return await self._remembering.revoked(interaction, what)
-        return private("This command is not known any more.")
+                return await self._remembering.revoke(interaction, what)
+        return build_private_reply("This command no longer exists.")
 
     async def complete(self, interaction: discord.Interaction) -> None:
-        """Offer what the caller may decide; nothing when that cannot be told in time."""
+        """Offer what the caller may decide, or nothing when that takes too long."""
         data: Any = interaction.data
         written = [str(one.get("value", "")) for one in data["options"] if one.get("focused")]
         choices: list[discord.app_commands.Choice[str]] = []
         try:
             async with asyncio.timeout(_COMPLETION_SECONDS):
-                for value, name in await self._choices(interaction):
+                for value, name in await self._find_choices(interaction):
                     if not written or written[0].lower() in f"{value} {name}".lower():
                         choices.append(discord.app_commands.Choice(name=name, value=value))
         except Exception as error:
-            # Whatever it was, who types goes on without suggestions.
+            # Whatever it was, the person can type without suggestions.
             log.info("not completed: %s", error, extra={"event": "completion_failed"})
         try:
             await interaction.response.autocomplete(choices[:25])
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
             log.info("completion not taken: %s", error, extra={"event": "answer_late"})
 
-    async def opened(self, interaction: discord.Interaction) -> Answer:
-        """Show the request that was chosen under /pending."""
+    async def open_selected(self, interaction: discord.Interaction) -> InteractionReply:
+        """Show the request that was selected under /pending."""
         data: Any = interaction.data
-        record = await self._found(interaction, str((data.get("values") or [""])[0]))
-        return await self._approve(interaction, record)
+        record = await self._find_request(interaction, str((data.get("values") or [""])[0]))
+        return await self._show_for_approval(interaction, record)
 
     # --- the commands ---------------------------------------------------------------------------
 
-    async def _pending(self, interaction: discord.Interaction) -> Answer:
-        records = await self._waiting(interaction, _LISTED)
+    async def _list_pending(self, interaction: discord.Interaction) -> InteractionReply:
+        records = await self._find_waiting(interaction, _LISTED)
         if not records:
-            return private("✅ Nothing waits for you.")
+            return build_private_reply("✅ Nothing waits for you.")
         lines = ["### What waits for you"]
         for record in records:
             ends = f"<t:{record.deadline // 1000}:R>"
-            lines.append(f"- {inert(self._line(record), 150)} · expires {ends}")
+            lines.append(f"- {escape_line(self._render_line(record), 150)} · expires {ends}")
         menu: ui.Select[Any] = ui.Select(
             custom_id=OPEN,
             placeholder="Read one",
             options=[
-                discord.SelectOption(label=self._line(record), value=record.id)
+                discord.SelectOption(label=self._render_line(record), value=record.id)
                 for record in records
             ],
         )
         view = ui.LayoutView(timeout=None)
         view.add_item(ui.TextDisplay("\n".join(lines)[:3900])).add_item(ui.ActionRow(menu))
         view.stop()
-        return Answer(Shown(view))
+        return InteractionReply(MessageContent(view))
 
-    async def _approve(self, interaction: discord.Interaction, record: Record) -> Answer:
-        """Show all of it; what may be done with it stands there, as under a card."""
-        button = Button(verb=READ, request_id=record.id, revision=record.revision)
-        return await self._reading.answer(record, interaction, button)
+    async def _show_for_approval(
+        self, interaction: discord.Interaction, record: Record
+    ) -> InteractionReply:
+        """Show the full view, which has the buttons to decide."""
+        button = DiscordButton(verb=READ, request_id=record.id, revision=record.revision)
+        return await self._reading.build_full_view(record, interaction, button)
 
-    async def _deny(self, interaction: discord.Interaction, record: Record, reason: str) -> Answer:
+    async def _deny(
+        self, interaction: discord.Interaction, record: Record, reason: str
+    ) -> InteractionReply:
         await refuse_unfit(self._desk, interaction, record.id)
         click = Click(
             request_id=record.id,
             revision=record.revision,
-            identity=identity_of(interaction),
+            identity=read_identity(interaction),
             action=Action.DENY,
             nonce=f"{PLATFORM} {interaction.id}",
             message=reason,
             feedback=bool(reason),
         )
         record = await self._desk.requests.decide(click)
-        return Answer(outcome_view(await self._reading.card(record)))
+        return InteractionReply(build_outcome_view(await self._reading.build_card(record)))
 
-    async def _choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
+    async def _find_choices(self, interaction: discord.Interaction) -> list[tuple[str, str]]:
         data: Any = interaction.data
         if data.get("name") == "revoke":
-            return await self._remembering.choices(interaction)
-        records = await self._waiting(interaction, _OFFERED)
-        return [(record.id, self._line(record)) for record in records]
+            return await self._remembering.find_choices(interaction)
+        records = await self._find_waiting(interaction, _OFFERED)
+        return [(record.id, self._render_line(record)) for record in records]
 
-    # --- finding --------------------------------------------------------------------------------
+    # --- look-ups -------------------------------------------------------------------------------
 
-    async def _waiting(self, interaction: discord.Interaction, limit: int) -> list[Record]:
-        """Return what waits for the caller to decide it, the newest first."""
-        identity, found = identity_of(interaction), list[Record]()
+    async def _find_waiting(self, interaction: discord.Interaction, limit: int) -> list[Record]:
+        """Return pending requests that the caller may decide, newest first."""
+        identity, found = read_identity(interaction), list[Record]()
         async for record in self._worklist.waiting(identity):
             if await self._desk.requests.may_decide(identity, record) is None:
                 found.append(record)
@@ -209,14 +221,16 @@ class Commands:
                 break
         return found
 
-    async def _found(self, interaction: discord.Interaction, written: str) -> Record:
-        """Return the request that a person means, if they may decide it. Raises NotFound,
-        InvalidRequest, Unauthorized."""
-        record = await self._worklist.named(identity_of(interaction), written)
+    async def _find_request(self, interaction: discord.Interaction, written: str) -> Record:
+        """Return the request of an id or its beginning, if the caller may decide it.
+
+        Raises NotFound, InvalidRequest, Unauthorized.
+        """
+        record = await self._worklist.named(read_identity(interaction), written)
         await refuse_stranger(self._desk, interaction, record)
         return record
 
-    def _line(self, record: Record) -> str:
+    def _render_line(self, record: Record) -> str:
         tool = shown(start_of(record.request.tool, _LINE)).text
         said = headline(record, _LINE).text
-        return clipped(f"{record.id[:_SHORT]} · {tool} · {said}", _LINE)
+        return clip(f"{record.id[:_SHORT]} · {tool} · {said}", _LINE)

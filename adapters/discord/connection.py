@@ -1,9 +1,8 @@
-"""The connection to Discord: logging in, the gateway under supervision, and who of us holds it.
+"""The connection to Discord: log-in, the gateway connection, and its supervision.
 
-Every replica logs in and posts. One at a time listens on the gateway, by a lease that they share; a
-replica that dies is followed by another within the lease, and one that stops leaves the line when
-another is on it. While two listen, both are told of each click, and the decision is still one: it
-is made in the store.
+Every replica logs in and posts. One at a time listens on the gateway, by a shared lease. When it
+dies, another takes over within the lease; when it stops, it first waits for another to connect.
+While two listen, both receive each click, and the store still makes one decision.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ _START_SECONDS = 15.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _FATAL_PAUSE = 300.0
 _DRAIN_SECONDS = 3.0
-_CUT_SECONDS = 20.0  # shorter ones are everyday: Discord asks for a new connection now and then
-_GIVE_UP_SECONDS = 60.0  # discord.py's own pauses grow to a quarter of an hour
+_CUT_SECONDS = 20.0  # shorter interruptions are normal: Discord requests reconnects
+_GIVE_UP_SECONDS = 60.0  # discord.py's own pauses grow to 15 minutes
 _BAD_TOKEN, _NEEDS_SHARDS = 4004, 4011
 _FATAL_CODES = {_BAD_TOKEN, 4010, _NEEDS_SHARDS, 4012, 4013, 4014}
 
-Arrived = Callable[[discord.Interaction], Awaitable[None]]
+InteractionCallback = Callable[[discord.Interaction], Awaitable[None]]
 
 
 class Bot(discord.Client):
-    """discord.py with the one intent we need, nothing cached that we do not, and no mentions."""
+    """A client with one intent, no caches that we do not need, and no mentions."""
 
-    def __init__(self, arrived: Arrived, lease: Lease, sessions: Sessions) -> None:
+    def __init__(self, arrived: InteractionCallback, lease: Lease, sessions: Sessions) -> None:
         super().__init__(
             intents=discord.Intents(guilds=True),
             allowed_mentions=discord.AllowedMentions.none(),
@@ -54,7 +53,7 @@ class Bot(discord.Client):
         self.cut_at: float | None = None
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
-        """Count every session: a server that ends each at once would use up the day's."""
+        """Count the session, so that repeated failures cannot use up the daily limit."""
         try:
             await self._sessions.begin()
         except TryLater:
@@ -63,33 +62,38 @@ class Bot(discord.Client):
         await super().before_identify_hook(shard_id, initial=initial)
 
     async def on_disconnect(self) -> None:
-        """Note since when the line has been cut; discord.py connects again by itself."""
+        """Record the time of the disconnect; discord.py reconnects by itself."""
         if self.cut_at is None:
             self.cut_at = self.loop.time()
 
     async def on_connect(self) -> None:
-        """Note that we are on the line, with a new session."""
+        """Record a connection with a new session."""
         self.cut_at = None
-        await self._lease.on_line()
+        await self._lease.announce()
 
     async def on_resumed(self) -> None:
-        """Note that we are on the line again."""
+        """Record a resumed connection."""
         self.cut_at = None
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
-        """Hand over every click, modal and command as it came."""
+        """Pass on every interaction."""
         await self._arrived(interaction)
 
 
 class Connection:
-    """Keeps one client logged in, and listening while it holds the lease.
+    """Keeps a client logged in, and listening while it holds the lease.
 
-    `problem` says in a sentence what is wrong, empty when all is well. `over_http` says that clicks
-    come to our own endpoint, so that nobody listens on the gateway.
+    `problem` describes what is wrong, empty when nothing is. With `over_http`, clicks come to our
+    HTTP endpoint and nobody listens on the gateway.
     """
 
     def __init__(
-        self, settings: DiscordSettings, notes: Notes, arrived: Arrived, *, over_http: bool
+        self,
+        settings: DiscordSettings,
+        notes: Notes,
+        arrived: InteractionCallback,
+        *,
+        over_http: bool,
     ) -> None:
         self._settings = settings
         self._lease = Lease(notes)
@@ -109,18 +113,18 @@ class Connection:
         return self._client
 
     def problems(self) -> list[str]:
-        """Say what keeps people from answering, in sentences."""
+        """Describe what keeps people from answering."""
         if self.problem:
             return [f"Discord: {self.problem}"]
         cut = self._client.cut_at if self._client and self.listening else None
-        # A client that was closed has no loop any more.
+        # A closed client has no loop.
         if cut is not None and asyncio.get_running_loop().time() - cut > _CUT_SECONDS:
             return ["Discord: the connection has been cut for a while"]
         return []
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve until left. Raises GatewayError when Discord refuses us at the first try, or
+        """Serve until left. Raises GatewayError when Discord refuses the first log-in, or
         when discord.py is of a version that we cannot use.
 
         When Discord is merely away, entering succeeds after a while, and we go on trying.
@@ -133,13 +137,15 @@ class Connection:
             if first.done():
                 first.result()
             else:
-                log.warning("Discord is away: %s", self.problem, extra={"event": "discord_away"})
+                log.warning(
+                    "Discord is unavailable: %s", self.problem, extra={"event": "discord_away"}
+                )
             yield
         finally:
             await self._leave(task)
 
-    async def arrived(self, interaction: discord.Interaction) -> None:
-        """Handle an interaction, and know of it until it is answered."""
+    async def handle(self, interaction: discord.Interaction) -> None:
+        """Handle an interaction, and track it until it is done."""
         task = asyncio.current_task()
         if task is None:
             return
@@ -150,7 +156,7 @@ class Connection:
             self._working.discard(task)
 
     async def _leave(self, task: asyncio.Task[None]) -> None:
-        """Let another listen first, then stop, answer what has come, and close."""
+        """Hand over to another replica, finish running interactions, and close."""
         if self.listening:
             await self._lease.hand_over()
         await cancel_and_wait(task)
@@ -173,9 +179,9 @@ class Connection:
                     first.set_result(None)
                 await self._serve(client)
             except Exception as error:
-                # Whatever ends the connection, the process goes on and tries again.
+                # Whatever ended the connection, try again.
                 fatal = _is_fatal(error)
-                self.problem = _said(error)
+                self.problem = _describe_error(error)
                 log.warning("Discord: %s", self.problem, extra={"event": "discord_down"})
                 if fatal and not first.done():
                     first.set_exception(GatewayError(self.problem))
@@ -188,7 +194,7 @@ class Connection:
     async def _login(self) -> Bot:
         if self._client is not None and not self._client.is_closed():
             return self._client
-        client = Bot(self.arrived, self._lease, self._sessions)
+        client = Bot(self.handle, self._lease, self._sessions)
         try:
             await client.login(self._settings.token.get_secret_value())
             self._check_endpoint(client)
@@ -213,7 +219,7 @@ class Connection:
             )
 
     async def _serve(self, client: Bot) -> None:
-        """Listen while we hold the lease; wait for it while another does."""
+        """Listen while holding the lease, otherwise wait for it."""
         if self._over_http:
             await asyncio.Event().wait()
         while True:
@@ -222,7 +228,7 @@ class Connection:
             self.problem = ""
             listening = asyncio.create_task(client.connect(), name="discord gateway")
             keeping = asyncio.create_task(self._lease.keep(), name="discord lease")
-            watching = asyncio.create_task(_cut_for_long(client), name="discord line")
+            watching = asyncio.create_task(_watch_connection(client), name="discord line")
             tasks = (listening, watching, keeping)
             self.listening = True
             try:
@@ -236,32 +242,32 @@ class Connection:
 
     async def _hang_up(self, client: Bot, *tasks: asyncio.Task[None]) -> None:
         await cancel_and_wait(*tasks)
-        await asyncio.gather(*tasks, return_exceptions=True)  # what they raised has been told
+        await asyncio.gather(*tasks, return_exceptions=True)  # their errors have been reported
         if not client.is_closed() and client.ws is not None and client.ws.open:
             await client.ws.close(code=1000)
         await self._lease.give_up()
 
 
-async def _cut_for_long(client: Bot) -> None:
-    """Raise ConnectionError when the line has been cut for so long that we better begin anew."""
+async def _watch_connection(client: Bot) -> None:
+    """Raise ConnectionError when the connection has been lost for too long."""
     began = client.loop.time()
     while True:
         await asyncio.sleep(_GIVE_UP_SECONDS / 10)
         if client.cut_at is not None:
             since = max(client.cut_at, began)
             if client.loop.time() - since > _GIVE_UP_SECONDS:
-                raise ConnectionError("the line to Discord stays cut")
+                raise ConnectionError("the connection to Discord has been lost for too long")
 
 
-async def login_of(settings: DiscordSettings) -> discord.Client:
-    """Return a client that is logged in, for a command. Raises GatewayError."""
+async def log_in(settings: DiscordSettings) -> discord.Client:
+    """Return a logged-in client, for a command. Raises GatewayError."""
     client = discord.Client(intents=discord.Intents.none())
     try:
         await client.login(settings.token.get_secret_value())
     except Exception as error:
-        # Whatever discord.py or the network raises, a command says it in a sentence.
+        # Whatever it was, a command reports it in a sentence.
         await client.close()
-        raise GatewayError(_said(error)) from error
+        raise GatewayError(_describe_error(error)) from error
     return client
 
 
@@ -273,8 +279,8 @@ def _is_fatal(error: Exception) -> bool:
     )
 
 
-def _said(error: Exception) -> str:
-    """Say what is wrong, never with the token."""
+def _describe_error(error: Exception) -> str:
+    """Return what is wrong, never with the token."""
     if isinstance(error, discord.LoginFailure) or (
         isinstance(error, discord.ConnectionClosed) and error.code == _BAD_TOKEN
     ):

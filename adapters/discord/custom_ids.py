@@ -1,4 +1,4 @@
-"""What our buttons carry, and how targets and identities are written."""
+"""The data in our buttons (custom_ids), and the format of targets."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class OldButton(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Button:
-    """The content of a custom_id: what is wanted of which request, as the presser saw it.
+class DiscordButton:
+    """The content of a custom_id: an action, a request and the revision that the person saw.
 
-    `copy` is the nonce of the posted copy, empty where there is none. On a private view `card` is
-    the message of that copy, because the view itself is another message. `more` is the verb's own.
+    `copy` is the nonce of the posted copy, empty where there is none. In a private message `card`
+    is the id of that copy's message. `more` is data specific to the verb.
     """
 
     verb: str
@@ -36,18 +36,18 @@ class Button:
 
     @property
     def custom_id(self) -> str:
-        """The button as Discord keeps it; at most 100 characters."""
+        """The custom_id; at most 100 characters."""
         packed = base64.urlsafe_b64encode(bytes.fromhex(self.request_id)).decode().rstrip("=")
         parts = (VERSION, self.verb, packed, str(self.revision), self.copy, self.card, self.more)
         return ":".join(parts)
 
-    def but(self, verb: str, *, more: str = "") -> Button:
-        """Return the button beside this one that wants something else."""
+    def with_verb(self, verb: str, *, more: str = "") -> DiscordButton:
+        """Return the same button with another action."""
         return replace(self, verb=verb, more=more)
 
 
-def read_button(custom_id: str) -> Button | None:
-    """Return what a custom_id of ours says, None when it is somebody else's. Raises OldButton."""
+def read_button(custom_id: str) -> DiscordButton | None:
+    """Return the content of a custom_id, None when it is not ours. Raises OldButton."""
     if not _OURS.match(custom_id):
         return None
     parts = custom_id.split(":")
@@ -60,7 +60,7 @@ def read_button(custom_id: str) -> Button | None:
         raise OldButton from None
     if len(raw) != _ID_BYTES:
         raise OldButton
-    return Button(
+    return DiscordButton(
         verb=parts[1],
         request_id=raw.hex(),
         revision=revision,
@@ -71,7 +71,7 @@ def read_button(custom_id: str) -> Button | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DiscordPlace:
     """Where a card goes: a channel or thread of a server, or a user's direct messages."""
 
     guild: str | None = None
@@ -80,15 +80,15 @@ class Place:
 
     @property
     def posts(self) -> str:
-        """The budget that messages to this place share."""
+        """The name of the rate limit for messages to this place."""
         return f"posts {self.channel or self.user}"
 
 
-def read_target(target: str) -> Place | None:
+def read_target(target: str) -> DiscordPlace | None:
     """Return the place of `discord:GUILD/CHANNEL`, `discord:@USER` or `discord:USER`."""
     rest = target.removeprefix(f"{PLATFORM}:")
     guild, slash, channel = rest.partition("/")
     if slash and _SNOWFLAKE.fullmatch(guild) and _SNOWFLAKE.fullmatch(channel):
-        return Place(guild=guild, channel=channel)
+        return DiscordPlace(guild=guild, channel=channel)
     user = rest.removeprefix("@")
-    return Place(user=user) if _SNOWFLAKE.fullmatch(user) else None
+    return DiscordPlace(user=user) if _SNOWFLAKE.fullmatch(user) else None

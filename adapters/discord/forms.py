@@ -1,4 +1,4 @@
-"""Modals: what they ask, and what was typed. Their ids say everything, so they survive restarts."""
+"""Modals: their fields, and reading what was submitted."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import discord
 from discord import ui
 
-from adapters.discord.custom_ids import Button
-from adapters.discord.markup import clipped, units
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.markup import clip, count_units
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
 from gateway.ports import Card, Field, JsonObject, parse_json
@@ -30,35 +30,35 @@ _TITLES = {
 
 
 class Unfit(Exception):
-    """Discord's modals cannot carry this; its text says where it can be done instead."""
+    """A Discord modal cannot show this; the text says where it can be done instead."""
 
 
-def modal_for(action: Action, card: Card | None, button: Button) -> ui.Modal:
+def build_modal(action: Action, card: Card | None, button: DiscordButton) -> ui.Modal:
     """Return the modal that an action needs. Denying needs no card. Raises Unfit."""
     modal = ui.Modal(title=_TITLES[action], custom_id=button.custom_id)
-    for label in _labels(action, card):
+    for label in _build_fields(action, card):
         modal.add_item(label)
-    modal.stop()  # discord.py must keep nothing: the submission is read raw
+    modal.stop()  # submissions are read raw; discord.py need not keep it
     return modal
 
 
-def _labels(action: Action, card: Card | None) -> list[ui.Label[Any]]:
+def _build_fields(action: Action, card: Card | None) -> list[ui.Label[Any]]:
     if action in (Action.DENY, Action.ABORT):
         said = [
-            written("Reason", REASON, "The agent is told. May be empty."),
-            written("Note for the record", NOTE, "The agent is never told."),
+            build_text_field("Reason", REASON, "The agent is told. May be empty."),
+            build_text_field("Note for the record", NOTE, "The agent is never told."),
         ]
-        return said if action is Action.DENY else [*said, _stops()]
+        return said if action is Action.DENY else [*said, _build_stop_menu()]
     if card is None:
         raise Unfit("This needs the request, and it could not be read. Try again.")
     if action is Action.EDIT:
-        return _edit_labels(card)
+        return _build_edit_fields(card)
     if action is Action.RESPOND:
-        return [written("Result", RESULT, "The agent gets this instead.", required=True)]
-    return [_field_label(at, field) for at, field in enumerate(_fitting(card.fields))]
+        return [build_text_field("Result", RESULT, "The agent gets this instead.", required=True)]
+    return [_build_answer_field(at, field) for at, field in enumerate(_check_fields(card.fields))]
 
 
-def _stops() -> ui.Label[Any]:
+def _build_stop_menu() -> ui.Label[Any]:
     options = [
         discord.SelectOption(label="Stop the turn", value="turn", default=True),
         discord.SelectOption(label="Stop the agent", value="agent"),
@@ -66,11 +66,11 @@ def _stops() -> ui.Label[Any]:
     return ui.Label(text="What stops", component=ui.Select(custom_id=STOPS, options=options))
 
 
-def _edit_labels(card: Card) -> list[ui.Label[Any]]:
+def _build_edit_fields(card: Card) -> list[ui.Label[Any]]:
     text = card.editable
     if text is None:
         raise Unfit("It holds secrets that are not shown here. Edit it in the inbox.")
-    if units(text) > LONGEST_INPUT:
+    if count_units(text) > LONGEST_INPUT:
         raise Unfit("It is too long to be edited in Discord. Edit it in the inbox.")
     sure: ui.Label[Any] = ui.Label(
         text="High risk, too",
@@ -81,11 +81,13 @@ def _edit_labels(card: Card) -> list[ui.Label[Any]]:
             options=[discord.SelectOption(label="I have read all of it", value=_YES)],
         ),
     )
-    label = written("Arguments (JSON)", ARGUMENTS, "What will run.", value=text, required=True)
+    label = build_text_field(
+        "Arguments (JSON)", ARGUMENTS, "What will run.", value=text, required=True
+    )
     return [label, sure]
 
 
-def written(
+def build_text_field(
     label: str,
     name: str,
     says: str,
@@ -94,14 +96,14 @@ def written(
     required: bool = False,
     style: discord.TextStyle = discord.TextStyle.paragraph,
 ) -> ui.Label[Any]:
-    """Return a field to write in."""
+    """Return a text field."""
     typed: ui.TextInput[Any] = ui.TextInput(
         custom_id=name, style=style, default=value, required=required, max_length=LONGEST_INPUT
     )
-    return ui.Label(text=clipped(label, _LABEL), description=clipped(says, _TEXT), component=typed)
+    return ui.Label(text=clip(label, _LABEL), description=clip(says, _TEXT), component=typed)
 
 
-def _fitting(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def _check_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     if any(field.secret for field in fields):
         raise Unfit("A secret is asked for. Answer it in the inbox, where no log sees it.")
     many = any(len(field.choices) > _MOST_CHOICES for field in fields)
@@ -110,21 +112,21 @@ def _fitting(fields: tuple[Field, ...]) -> tuple[Field, ...]:
     return fields
 
 
-def _field_label(at: int, field: Field) -> ui.Label[Any]:
+def _build_answer_field(at: int, field: Field) -> ui.Label[Any]:
     name, text = f"field{at}", field.text.text
     rest = text[_LABEL - 1 :] if len(text) > _LABEL else ""
     if field.kind in (FieldKind.TEXT, FieldKind.NUMBER):
         short = field.kind is FieldKind.NUMBER
         style = discord.TextStyle.short if short else discord.TextStyle.paragraph
         says = rest or ("A number." if short else "Your answer.")
-        return written(text, name, says, required=field.required, style=style)
+        return build_text_field(text, name, says, required=field.required, style=style)
     if field.kind is FieldKind.BOOLEAN:
         options = [discord.SelectOption(label=one.title(), value=one) for one in (_YES, _NO)]
     else:
         options = [
-            # The position stands for the value, which may be longer than Discord takes.
+            # The index instead of the value, which may be too long for Discord.
             discord.SelectOption(
-                label=clipped(choice.label.text or "(empty)", _TEXT), value=str(index)
+                label=clip(choice.label.text or "(empty)", _TEXT), value=str(index)
             )
             for index, choice in enumerate(field.choices)
         ]
@@ -137,12 +139,12 @@ def _field_label(at: int, field: Field) -> ui.Label[Any]:
         max_values=most,
     )
     return ui.Label(
-        text=clipped(text, _LABEL), description=clipped(rest, _TEXT) or None, component=select
+        text=clip(text, _LABEL), description=clip(rest, _TEXT) or None, component=select
     )
 
 
-def typed(data: Any) -> dict[str, Any]:
-    """Return what a submitted modal holds, by the ids of its fields."""
+def read_values(data: Any) -> dict[str, Any]:
+    """Return the values of a submitted modal by the ids of its fields."""
     found: dict[str, Any] = {}
     for part in data.get("components", []):
         component = part.get("component") or {}
@@ -152,9 +154,9 @@ def typed(data: Any) -> dict[str, Any]:
     return found
 
 
-def content_of(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonObject:
-    """Return the members of a click that a submitted modal gives. Raises InvalidRequest."""
-    given = typed(data)
+def read_content(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonObject:
+    """Return the members of a click from a submitted modal. Raises InvalidRequest."""
+    given = read_values(data)
     if action in (Action.DENY, Action.ABORT):
         reason = str(given.get(REASON) or "")
         said: JsonObject = {"message": reason, "note": str(given.get(NOTE) or "")}
@@ -168,21 +170,23 @@ def content_of(action: Action, data: Any, fields: tuple[Field, ...]) -> JsonObje
         return {"arguments": value, "confirmed": _YES in (given.get(SURE) or [])}
     if action is Action.RESPOND:
         return {"result": str(given.get(RESULT) or "")}
-    return {"answers": _answers(given, fields)}
+    return {"answers": _read_answers(given, fields)}
 
 
-def _answers(given: dict[str, Any], fields: tuple[Field, ...]) -> JsonObject:
-    found = {field.id: _answer(given.get(f"field{at}"), field) for at, field in enumerate(fields)}
+def _read_answers(given: dict[str, Any], fields: tuple[Field, ...]) -> JsonObject:
+    found = {
+        field.id: _read_answer(given.get(f"field{at}"), field) for at, field in enumerate(fields)
+    }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _answer(value: Any, field: Field) -> Any:
+def _read_answer(value: Any, field: Field) -> Any:
     if value in (None, "", []):
         return None
     if field.kind is FieldKind.TEXT:
         return str(value)
     if field.kind is FieldKind.NUMBER:
-        return _number(str(value), field)
+        return _parse_number(str(value), field)
     if field.kind is FieldKind.BOOLEAN:
         return value[0] == _YES
     try:
@@ -192,7 +196,7 @@ def _answer(value: Any, field: Field) -> Any:
     return chosen if field.kind is FieldKind.CHOICES else chosen[0]
 
 
-def _number(text: str, field: Field) -> int | float:
+def _parse_number(text: str, field: Field) -> int | float:
     try:
         value = parse_json(text.strip().encode())
     except InvalidRequest:

@@ -1,4 +1,4 @@
-"""The full view: everything that would run, for the one who asked, with what they may do."""
+"""The full view: all that would run, page by page, in a private message."""
 
 from __future__ import annotations
 
@@ -7,71 +7,75 @@ from functools import partial
 
 import discord
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, full_view, page_fits
-from adapters.discord.custom_ids import Button
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_full_view, page_fits
+from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.identities import refuse_stranger
-from adapters.discord.responses import Answer
+from adapters.discord.responses import InteractionReply
 from gateway.ports import Card, Desk, Record, card_of, draw, weight_of
 from gateway.ports import full_view as pages_of
 
 EVERYTHING = 10**9
 
 
-class Reading:
-    """Makes cards and full views of requests."""
+class FullViewPages:
+    """Builds cards and full views of requests."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    async def card(self, record: Record) -> Card:
-        """Return the card as it fits into a channel."""
-        return await draw(partial(_card, record, CARD_LINES, CARD_CHARS), *weight_of(record))
+    async def build_card(self, record: Record) -> Card:
+        """Return the card at the size for channels."""
+        return await draw(partial(_build_card, record, CARD_LINES, CARD_CHARS), *weight_of(record))
 
-    async def whole(self, record: Record) -> Card:
-        """Return the card with room for everything, and so with every control."""
-        return await draw(partial(_card, record, EVERYTHING, EVERYTHING), *weight_of(record))
+    async def build_whole_card(self, record: Record) -> Card:
+        """Return the card without a size limit, and so with every control."""
+        return await draw(partial(_build_card, record, EVERYTHING, EVERYTHING), *weight_of(record))
 
-    async def permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
-        """Return a request to whoever may decide it. Raises NotFound, Unauthorized."""
+    async def get_permitted(self, interaction: discord.Interaction, request_id: str) -> Record:
+        """Return a request, if the person may decide it. Raises NotFound, Unauthorized."""
         record = await self._desk.requests.get(request_id)
         await refuse_stranger(self._desk, interaction, record)
         return record
 
-    def placed(self, interaction: discord.Interaction, button: Button) -> Button:
-        """Return the button for a private view: it must name the card that it came from."""
+    def name_card(self, interaction: discord.Interaction, button: DiscordButton) -> DiscordButton:
+        """Return the button for a private message, with the id of the card's message."""
         message = interaction.message
         if message is not None and not message.flags.ephemeral and button.copy:
             return replace(button, card=str(message.id))
         return button
 
-    async def page(self, interaction: discord.Interaction, button: Button) -> Answer:
-        """Return the page that a button asks for, to whoever may decide the request."""
-        record = await self.permitted(interaction, button.request_id)
+    async def build_page(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Return the requested page, if the person may decide the request."""
+        record = await self.get_permitted(interaction, button.request_id)
         message = interaction.message
         turning = message is not None and message.flags.ephemeral and button.more.isdecimal()
-        button = self.placed(interaction, button)
+        button = self.name_card(interaction, button)
         page = int(button.more) - 1 if button.more.isdecimal() else 0
-        return await self.answer(record, interaction, button, page=page, replaces=turning)
+        return await self.build_full_view(record, interaction, button, page=page, replaces=turning)
 
-    async def answer(
+    async def build_full_view(
         self,
         record: Record,
         interaction: discord.Interaction,
-        button: Button,
+        button: DiscordButton,
         *,
         page: int = 0,
         replaces: bool = False,
-    ) -> Answer:
-        """Return the full view of a record. The caller has checked who asks."""
+    ) -> InteractionReply:
+        """Return the full view of a record. The caller has checked the person's rights."""
 
-        def drawn() -> Answer:
+        def render() -> InteractionReply:
             view = pages_of(record, fits=page_fits)
             limit = interaction.filesize_limit
-            card = _card(record, EVERYTHING, EVERYTHING)
-            return Answer(full_view(card, view, button, page=page, limit=limit), replaces=replaces)
+            card = _build_card(record, EVERYTHING, EVERYTHING)
+            return InteractionReply(
+                build_full_view(card, view, button, page=page, limit=limit), replaces=replaces
+            )
 
-        return await draw(drawn, *weight_of(record))
+        return await draw(render, *weight_of(record))
 
 
-def _card(record: Record, lines: int, chars: int) -> Card:
+def _build_card(record: Record, lines: int, chars: int) -> Card:
     return card_of(record, lines=lines, chars=chars)

@@ -1,4 +1,4 @@
-"""The card of a remembered decision in Discord, and the kill switch."""
+"""Cards of remembered decisions (grants), and the kill switch."""
 
 from __future__ import annotations
 
@@ -8,69 +8,72 @@ from typing import Any
 import discord
 from discord import ui
 
-from adapters.discord.card_views import Shown
-from adapters.discord.custom_ids import Button
-from adapters.discord.identities import identity_of, refuse_unfit
-from adapters.discord.markup import inert, named
+from adapters.discord.card_views import MessageContent
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.identities import read_identity, refuse_unfit
+from adapters.discord.markup import escape_line, escape_with_mentions
 from adapters.discord.posting import Posting
-from adapters.discord.responses import Answer
+from adapters.discord.responses import InteractionReply
 from gateway.errors import Unauthorized
 from gateway.ports import Desk, GrantCard, MessageRef, Notice
 
 REVOKE, STOP, ALLOW = "revoke", "stop", "allow"
 SWITCHES = (STOP, ALLOW)
-NOBODYS = "0" * 32  # the kill switch is about no request
+NO_REQUEST = "0" * 32  # the kill switch belongs to no request
 _LIVE, _ENDED = 0x5865F2, 0x8B949E
 _NONCE = 22
 
 
-class GrantPosts:
-    """Delivers, updates and announces. Raises only what `gateway.ports.outgoing` names."""
+class DiscordGrantPosting:
+    """Posts and edits grant cards. Raises only errors that `gateway.ports.outgoing` names."""
 
     def __init__(self, posting: Posting) -> None:
         self._posting = posting
 
     async def deliver(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
-        """Post a card; the same nonce within minutes is the same message."""
-        return await self._posting.post(target, lambda silent: _view(card, nonce, silent), nonce)
+        """Post a card. Repeated with the same nonce within minutes, it posts nothing new."""
+        return await self._posting.post(
+            target, lambda silent: _build_view(card, nonce, silent), nonce
+        )
 
     async def update(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
-        """Have a posted message show the card as it is now."""
-        await self._posting.edit(ref, lambda silent: _view(card, nonce, silent), nonce)
+        """Edit a posted card."""
+        await self._posting.edit(ref, lambda silent: _build_view(card, nonce, silent), nonce)
 
     async def announce(self, notice: Notice, card: GrantCard) -> None:
-        """Answer the card with what it says newly: edits ring no bell."""
+        """Reply to the card with its news, because edits notify nobody."""
         if notice.ref is None:
             return
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
         news = card.outcome or " ".join(card.notices)
-        text = f"⏰ {card.icon} **{card.word}** · {inert(card.tool.text, 250)}: {named(news, 600)}"
+        title = f"⏰ {card.icon} **{card.word}** · {escape_line(card.tool.text, 250)}"
+        text = f"{title}: {escape_with_mentions(news, 600)}"
         await self._posting.answer(notice.target, notice.ref, text, said)
 
 
-def grant_view(card: GrantCard, copy: str) -> Shown:
+def build_grant_view(card: GrantCard, copy: str) -> MessageContent:
     """Return the message of a card."""
-    return _view(card, copy, False)
+    return _build_view(card, copy, False)
 
 
-def _view(card: GrantCard, copy: str, silent: bool) -> Shown:
-    facts = " · ".join(f"**{one.label}** {inert(one.text.text, 160)}" for one in card.facts)
+def _build_view(card: GrantCard, copy: str, silent: bool) -> MessageContent:
+    facts = " · ".join(f"**{one.label}** {escape_line(one.text.text, 160)}" for one in card.facts)
     ends = f"until <t:{card.until // 1000}:f>" if card.until else "until revoked"
-    head = [f"### {card.icon} {card.word} · {inert(card.tool.text, 120)}"]
+    head = [f"### {card.icon} {card.word} · {escape_line(card.tool.text, 120)}"]
     if card.outcome:
         at = f" <t:{card.ended_at // 1000}:f>" if card.ended_at else ""
-        head.append(f"{named(card.outcome[:1].upper() + card.outcome[1:], 300)}{at}")
-    covers = [] if silent else [f"**What it covers**\n> {inert(card.words.text, 900)}"]
+        head.append(f"{escape_with_mentions(card.outcome[:1].upper() + card.outcome[1:], 300)}{at}")
+    covers = [] if silent else [f"**What it covers**\n> {escape_line(card.words.text, 900)}"]
     if card.asked is not None and not silent:
-        covers.append(f"**Made from**\n> {inert(card.asked.text, 500)}")
-    notices = [f"⚠️ {inert(notice, 300)}" for notice in card.notices]
-    reach = [f"-# {inert(card.reach, 300)}"] if card.reach else []
+        covers.append(f"**Made from**\n> {escape_line(card.asked.text, 500)}")
+    notices = [f"⚠️ {escape_line(notice, 300)}" for notice in card.notices]
+    reach = [f"-# {escape_line(card.reach, 300)}"] if card.reach else []
     foot = f"-# {'over' if card.ended else ends} · {card.uses} · `{card.short_id}`"
     container: ui.Container[Any] = ui.Container(accent_colour=_ENDED if card.ended else _LIVE)
     for text in (*head, facts, *covers, *notices, *reach, foot):
         container.add_item(ui.TextDisplay(text))
     if card.confirm:
-        press = Button(
+        press = DiscordButton(
             verb=REVOKE, request_id=card.grant_id, revision=card.revision, copy=copy
         ).custom_id
         style = discord.ButtonStyle.danger
@@ -78,31 +81,33 @@ def _view(card: GrantCard, copy: str, silent: bool) -> Shown:
     view = ui.LayoutView(timeout=None)
     view.add_item(container)
     view.stop()
-    return Shown(view)
+    return MessageContent(view)
 
 
-class Operating:
-    """The kill switch; the core checks who may turn it."""
+class KillSwitchActions:
+    """The kill switch; the core checks who may use it."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    async def switch(self, interaction: discord.Interaction) -> Answer:
-        """Show an admin how the kill switch stands, with the button that turns it."""
-        person = await self._desk.requests.person(identity_of(interaction))
+    async def show_state(self, interaction: discord.Interaction) -> InteractionReply:
+        """Show an admin the state of the kill switch, with a button to change it."""
+        person = await self._desk.requests.person(read_identity(interaction))
         if person is None or not person.admin:
             raise Unauthorized("only an admin may use the kill switch")
-        return Answer(_switch_view(await self._desk.operator.stopped()))
+        return InteractionReply(_build_switch_view(await self._desk.operator.stopped()))
 
-    async def pressed(self, interaction: discord.Interaction, button: Button) -> Answer:
-        """Turn the kill switch."""
+    async def turn(
+        self, interaction: discord.Interaction, button: DiscordButton
+    ) -> InteractionReply:
+        """Turn the kill switch on or off."""
         await refuse_unfit(self._desk, interaction, button.request_id)
         on = button.verb == STOP
-        await self._desk.operator.stop_all(identity_of(interaction), on=on)
-        return Answer(_switch_view(on), replaces=True)
+        await self._desk.operator.stop_all(read_identity(interaction), on=on)
+        return InteractionReply(_build_switch_view(on), replaces=True)
 
 
-def _switch_view(on: bool) -> Shown:
+def _build_switch_view(on: bool) -> MessageContent:
     verb, label = (ALLOW, "Allow again") if on else (STOP, "Stop everything")
     style = discord.ButtonStyle.secondary if on else discord.ButtonStyle.danger
     said = (
@@ -111,9 +116,9 @@ def _switch_view(on: bool) -> Shown:
         else "**The kill switch is off.** Stopping denies all that waits or is asked, for all "
         "agents, until an admin allows it again."
     )
-    press = Button(verb=verb, request_id=NOBODYS, revision=0).custom_id
+    press = DiscordButton(verb=verb, request_id=NO_REQUEST, revision=0).custom_id
     view = ui.LayoutView(timeout=None)
     view.add_item(ui.TextDisplay(said))
     view.add_item(ui.ActionRow(ui.Button(label=label, style=style, custom_id=press)))
     view.stop()
-    return Shown(view)
+    return MessageContent(view)

@@ -1,6 +1,6 @@
-"""Clicks over HTTP: Discord's signed pushes, verified, fresh, and each taken once.
+"""HTTP mode: receives interactions at the Interactions Endpoint URL, each verified and once only.
 
-Discord is told at once that we have it; the answer goes the same way as for the gateway.
+Each request is acknowledged at once; the reply goes the same way as in gateway mode.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = logging.getLogger("adapters.discord")
 
 PATH = "/discord/interactions"
 FRESH_SECONDS = 300
-_SEEN_SECONDS = 900.0  # a token lives no longer, so that a later replay can do nothing
+_SEEN_SECONDS = 900.0  # as long as an interaction's token lives
 _MOST_BYTES = 1_048_576
 _PING = 1
 _NOTE_SECONDS = 1.5
 
-Arrived = Callable[[discord.Interaction], Awaitable[None]]
+InteractionCallback = Callable[[discord.Interaction], Awaitable[None]]
 
 
 class Endpoint:
@@ -46,7 +46,7 @@ class Endpoint:
         public_key: str,
         notes: Notes,
         client: Callable[[], discord.Client],
-        arrived: Arrived,
+        arrived: InteractionCallback,
     ) -> None:
         self._key = VerifyKey(bytes.fromhex(public_key))
         self._notes = notes
@@ -55,7 +55,7 @@ class Endpoint:
         self._arrived = arrived
 
     async def serve(self, request: web.Request) -> web.Response:
-        """Take one push. 401 for anything that Discord did not sign just now."""
+        """Receive one interaction. Responds 401 unless Discord signed it just now."""
         try:
             if (request.content_length or 0) > _MOST_BYTES:
                 raise BodyTooLarge
@@ -80,7 +80,7 @@ class Endpoint:
             async with asyncio.timeout(_NOTE_SECONDS):
                 fresh = await self._notes.put_new(f"seen {number}", "", seconds=_SEEN_SECONDS)
         except Exception as error:
-            # Without the store nothing can be decided, and a replay not be told from the first.
+            # Without the store nothing can be decided, and replays cannot be detected.
             log.warning("push not taken: %s", error, extra={"event": "push_refused"})
             return web.Response(status=503)
         if not fresh:
@@ -90,12 +90,12 @@ class Endpoint:
         except TryLater:
             return web.Response(status=503)
         except Exception as error:
-            # discord.py raises whatever comes of content that it did not expect.
+            # discord.py may raise anything for unexpected content.
             log.warning("push not understood: %r", error, extra={"event": "push_refused"})
             return web.Response(status=400)
-        # The answer is posted to Discord; this only says that we have it.
+        # The reply is posted to Discord; this only acknowledges.
         task = asyncio.ensure_future(self._arrived(interaction))
-        # What it raises has been told to the person, and logged.
+        # Its errors are already logged and reported to the person.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return web.Response(status=202)
 

@@ -1,4 +1,4 @@
-"""Who clicked, as Discord vouches for it in the interaction itself."""
+"""Who clicked, from the interaction itself, and whether they may decide."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from gateway.errors import Unauthorized
 from gateway.ports import Desk, Identity, Record
 
 
-def identity_of(interaction: discord.Interaction) -> Identity:
-    """Return the person, with the roles that they have in this server at this moment.
+def read_identity(interaction: discord.Interaction) -> Identity:
+    """Return the person with their current roles in this server.
 
-    A role counts only together with its server; in direct messages there are none.
+    Roles are qualified by their server; in direct messages there are none.
     """
     user, guild = interaction.user, interaction.guild_id
     roles: tuple[str, ...] = ()
@@ -22,8 +22,8 @@ def identity_of(interaction: discord.Interaction) -> Identity:
     return Identity(platform=PLATFORM, id=str(user.id), groups=roles)
 
 
-def unfit_to_decide(interaction: discord.Interaction) -> str | None:
-    """Return what Discord tells against this person deciding anything, None when nothing."""
+def find_objection(interaction: discord.Interaction) -> str | None:
+    """Return why this person may decide nothing in Discord, None when they may."""
     user = interaction.user
     if user.bot:
         return "bots decide nothing"
@@ -33,17 +33,17 @@ def unfit_to_decide(interaction: discord.Interaction) -> str | None:
 
 
 async def refuse_unfit(desk: Desk, interaction: discord.Interaction, request_id: str) -> None:
-    """Refuse, and write down, what Discord tells against the person. Raises Unauthorized."""
-    why = unfit_to_decide(interaction)
+    """Refuse bots and people who are timed out, and record it. Raises Unauthorized."""
+    why = find_objection(interaction)
     if why is not None:
-        await desk.requests.refuse(request_id, identity_of(interaction), why)
+        await desk.requests.refuse(request_id, read_identity(interaction), why)
         raise Unauthorized(why)
 
 
 async def refuse_stranger(desk: Desk, interaction: discord.Interaction, record: Record) -> None:
-    """Refuse, and write down, whoever may not decide this request. Raises Unauthorized."""
+    """Refuse people who may not decide this request, and record it. Raises Unauthorized."""
     await refuse_unfit(desk, interaction, record.id)
-    identity = identity_of(interaction)
+    identity = read_identity(interaction)
     why = await desk.requests.may_decide(identity, record)
     if why is not None:
         await desk.requests.refuse(record.id, identity, why)

@@ -1,4 +1,4 @@
-"""What the replicas share about the gateway connection: who listens, and the sessions of a day."""
+"""Leader lock: which replica listens on the gateway, and how many sessions all have started."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LEASE_SECONDS = 10.0
 _RENEW_SECONDS = 3.0
 _HAND_OVER_SECONDS, _LOOK_SECONDS = 6.0, 0.1
 _LEASE, _STANDBY, _ON_LINE = "gateway connection", "gateway standby", "gateway on the line"
-# After a thousand sessions in 24 hours Discord makes the bot's token worthless.
+# After a thousand sessions in 24 hours Discord resets the bot's token.
 _SESSIONS_PER_MINUTE, _SESSIONS_AT_ONCE = 0.6, 100
 _SPENT = "Discord ends the sessions as soon as they begin; the next try must wait"
 
 
 class Lease:
-    """One at a time may listen. A lease ends by itself, so that a dead replica is followed."""
+    """The right to listen, held by one replica at a time. It expires, so a dead one is replaced."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -28,47 +28,47 @@ class Lease:
         self._leaving = False
 
     async def obtain(self) -> None:
-        """Return once it is ours; meanwhile others can see that somebody stands by."""
+        """Wait until the lease is ours; meanwhile announce that a replica is standing by."""
         while not await self._notes.put_new(_LEASE, self._me, seconds=LEASE_SECONDS):
             await self._notes.put(_STANDBY, self._me, seconds=_RENEW_SECONDS)
             await asyncio.sleep(_RENEW_SECONDS / 2)
 
     async def keep(self) -> None:
-        """Return once another replica has it. When the store is away, we keep listening."""
+        """Renew the lease until another replica has it. When the store is away, keep listening."""
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             if self._leaving:
                 continue
             try:
-                if not await self._extended():
+                if not await self._extend():
                     log.info("another replica listens now", extra={"event": "discord_standby"})
                     return
             except Exception as error:
-                # Whatever the store's trouble is, a tap that comes to us now must be heard.
+                # Whatever the store's error is, clicks must still be received.
                 log.warning("lease not renewed: %s", error, extra={"event": "lease_unsure"})
 
-    async def _extended(self) -> bool:
+    async def _extend(self) -> bool:
         if await self._notes.extend(_LEASE, self._me, seconds=LEASE_SECONDS) or self._leaving:
             return True
         return await self._notes.put_new(_LEASE, self._me, seconds=LEASE_SECONDS)
 
-    async def on_line(self) -> None:
-        """Let a replica that is about to leave know that we have taken over."""
+    async def announce(self) -> None:
+        """Announce that this replica is connected, for one that waits to leave."""
         await self._notes.put(_ON_LINE, self._me)
 
     async def give_up(self) -> None:
-        """Let another have it at once, if it is ours."""
+        """Release the lease, if it is ours."""
         try:
             if await self._notes.get(_LEASE) == self._me:
                 await self._notes.delete(_LEASE)
         except Exception as error:
-            # Then it ends by itself; whoever leaves must not be kept.
+            # It expires by itself; leaving must not be delayed.
             log.info("lease not given up: %s", error, extra={"event": "lease_unsure"})
 
     async def hand_over(self) -> None:
-        """Return when another replica is on the line, at once when none stands by.
+        """Release the lease and wait until another replica is connected, if one is standing by.
 
-        Until then we listen too: a tap that nobody hears fails before the person's eyes.
+        Until then this one listens too: a click that nobody receives fails visibly.
         """
         self._leaving = True
         try:
@@ -76,30 +76,30 @@ class Lease:
                 if await self._notes.get(_STANDBY) in (None, self._me):
                     return
                 await self.give_up()
-                while True:  # the store tells nobody of a note, and this is over in a moment
+                while True:  # notes send no events, and this is brief
                     if await self._notes.get(_ON_LINE) not in (None, self._me):
                         return
                     await asyncio.sleep(_LOOK_SECONDS)
         except Exception as error:
-            # As above, also when nobody took over in time.
+            # As above; also when nobody took over in time.
             log.warning("not handed over: %r", error, extra={"event": "lease_unsure"})
 
 
 class Sessions:
-    """Counts the sessions that all replicas begin, and lets no more begin than a day has."""
+    """Limits the sessions that all replicas start, within Discord's daily limit."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._next: float | None = None  # when the one that had to wait may begin
+        self._next: float | None = None  # when the delayed session may start
 
     def wait(self) -> float:
-        """Return in how many seconds the next one may begin, 0 when that is not known."""
+        """Return the seconds until the next session may start, 0 when unknown."""
         if self._next is None:
             return 0.0
         return max(0.0, self._next - asyncio.get_running_loop().time())
 
     async def begin(self) -> None:
-        """Return when a session may begin now; raises TryLater otherwise, and `wait` tells when."""
+        """Count a session. Raises TryLater when it may not start yet; see `wait`."""
         if self._next is None:
             told = await self._notes.delay(
                 "sessions", per_minute=_SESSIONS_PER_MINUTE, burst=_SESSIONS_AT_ONCE

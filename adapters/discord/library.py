@@ -1,7 +1,7 @@
-"""What we use of discord.py beyond its documented interface, in one place.
+"""Uses of discord.py beyond its documented interface, in one place.
 
-Where there is a documented way too, we fall back to it; where there is none, `prepare` says at the
-start what this version lacks. pyproject.toml allows the versions that were tried.
+Where a documented alternative exists, it is the fallback; otherwise `prepare` reports at start what
+this version lacks. pyproject.toml allows the versions that were tried.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from adapters.discord.settings import DiscordSettings
 from gateway.errors import Misconfigured
 from gateway.ports import JsonObject
 
-# Without a documented counterpart: the addresses, the threads that keep connections alive, and the
-# call that takes all commands as JSON.
+# Without a documented alternative: the API addresses, the keep-alive threads, and the call that
+# registers all commands as JSON.
 _NEEDED = (
     "gateway.DiscordWebSocket.DEFAULT_GATEWAY",
     "gateway.KeepAliveHandler",
@@ -30,11 +30,11 @@ _STATE = "_connection"  # of a client; each interaction and each connection refe
 
 
 def prepare(settings: DiscordSettings) -> None:
-    """Check the library, and talk to another Discord where the settings name one.
+    """Check the library, and set the API addresses from the settings.
 
     Raises Misconfigured when this version of discord.py lacks something that we cannot replace.
     """
-    if lacking := _lacking():
+    if lacking := _find_missing():
         raise Misconfigured(
             f"discord.py {discord.__version__} lacks {', '.join(lacking)}, which we need: install "
             "a version that the gateway's requirements allow"
@@ -52,9 +52,9 @@ def read_interaction(client: discord.Client, payload: JsonObject) -> discord.Int
 
 
 def role_ids(member: discord.Member) -> Sequence[int]:
-    """Return the roles that a member's payload lists, `@everyone` apart.
+    """Return the roles that a member's payload lists, without `@everyone`.
 
-    The documented `roles` knows those alone whose server is in the cache: fewer, never more.
+    The documented `roles` lists only roles of cached servers: fewer, never more.
     """
     listed: Sequence[int] | None = getattr(member, "_roles", None)
     if listed is None:
@@ -63,8 +63,8 @@ def role_ids(member: discord.Member) -> Sequence[int]:
 
 
 async def close_new_sockets(client: discord.Client) -> None:
-    """Close the client's sockets that have no session yet; discord.py forgets them otherwise, and
-    the thread of each goes on sending heartbeats."""
+    """Close the client's sockets without a session. discord.py would leave them open, each with a
+    thread that sends heartbeats."""
     for thread in threading.enumerate():
         if isinstance(thread, discord.gateway.KeepAliveHandler):
             socket = thread.ws
@@ -75,11 +75,11 @@ async def close_new_sockets(client: discord.Client) -> None:
 async def register_commands(
     client: discord.Client, application: int, definitions: list[JsonObject]
 ) -> None:
-    """Tell Discord all our commands, instead of those that it knew."""
+    """Replace all registered commands."""
     await client.http.bulk_upsert_global_commands(application, definitions)
 
 
-def _lacking() -> list[str]:
+def _find_missing() -> list[str]:
     lacking = [name for name in _NEEDED if not _has(name)]
     if not hasattr(discord.Client(intents=discord.Intents.none()), _STATE):
         lacking.append(f"Client.{_STATE}")

@@ -1,7 +1,7 @@
-"""Text of others made inert for Discord, and cut to what its limits allow.
+"""Escaping of text for Discord, and cutting to its limits.
 
-The core has made everything visible already; here markup, mentions, links and fences lose their
-power. Lengths are counted in UTF-16 units: whatever Discord counts, it is not more.
+The core has replaced invisible characters already; this escapes markup, mentions, links and fences.
+Lengths are counted in UTF-16 units: Discord never counts more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 _LANGUAGES = {"shell": "bash", "diff": "diff", "json": "json"}
-# Discord drops a backslash before any punctuation, so that escaping too much costs nothing.
+# Discord hides a backslash before any punctuation, so escaping too much does no harm.
 _PUNCTUATION = frozenset("\\*_~|`>#-[]()<@:+=.!{}^&")
 _MARKUP = re.compile(r"[\\*_~|`>#\-\[\]()<@:+=.!{}^&]")
 _FENCE = re.compile(r"`{3,}")
@@ -18,80 +18,80 @@ _PERSON = re.compile(r"discord\\:(\d{15,20})(?!\d)")
 _ELLIPSIS = "…"
 
 
-def units(text: str) -> int:
-    """Return the length of a text as Discord may count it."""
+def count_units(text: str) -> int:
+    """Return the length of a text in UTF-16 units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def inert(text: str, budget: int) -> str:
-    """Return text for a place where markup works, escaped, in one line, within `budget` units."""
-    return _escaped(text.replace("\n", " ⏎ "), budget)
+def escape_line(text: str, budget: int) -> str:
+    """Return text escaped, on one line, within `budget` units."""
+    return _escape(text.replace("\n", " ⏎ "), budget)
 
 
-def named(text: str, budget: int) -> str:
-    """Return our own sentence about people: as `inert`, and identities shown by name."""
-    return _PERSON.sub(r"<@\1>", inert(text, budget))
+def escape_with_mentions(text: str, budget: int) -> str:
+    """Return a sentence of ours, escaped, with identities as mentions."""
+    return _PERSON.sub(r"<@\1>", escape_line(text, budget))
 
 
-def quoted(text: str, budget: int) -> str:
-    """Return text as a quotation that it cannot leave."""
+def quote(text: str, budget: int) -> str:
+    """Return text as a block quote."""
     lines = text.split("\n")
     kept: list[str] = []
     for line in lines:
-        left = budget - sum(units(one) + 1 for one in kept) - 2
+        left = budget - sum(count_units(one) + 1 for one in kept) - 2
         if left < 2:  # noqa: PLR2004 (room for a letter and the ellipsis)
             kept[-1] = f"> {_ELLIPSIS}"
             break
-        kept.append(f"> {_escaped(line, left)}")
+        kept.append(f"> {_escape(line, left)}")
     return "\n".join(kept)
 
 
-def fenced(text: str, kind: str, budget: int) -> tuple[str, bool]:
-    """Return text in a code block, within `budget` units, and whether it is all there.
+def fence(text: str, kind: str, budget: int) -> tuple[str, bool]:
+    """Return text in a code block, within `budget` units, and whether all of it fits.
 
-    A fence within it would end the block, so it is written like other dangers: ⟨3 x U+0060⟩.
+    A fence in the text would end the block, so it is replaced: ⟨3 x U+0060⟩.
     """
     opening = f"```{_LANGUAGES.get(kind, '')}\n"
     closing = "\n```"
-    safe = _FENCE.sub(_spelled, text)
-    room = budget - units(opening) - units(closing)
-    if units(safe) <= room:
+    safe = _FENCE.sub(_spell_fence, text)
+    room = budget - count_units(opening) - count_units(closing)
+    if count_units(safe) <= room:
         return f"{opening}{safe}{closing}", True
     cut = _cut(safe, max(0, room - 2))
-    # Never end within an escape: half of one reads as plain text.
+    # Never cut within an escape: half of one reads as plain text.
     if cut.rfind("⟨") > cut.rfind("⟩"):
         cut = cut[: cut.rfind("⟨")]
     return f"{opening}{cut}\n{_ELLIPSIS}{closing}", False
 
 
-def clipped(text: str, budget: int) -> str:
-    """Return the start of a plain text, with an ellipsis when that is not all of it."""
-    return text if units(text) <= budget else f"{_cut(text, budget - 1)}{_ELLIPSIS}"
+def clip(text: str, budget: int) -> str:
+    """Return the text, or its start and an ellipsis."""
+    return text if count_units(text) <= budget else f"{_cut(text, budget - 1)}{_ELLIPSIS}"
 
 
-def whole_lines(lines: Sequence[str], budget: int) -> list[str]:
-    """Return as many of the first lines as fit, none of them cut."""
+def keep_whole_lines(lines: Sequence[str], budget: int) -> list[str]:
+    """Return the first lines that fit as a whole."""
     kept: list[str] = []
     for line in lines:
-        budget -= units(line) + 1
+        budget -= count_units(line) + 1
         if budget < 0:
             break
         kept.append(line)
     return kept
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _spell_fence(found: re.Match[str]) -> str:
     return f"⟨{len(found.group())} × U+0060⟩"  # noqa: RUF001 (as the core writes runs)
 
 
-def _escaped(text: str, budget: int) -> str:
+def _escape(text: str, budget: int) -> str:
     if 2 * len(text) <= budget and text.isascii():
         return _MARKUP.sub(r"\\\g<0>", text)
     kept: list[str] = []
     left = budget
     for at, char in enumerate(text):
         piece = f"\\{char}" if char in _PUNCTUATION else char
-        cost = units(piece)
+        cost = count_units(piece)
         if cost > left - (at + 1 < len(text)):
             kept.append(_ELLIPSIS)
             break
@@ -101,9 +101,9 @@ def _escaped(text: str, budget: int) -> str:
 
 
 def _cut(text: str, budget: int) -> str:
-    if units(text) <= budget:
+    if count_units(text) <= budget:
         return text
     cut = text[:budget]
-    while units(cut) > budget:
-        cut = cut[: len(cut) - max(1, (units(cut) - budget) // 2)]
+    while count_units(cut) > budget:
+        cut = cut[: len(cut) - max(1, (count_units(cut) - budget) // 2)]
     return cut

@@ -1,4 +1,4 @@
-"""What the bot needs in a server: the invite link with the least of it, and a check per channel."""
+"""The bot's permissions: the invite link with the fewest possible, and a check per target."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import aiohttp
 import discord
 
 from adapters.discord import library
-from adapters.discord.connection import login_of
-from adapters.discord.custom_ids import Place, read_target
+from adapters.discord.connection import log_in
+from adapters.discord.custom_ids import DiscordPlace, read_target
 from adapters.discord.settings import read_settings
 from gateway.errors import GatewayError
 from gateway.ports import FAIL, Finding, failed, fine
@@ -42,38 +42,38 @@ def add_commands(verbs: Any) -> None:
 
 
 async def _invite(options: argparse.Namespace) -> int:
-    async with _logged_in() as client:
+    async with _log_in() as client:
         if client.application_id is None:
             raise GatewayError("Discord did not say which application this is")
-        print(invite_link(client.application_id))
+        print(build_invite_link(client.application_id))
     return 0
 
 
 async def _check(options: argparse.Namespace) -> int:
     wrong = False
-    async with _logged_in() as client:
+    async with _log_in() as client:
         for target in options.targets:
-            found = await examined_at(client, target)
+            found = await check_target(client, target)
             wrong = wrong or found.result == FAIL
             remedy = f"; {found.remedy}" if found.remedy else ""
             print(f"{found.result:<4} {target}: {found.says}{remedy}")
     return 1 if wrong else 0
 
 
-def invite_link(application: int) -> str:
-    """Return the link by which a server's owner adds the bot, with no permission too many."""
+def build_invite_link(application: int) -> str:
+    """Return the link that adds the bot to a server, with only the needed permissions."""
     return discord.utils.oauth_url(application, permissions=NEEDED, scopes=_SCOPES)
 
 
-async def examined_at(client: discord.Client, target: str) -> Finding:
-    """Say what keeps cards from being posted at a target, and what to do."""
+async def check_target(client: discord.Client, target: str) -> Finding:
+    """Check whether cards can be posted to a target."""
     place = read_target(target)
     if place is None:
         return failed(
-            "this is no place in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
+            "this is not a target in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
         )
     try:
-        return await (_person(client, place) if place.user else _channel(client, place))
+        return await (_check_person(client, place) if place.user else _check_channel(client, place))
     except discord.NotFound:
         said = "it does not exist, or the bot is not in the server"
         return failed(said, "invite it with the link of `gateway invite discord`")
@@ -85,12 +85,12 @@ async def examined_at(client: discord.Client, target: str) -> Finding:
         return failed(f"no answer from Discord ({type(error).__name__})", "try again later")
 
 
-async def _person(client: discord.Client, place: Place) -> Finding:
+async def _check_person(client: discord.Client, place: DiscordPlace) -> Finding:
     await client.create_dm(discord.Object(int(place.user or 0)))
     return fine("whether they take direct messages shows when one is sent")
 
 
-async def _channel(client: discord.Client, place: Place) -> Finding:
+async def _check_channel(client: discord.Client, place: DiscordPlace) -> Finding:
     guild = await client.fetch_guild(int(place.guild or 0), with_counts=False)
     channel = await guild.fetch_channel(int(place.channel or 0))
     if isinstance(channel, discord.ForumChannel | discord.CategoryChannel):
@@ -102,7 +102,7 @@ async def _channel(client: discord.Client, place: Place) -> Finding:
     parent: Any = channel
     skipped = _OF_THREADS
     if isinstance(channel, discord.Thread):
-        # A thread has its channel's permissions, and one of its own.
+        # A thread inherits its channel's permissions and has one of its own.
         parent = await guild.fetch_channel(channel.parent_id)
         skipped = {"send_messages"}
     held = dict(parent.permissions_for(member))
@@ -116,10 +116,10 @@ async def _channel(client: discord.Client, place: Place) -> Finding:
 
 
 @asynccontextmanager
-async def _logged_in() -> AsyncIterator[discord.Client]:
+async def _log_in() -> AsyncIterator[discord.Client]:
     settings = read_settings()
     library.prepare(settings)
-    client = await login_of(settings)
+    client = await log_in(settings)
     try:
         yield client
     finally:

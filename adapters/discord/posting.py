@@ -1,4 +1,4 @@
-"""Posting, editing and telling: the bot's own calls, and what Discord's refusals mean."""
+"""Posting, editing and replying, and the meaning of Discord's errors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import aiohttp
 import discord
 from discord.abc import Messageable
 
-from adapters.discord.card_views import Shown, card_view
-from adapters.discord.custom_ids import PLATFORM, Place, read_target
-from adapters.discord.markup import inert, named
+from adapters.discord.card_views import MessageContent, build_card_view
+from adapters.discord.custom_ids import PLATFORM, DiscordPlace, read_target
+from adapters.discord.markup import escape_line, escape_with_mentions
 from gateway.ports import (
     Card,
     CopyGone,
@@ -32,10 +32,10 @@ from gateway.ports import (
 
 log = logging.getLogger("adapters.discord")
 
-# Discord tells its limits with each answer, mostly five in five seconds for a channel. All replicas
-# together stay below, because each of them knows only its own calls.
+# Discord returns its limits with each response, mostly five in five seconds per channel. All
+# replicas together stay below, because each knows only its own calls.
 POSTS = EDITS = Rate(45, 2)
-ALL_PER_MINUTE, ALL_BURST = 1200, 10  # 50 a second are allowed; the rest is for calls that bunch up
+ALL_PER_MINUTE, ALL_BURST = 1200, 10  # Discord allows 50 a second; the rest is for bursts
 RETRY_SECONDS = 5.0
 OLD_EDIT_SECONDS = 120.0
 _NONCE = 22  # Discord takes 25 characters
@@ -48,7 +48,7 @@ ARCHIVED, THREAD_LOCKED, MODERATED = 50083, 160005, 200000
 _WHY = {
     UNKNOWN_CHANNEL: "the channel does not exist any more",
     MISSING_ACCESS: "the bot cannot see the channel",
-    NOT_TO_THIS_USER: "this user takes no direct messages from the bot",
+    NOT_TO_THIS_USER: "this user does not accept direct messages from the bot",
     NO_PERMISSION: "the bot lacks a permission in the channel; see `gateway doctor`",
     50008: "messages cannot be posted in a channel of this kind",
     THREAD_LOCKED: "the thread is locked",
@@ -57,13 +57,12 @@ _WHY = {
 _LOST = {UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, MISSING_ACCESS, NO_PERMISSION, THREAD_LOCKED, ARCHIVED}
 
 Clients = Callable[[], discord.Client]
-View = Callable[[bool], Shown]
-"""Makes a message; silent, nothing of the agent's stands in it."""
+View = Callable[[bool], MessageContent]
+"""Builds a message; with True, without any text of the agent."""
 
 
 class Posting:
-    """The message side of the adapter. `client` gives the one that is logged in, or raises
-    TryLater."""
+    """Posts and edits messages. `client` returns the logged-in client or raises TryLater."""
 
     def __init__(self, client: Clients, notes: Notes) -> None:
         self._client = client
@@ -72,24 +71,30 @@ class Posting:
         self._homes: dict[int, str] = {}  # the server of each channel, which never changes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
-        """Post a card; the same nonce within minutes is the same message."""
-        place = _place_of(target)
-        called, allowed = _called(card.calls, place.guild)
+        """Post a card. Repeated with the same nonce within minutes, it posts nothing new."""
+        place = _find_place(target)
+        called, allowed = _build_mentions(card.calls, place.guild)
 
-        def view(silent: bool) -> Shown:
-            return card_view(card, nonce, called=called, silent=silent)
+        def view(silent: bool) -> MessageContent:
+            return build_card_view(card, nonce, called=called, silent=silent)
 
         return await self._post(place, view, nonce, rank=card.created, allowed=allowed)
 
     async def post(self, target: str, view: View, nonce: str) -> MessageRef:
-        """Post a message that calls nobody; what Discord's moderation refuses is posted silent."""
+        """Post a message without mentions; if moderation refuses it, without the agent's text."""
         allowed = discord.AllowedMentions.none()
-        return await self._post(_place_of(target), view, nonce, rank=0, allowed=allowed)
+        return await self._post(_find_place(target), view, nonce, rank=0, allowed=allowed)
 
     async def _post(
-        self, place: Place, view: View, nonce: str, *, rank: int, allowed: discord.AllowedMentions
+        self,
+        place: DiscordPlace,
+        view: View,
+        nonce: str,
+        *,
+        rank: int,
+        allowed: discord.AllowedMentions,
     ) -> MessageRef:
-        async with self._turn(place.posts, POSTS, nonce, rank), _understood(sending=True):
+        async with self._turn(place.posts, POSTS, nonce, rank), _translate_errors(sending=True):
             channel = await self._channel(place)
             try:
                 message = await channel.send(
@@ -106,17 +111,19 @@ class Posting:
         )
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Have a posted message show the card as it is now; what was decided goes first."""
+        """Edit a posted card; decided ones go first."""
         rank = 0 if card.final else 1
-        await self.edit(ref, lambda silent: card_view(card, nonce, silent=silent), nonce, rank=rank)
+        await self.edit(
+            ref, lambda silent: build_card_view(card, nonce, silent=silent), nonce, rank=rank
+        )
 
     async def edit(self, ref: MessageRef, view: View, nonce: str, *, rank: int = 0) -> None:
-        """Have a posted message show something else."""
+        """Edit a posted message."""
         async with self._turn(f"edits {ref.channel}", EDITS, nonce, rank):
             await self._update(ref, view)
 
     async def _update(self, ref: MessageRef, view: View) -> None:
-        async with _understood(sending=False):
+        async with _translate_errors(sending=False):
             channel = self._client().get_partial_messageable(int(ref.channel))
             message = channel.get_partial_message(int(ref.message))
             try:
@@ -131,21 +138,21 @@ class Posting:
                     raise
 
     async def tell(self, notice: Notice, card: Card) -> None:
-        """Post a reminder in answer to a card, or tell someone how a request ended."""
-        place = _place_of(notice.target)
-        # Each reminder is a new revision of the card, so that a repeated one is known as such.
+        """Post a reminder as a reply to a card, or the outcome of a request."""
+        place = _find_place(notice.target)
+        # Each reminder has a new revision of the card, so its nonce differs.
         said = hashlib.sha256(f"{notice.nonce} {card.revision}".encode()).hexdigest()[:_NONCE]
         turn = self._turn(place.posts, POSTS, said, card.created)
-        async with turn, _understood(sending=True):
+        async with turn, _translate_errors(sending=True):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
                 await self._remind(notice, notice.ref, card, place, nonce=said)
             else:
                 await self._inform(notice, card, place)
 
     async def answer(self, target: str, ref: MessageRef, text: str, nonce: str) -> None:
-        """Answer a posted message with words of ours, calling nobody."""
-        posts = _place_of(target).posts
-        async with self._turn(posts, POSTS, nonce, 0), _understood(sending=True):
+        """Reply to a posted message, without mentions."""
+        posts = _find_place(target).posts
+        async with self._turn(posts, POSTS, nonce, 0), _translate_errors(sending=True):
             channel = self._client().get_partial_messageable(int(ref.channel))
             message = channel.get_partial_message(int(ref.message))
             await message.reply(
@@ -155,19 +162,21 @@ class Posting:
                 nonce=nonce,
             )
 
-    async def _inform(self, notice: Notice, card: Card, place: Place) -> None:
-        said = named(card.outcome.text, 1200) if card.outcome else ""
-        text = f"{card.icon} **{card.word}** · {inert(card.tool.text, 250)}\n{said}"
+    async def _inform(self, notice: Notice, card: Card, place: DiscordPlace) -> None:
+        said = escape_with_mentions(card.outcome.text, 1200) if card.outcome else ""
+        text = f"{card.icon} **{card.word}** · {escape_line(card.tool.text, 250)}\n{said}"
         channel = await self._channel(place)
         await channel.send(text, nonce=notice.nonce, suppress_embeds=True)
 
     async def _remind(
-        self, notice: Notice, ref: MessageRef, card: Card, place: Place, *, nonce: str
+        self, notice: Notice, ref: MessageRef, card: Card, place: DiscordPlace, *, nonce: str
     ) -> None:
         channel = self._client().get_partial_messageable(int(ref.channel))
         message = channel.get_partial_message(int(ref.message))
-        called, allowed = _called(notice.mentions, place.guild)
-        text = f"⏰ Still waiting: {inert(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
+        called, allowed = _build_mentions(notice.mentions, place.guild)
+        text = (
+            f"⏰ Still waiting: {escape_line(card.tool.text, 250)}, <t:{card.deadline // 1000}:R>."
+        )
         await message.reply(
             f"{called} {text}".strip(),
             allowed_mentions=allowed,
@@ -175,7 +184,7 @@ class Posting:
             nonce=nonce,
         )
 
-    async def _channel(self, place: Place) -> Messageable:
+    async def _channel(self, place: DiscordPlace) -> Messageable:
         client = self._client()
         if place.user is not None:
             return await client.create_dm(discord.Object(int(place.user)))
@@ -185,38 +194,40 @@ class Posting:
             guild = getattr(channel, "guild", None)
             self._homes[number] = str(guild.id) if guild else ""
         if self._homes[number] != place.guild:
-            raise DeliveryFailed("the channel belongs to another server than the target says")
+            raise DeliveryFailed("the channel is not in the target's server")
         return client.get_partial_messageable(number)
 
     @asynccontextmanager
     async def _turn(self, budget: str, rate: Rate, name: str, rank: int) -> AsyncIterator[None]:
-        """Hold a turn in a budget, and a place in the bot's own."""
+        """Hold a turn of a rate limit, within the bot's overall limit."""
         async with self._pace.turn(budget, rate, name, rank=rank):
             wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
             if wait > _PATIENCE:
-                raise TryLater(wait, "Discord takes no more at once")
+                raise TryLater(wait, "the bot's overall rate limit is used up")
             await asyncio.sleep(wait)
             yield
 
     async def _wake(self, channel_id: int) -> None:
-        """Open an archived thread again; raises when it is locked."""
+        """Unarchive a thread; raises when it is locked."""
         client = self._client()
         thread = await client.fetch_channel(channel_id)
         if isinstance(thread, discord.Thread):
             await thread.edit(archived=False)
 
 
-def _place_of(target: str) -> Place:
+def _find_place(target: str) -> DiscordPlace:
     place = read_target(target)
     if place is None:
-        raise DeliveryFailed(f"{target!r} is no place in Discord")
+        raise DeliveryFailed(f"{target!r} is not a target in Discord")
     return place
 
 
-def _called(wanted: Sequence[str], guild: str | None) -> tuple[str, discord.AllowedMentions]:
-    """Return the text that calls approvers, and leave to call these and nobody else.
+def _build_mentions(
+    wanted: Sequence[str], guild: str | None
+) -> tuple[str, discord.AllowedMentions]:
+    """Return the text that mentions approvers, and the permission to mention only these.
 
-    A role is called only in the server that it belongs to.
+    A role is mentioned only in its own server.
     """
     roles = [one.removeprefix(f"{guild}/") for one in wanted if one.startswith(f"{guild}/")]
     users = [one for one in wanted if one.isdecimal()][:_MOST_CALLED]
@@ -231,10 +242,10 @@ def _called(wanted: Sequence[str], guild: str | None) -> tuple[str, discord.Allo
 
 
 @asynccontextmanager
-async def _understood(*, sending: bool) -> AsyncIterator[None]:
-    """Turn what discord.py raises into the core's failures.
+async def _translate_errors(*, sending: bool) -> AsyncIterator[None]:
+    """Translate discord.py's errors into the core's.
 
-    `sending` something new, an answer that did not come leaves it open whether it is there.
+    With `sending`, a missing response means that the message may or may not have been posted.
     """
     try:
         async with asyncio.timeout(_LONGEST_CALL):
@@ -242,13 +253,13 @@ async def _understood(*, sending: bool) -> AsyncIterator[None]:
     except discord.RateLimited as error:
         raise TryLater(error.retry_after, "Discord asks to wait") from error
     except discord.HTTPException as error:
-        raise _meaning(error, sending=sending) from error
+        raise _translate_error(error, sending=sending) from error
     except (OSError, TimeoutError, aiohttp.ClientError) as error:
         why = f"no answer from Discord: {type(error).__name__}"
         raise (DeliveryUncertain(why) if sending else TryLater(RETRY_SECONDS, why)) from error
 
 
-def _meaning(error: discord.HTTPException, *, sending: bool) -> DeliveryFailed:
+def _translate_error(error: discord.HTTPException, *, sending: bool) -> DeliveryFailed:
     if error.code == OLD_EDITS:
         return TryLater(OLD_EDIT_SECONDS, "Discord limits edits of messages older than an hour")
     if error.status == 429:  # noqa: PLR2004 (too many requests; without Via, a ban by its proxy)

@@ -1,4 +1,4 @@
-"""How an interaction is answered: within three seconds, once, whatever the rest does."""
+"""Replies to interactions: exactly one, within Discord's three seconds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import discord
 
-from adapters.discord.card_views import Shown, text_view
-from adapters.discord.markup import named
+from adapters.discord.card_views import MessageContent, build_text_view
+from adapters.discord.markup import escape_with_mentions
 from gateway.errors import (
     Conflict,
     InvalidRequest,
@@ -24,56 +24,60 @@ from gateway.ports import shown
 
 log = logging.getLogger("adapters.discord")
 
-ACK_SECONDS = 1.5  # Discord's client gives up after 3; the rest is for the way there
+ACK_SECONDS = 1.5  # Discord gives up after 3; the rest is for the network
 WORK_SECONDS = 30.0
 _LONGEST_SENTENCE = 1500
 _NOT_SHOWN = "⚠️ Discord refuses to show the answer. The card tells how the request stands."
-# The answer came too late, or a second time, or the message is gone: the card is repaired later.
+# The response came too late or twice, or the message is gone: the card is updated later.
 _TOO_LATE = {10008, 10015, 10062, 40060, 50027}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the person gets: the clicked message changed, or a message that only they see."""
+class InteractionReply:
+    """A reply: the clicked message changed, or a private message."""
 
-    shown: Shown
+    shown: MessageContent
     replaces: bool = False
 
 
-def private(text: str) -> Answer:
-    """Return a sentence for this person alone."""
-    return Answer(text_view(text))
+def build_private_reply(text: str) -> InteractionReply:
+    """Return a private message with this text."""
+    return InteractionReply(build_text_view(text))
 
 
-def refusal(error: Exception) -> Answer:
-    """Say privately why nothing came of it. The truth, and never more than is known."""
+def build_refusal(error: Exception) -> InteractionReply:
+    """Return a private message that explains an error, without claiming more than is known."""
     if isinstance(error, NotFound):
-        return private("🗑️ That is not known any more.")
+        return build_private_reply("🗑️ This no longer exists.")
     if isinstance(error, Unauthorized):
-        return private(f"⛔ {_sentence(f'not you: {error}')}")
+        return build_private_reply(f"⛔ {_render_sentence(f'not you: {error}')}")
     if isinstance(error, Conflict):
-        return private(f"ℹ️ {_sentence(str(error))}")  # noqa: RUF001 (the sign is for people)
+        return build_private_reply(f"ℹ️ {_render_sentence(str(error))}")  # noqa: RUF001 (the sign is for people)
     if isinstance(error, InvalidRequest):
-        return private(f"✏️ {_sentence(str(error))} Nothing was decided.")
+        return build_private_reply(f"✏️ {_render_sentence(str(error))} Nothing was decided.")
     if isinstance(error, Unreachable):
-        return private("⚠️ Nothing was recorded: the gateway could not be reached. Try again.")
+        return build_private_reply(
+            "⚠️ Nothing was recorded: the gateway could not be reached. Try again."
+        )
     if not isinstance(error, TimeoutError):
         log.error("click not handled", exc_info=error, extra={"event": "click_failed"})
-    return private(
+    return build_private_reply(
         "⚠️ The gateway did not answer; whether this was recorded is not certain. "
         "Look at the card again."
     )
 
 
-def _sentence(text: str) -> str:
-    """Return an error's words as a sentence. Parts of it may be anybody's."""
+def _render_sentence(text: str) -> str:
+    """Return an error's text as a sentence, escaped: it may quote anybody."""
     said = shown(text).text
-    return named(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
+    return escape_with_mentions(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
 
 
-async def answered(interaction: discord.Interaction, work: Coroutine[Any, Any, Answer]) -> None:
-    """Do the work and answer; if it is slow, acknowledge first and answer afterwards."""
-    task = asyncio.create_task(_bounded(work))
+async def respond(
+    interaction: discord.Interaction, work: Coroutine[Any, Any, InteractionReply]
+) -> None:
+    """Do the work and send its reply; if it is slow, acknowledge first."""
+    task = asyncio.create_task(_run_bounded(work))
     try:
         await asyncio.wait({task}, timeout=ACK_SECONDS)
         if not task.done():
@@ -81,14 +85,14 @@ async def answered(interaction: discord.Interaction, work: Coroutine[Any, Any, A
         answer = await task
     finally:
         task.cancel()
-    if not await _given(interaction, answer):
-        await _given(interaction, private(_NOT_SHOWN))
+    if not await _try_send(interaction, answer):
+        await _try_send(interaction, build_private_reply(_NOT_SHOWN))
 
 
-async def _given(interaction: discord.Interaction, answer: Answer) -> bool:
-    """Give an answer; False when Discord refuses to show it."""
+async def _try_send(interaction: discord.Interaction, answer: InteractionReply) -> bool:
+    """Send a reply; return False when Discord refuses its content."""
     try:
-        await _give(interaction, answer)
+        await _send(interaction, answer)
     except discord.HTTPException as error:
         if error.code not in _TOO_LATE:
             log.error("answer refused: %s", error, extra={"event": "answer_refused"})
@@ -101,17 +105,17 @@ async def _given(interaction: discord.Interaction, answer: Answer) -> bool:
     return True
 
 
-async def _bounded(work: Coroutine[Any, Any, Answer]) -> Answer:
+async def _run_bounded(work: Coroutine[Any, Any, InteractionReply]) -> InteractionReply:
     try:
         async with asyncio.timeout(WORK_SECONDS):
             return await work
     except Exception as error:
-        # Whatever it was, the person must hear that nothing came of it.
-        return refusal(error)
+        # Whatever it was, the person must learn that it failed.
+        return build_refusal(error)
 
 
 async def _acknowledge(interaction: discord.Interaction) -> None:
-    """Gain fifteen minutes. Should even that fail, the work goes on: it may be a decision."""
+    """Acknowledge, which allows fifteen minutes. If it fails, the work goes on."""
     command = interaction.type is discord.InteractionType.application_command
     try:
         await interaction.response.defer(ephemeral=command, thinking=command)
@@ -119,11 +123,11 @@ async def _acknowledge(interaction: discord.Interaction) -> None:
         log.info("not acknowledged: %s", error, extra={"event": "answer_late"})
 
 
-async def _give(interaction: discord.Interaction, answer: Answer) -> None:
+async def _send(interaction: discord.Interaction, answer: InteractionReply) -> None:
     shown = answer.shown
     response = interaction.response
     if answer.replaces and interaction.message is not None:
-        # What is attached stays: a private full view keeps its file while it is leafed through.
+        # Keep the file attached while the pages of a full view are turned.
         kept = interaction.message.attachments if shown.attached is not None else []
         if response.is_done():
             await interaction.edit_original_response(view=shown.view, attachments=kept)

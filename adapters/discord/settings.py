@@ -1,4 +1,4 @@
-"""What an operator sets for Discord, read from the environment."""
+"""Settings for Discord, from the environment."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class DiscordSettings(BaseSettings):
     @field_validator("api_base", "gateway_url")
     @classmethod
     def _is_loopback(cls, url: str | None) -> str | None:
-        if url is not None and not _loopback(urlsplit(url).hostname or ""):
+        if url is not None and not _is_loopback(urlsplit(url).hostname or ""):
             raise ValueError("must be a loopback address: the bot's token is sent there")
         return url
 
@@ -63,7 +63,7 @@ class DiscordSettings(BaseSettings):
 
 
 def read_settings() -> DiscordSettings:
-    """Return the settings; raises Misconfigured with a sentence, never with a secret."""
+    """Return the settings. Raises Misconfigured, never with a secret in its text."""
     try:
         return DiscordSettings()
     except ValidationError as error:
@@ -74,7 +74,7 @@ def read_settings() -> DiscordSettings:
         raise Misconfigured(f"{PREFIX}TOKEN_FILE: {error.strerror}") from None
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""Does what buttons ask for, after Slack has its answer."""
+"""Actions of buttons on cards, run after Slack has its acknowledgement."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from adapters.slack import modals
-from adapters.slack.admin_actions import OPERATING, Operating
-from adapters.slack.card_blocks import FORMS, Act
-from adapters.slack.interactions import Interaction
-from adapters.slack.payloads import NO_COPY, Form, Malformed
+from adapters.slack.admin_actions import ADMIN_BUTTONS, AdminActions
+from adapters.slack.card_blocks import FORMS
+from adapters.slack.payloads import NO_COPY, Act, Interaction, Malformed, ModalMetadata
 from adapters.slack.permissions import Rights
-from adapters.slack.private_replies import Reply
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.text_objects import Json
 from adapters.slack.workspaces import Workspace
 from gateway.errors import Conflict, InvalidRequest
@@ -22,69 +21,71 @@ from gateway.ports import Card, Click, Desk, Identity, Record, card_of, full_vie
 
 _WHOLE = 10**9
 _ONCE_SECONDS = 600.0
-_BUILD: dict[str, Callable[[Card, Form], Json]] = {
-    Act.DENY: modals.deny,
-    Act.ABORT: modals.abort,
-    Act.EDIT: modals.edit,
-    Act.RESPOND: modals.respond,
-    Act.ANSWER: modals.answer,
+_BUILD: dict[str, Callable[[Card, ModalMetadata], Json]] = {
+    Act.DENY: modals.build_deny,
+    Act.ABORT: modals.build_abort,
+    Act.EDIT: modals.build_edit,
+    Act.RESPOND: modals.build_respond,
+    Act.ANSWER: modals.build_answer,
 }
 
-OPENING = {*_BUILD, Act.REMEMBER, Act.DETAILS}  # what opens a modal, and changes nothing yet
+OPENS_MODAL = {*_BUILD, Act.REMEMBER, Act.DETAILS}  # open a modal, change nothing yet
 
 
-class Acts:
+class ButtonActions:
     """Approves, opens modals, turns pages, claims."""
 
-    def __init__(self, desk: Desk, rights: Rights, operating: Operating) -> None:
+    def __init__(self, desk: Desk, rights: Rights, operating: AdminActions) -> None:
         self._desk = desk
         self._rights = rights
         self._operating = operating
 
-    async def clicked(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
-        """Do what a button asks for."""
+    async def run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
+        """Run the action of a button."""
         if did.act == Act.OPEN:
             return
-        if did.act in OPERATING:
-            await self._operating.clicked(workspace, did)
+        if did.act in ADMIN_BUTTONS:
+            await self._operating.run(workspace, did)
             return
         form = did.form()
         if did.act in (Act.APPROVE, Act.APPROVE_SURE):
             sure = did.act == Act.APPROVE_SURE
             record = await self.approve(workspace, did, form, sure=sure)
             if did.in_modal:
-                await reply.tell(said(record))
+                await reply.tell(describe_state(record))
             return
-        # Slack may deliver a click twice, and to two replicas; these acts have no other guard.
+        # Slack may deliver a click twice, and to two replicas; these actions have no other guard.
         if not await self._desk.notes.put_new(f"did {did.nonce}", "1", seconds=_ONCE_SECONDS):
             return
         if did.act in (Act.NEXT, Act.BACK):
-            await self._turn(workspace, did, form, reply)
+            await self._turn_page(workspace, did, form, reply)
         elif did.act == Act.CLAIM:
-            identity, _ = await self._rights.known(workspace, did.actor, form.request_id)
-            groups = self._rights.groups(workspace, identity)
+            identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
+            groups = self._rights.build_group_query(workspace, identity)
             await self._desk.requests.claim(form.request_id, identity, groups=groups)
             await reply.tell("The card says that you are looking at it.")
-        elif did.act in OPENING:
-            await self._open(workspace, did, form, reply)
+        elif did.act in OPENS_MODAL:
+            await self._open_modal(workspace, did, form, reply)
         else:
             raise Malformed("an unknown button")
 
     async def approve(
-        self, workspace: Workspace, did: Interaction, form: Form, *, sure: bool
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata, *, sure: bool
     ) -> Record:
-        """Approve as it is, if all of it can be read here."""
-        identity, _ = await self._rights.known(workspace, did.actor, form.request_id, read=form)
+        """Approve unchanged, if all of it can be read in Slack."""
+        identity, _ = await self._rights.identify(workspace, did.actor, form.request_id, read=form)
         return await self._desk.requests.decide(
-            click(did, form, identity, Action.APPROVE, confirmed=sure),
-            groups=self._rights.groups(workspace, identity),
+            build_click(did, form, identity, Action.APPROVE, confirmed=sure),
+            groups=self._rights.build_group_query(workspace, identity),
         )
 
-    async def _open(self, workspace: Workspace, did: Interaction, form: Form, reply: Reply) -> None:
+    async def _open_modal(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
+    ) -> None:
         """Open a modal within the three seconds that Slack gives, then fill it."""
-        opening = asyncio.ensure_future(reply.open(modals.loading()))
+        opening = asyncio.ensure_future(reply.open(modals.build_loading()))
         try:
-            view = await self._view(workspace, did, form)
+            view = await self._build_view(workspace, did, form)
         finally:
             opened = await opening
         if opened:
@@ -92,49 +93,59 @@ class Acts:
         else:
             await reply.tell("Slack took too long to open the form. Press the button again.")
 
-    async def _view(self, workspace: Workspace, did: Interaction, form: Form) -> Json:
+    async def _build_view(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata
+    ) -> Json:
         if did.act == Act.DETAILS:
-            return await self.details(workspace, did, form)
-        record = await self._rights.approver(workspace, did.actor, form.request_id)
+            return await self.build_details(workspace, did, form)
+        record = await self._rights.check_approver(workspace, did.actor, form.request_id)
         if record.final:
-            raise Conflict(f"This was decided already: {said(record)}")
-        card = whole(record)
-        # What is filled in belongs to what the card said when the button was pressed.
+            raise Conflict(f"This was decided already: {describe_state(record)}")
+        card = build_whole_card(record)
+        # The modal belongs to the revision that the card showed.
         if form.revision < record.shown_since:
             raise Conflict("the request has changed since you saw it; look at it again")
         if did.act == Act.REMEMBER:
-            return await self._remember(did, form, record, card)
+            return await self._build_remember_view(did, form, record, card)
         if not any(FORMS[control.action] == did.act for control in card.controls):
             raise InvalidRequest("this request does not allow that")
         return _BUILD[did.act](card, form)
 
-    async def _remember(self, did: Interaction, form: Form, record: Record, card: Card) -> Json:
-        if why := await self._rights.unreadable(form, did.actor.team, record):
+    async def _build_remember_view(
+        self, did: Interaction, form: ModalMetadata, record: Record, card: Card
+    ) -> Json:
+        if why := await self._rights.explain_unreadable(form, did.actor.team, record):
             raise InvalidRequest(why)
         scopes = scopes_of(record, Action.APPROVE)
         reach = await asyncio.gather(
             *(self._desk.requests.reach(record.id, one.id) for one in scopes)
         )
-        return modals.remember(
+        return modals.build_remember(
             card, form, scopes, dict(zip((one.id for one in scopes), reach, strict=True))
         )
 
-    async def details(self, workspace: Workspace, did: Interaction, form: Form) -> Json:
-        """Return one page of everything that would run, for somebody who may see it."""
-        record, refusal = await self._rights.viewer(workspace, did.actor, form.request_id)
+    async def build_details(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata
+    ) -> Json:
+        """Return one page of the full view. Raises Unauthorized."""
+        record, refusal = await self._rights.check_viewer(workspace, did.actor, form.request_id)
         full = full_view(record, fits=modals.page_fits)
         page = min(max(form.page, 0), len(full.pages) - 1)
         form = replace(form, revision=record.revision, page=page)
-        refusal = refusal or await self._rights.unreadable(form, did.actor.team, record)
-        return modals.details(whole(record), full, form, refusal=refusal)
+        refusal = refusal or await self._rights.explain_unreadable(form, did.actor.team, record)
+        return modals.build_details(build_whole_card(record), full, form, refusal=refusal)
 
-    async def _turn(self, workspace: Workspace, did: Interaction, form: Form, reply: Reply) -> None:
+    async def _turn_page(
+        self, workspace: Workspace, did: Interaction, form: ModalMetadata, reply: PrivateReply
+    ) -> None:
         step = 1 if did.act == Act.NEXT else -1
-        view = await self.details(workspace, did, replace(form, page=form.page + step))
+        view = await self.build_details(workspace, did, replace(form, page=form.page + step))
         await reply.show(view, seen=str(did.view.get("hash") or ""))
 
 
-def click(did: Interaction, form: Form, identity: Identity, action: Action, **more: Any) -> Click:
+def build_click(
+    did: Interaction, form: ModalMetadata, identity: Identity, action: Action, **more: Any
+) -> Click:
     """Return the click that an interaction stands for."""
     return Click(
         request_id=form.request_id,
@@ -148,14 +159,14 @@ def click(did: Interaction, form: Form, identity: Identity, action: Action, **mo
     )
 
 
-def whole(record: Record) -> Card:
-    """Return the card of a request with nothing left out."""
+def build_whole_card(record: Record) -> Card:
+    """Return the card of a request without a size limit."""
     return card_of(record, lines=_WHOLE, chars=_WHOLE)
 
 
-def said(record: Record) -> str:
-    """Say how a request stands, in a sentence."""
-    card = whole(record)
+def describe_state(record: Record) -> str:
+    """Return a request's outcome or progress, in a sentence."""
+    card = build_whole_card(record)
     if card.outcome is not None:
         return card.outcome.text
     return card.progress or "It still waits for an answer."

@@ -1,4 +1,4 @@
-"""The adapter itself: puts the parts together, runs them, and lets them finish."""
+"""The Slack adapter: builds its parts, runs them, and lets running work finish."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ import aiohttp
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 
-from adapters.slack.actions import Acts
-from adapters.slack.admin_actions import Operating
+from adapters.slack.actions import ButtonActions
+from adapters.slack.admin_actions import AdminActions
 from adapters.slack.app import App
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
 from adapters.slack.checks import run_checks
-from adapters.slack.commands import COMMAND, Commands
-from adapters.slack.grant_cards import GrantPosts
-from adapters.slack.home_tab import Home
-from adapters.slack.http_mode import Receiver
-from adapters.slack.interactions import Interaction
-from adapters.slack.manifest import manifest, problems
+from adapters.slack.commands import COMMAND, SlackCommands
+from adapters.slack.grant_cards import SlackGrantPosting
+from adapters.slack.home_tab import HomeTab
+from adapters.slack.http_mode import HttpReceiver
+from adapters.slack.manifest import build_manifest, find_problems
 from adapters.slack.oauth import InstallPages
-from adapters.slack.payloads import PLATFORM
+from adapters.slack.payloads import PLATFORM, Interaction
 from adapters.slack.permissions import Rights
-from adapters.slack.posting import Posts
-from adapters.slack.private_replies import Reply
+from adapters.slack.posting import CardPosting
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.settings import SlackSettings
-from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, Socket
+from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, SocketConnection
 from adapters.slack.submissions import Submissions
 from adapters.slack.uploads import Uploads
-from adapters.slack.users import Directory
-from adapters.slack.web_api import CALL_SECONDS, Patience, Unavailable, client_of
+from adapters.slack.users import UserDirectory
+from adapters.slack.web_api import CALL_SECONDS, Patience, Unavailable, build_client
 from adapters.slack.workspaces import TOKEN_SECONDS, Workspace, Workspaces
 from gateway.errors import InvalidRequest
 from gateway.ports import (
@@ -72,88 +71,90 @@ class SlackAdapter:
     token_seconds = TOKEN_SECONDS
 
     def __init__(self) -> None:
-        self._posts: Posts | None = None
+        self._posts: CardPosting | None = None
         self._app: App | None = None
-        self._socket: Socket | None = None
+        self._socket: SocketConnection | None = None
         self._workspaces: Workspaces | None = None
         self._routes: list[web.RouteDef] = []
         self._patience = Patience()
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Serve until left. Leaving waits for what people asked for.
+        """Serve until left. Leaving waits for running work.
 
         Entering means connected, or that Slack is away, which `problems` says until it is back.
         """
         settings = SlackSettings()
         settings.refuse_incomplete()
         timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
-        # One session serves all workspaces: none may be known by another's cookies.
+        # One session serves all workspaces, so it must not keep cookies.
         jar = aiohttp.DummyCookieJar()
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=jar) as session:
             self._workspaces = workspaces = Workspaces(settings, desk.notes, session)
             await workspaces.start()
             uploads = Uploads(desk, session)
             pace = Pace(desk.notes, SystemClock())
-            self._posts = Posts(workspaces, desk.notes, pace, uploads)
-            directory = Directory()
-            self._app = app = self._built(desk, settings, workspaces, directory, uploads, session)
+            self._posts = CardPosting(workspaces, desk.notes, pace, uploads)
+            directory = UserDirectory()
+            self._app = app = self._build_parts(
+                desk, settings, workspaces, directory, uploads, session
+            )
             if settings.oauth:
                 install_pages = InstallPages(settings, workspaces, desk.notes, session)
                 self._routes += install_pages.routes()
             watching = asyncio.create_task(workspaces.watch(self.token_seconds), name="slack token")
             try:
-                async with self._listening(app, settings, session):
+                async with self._listen(app, settings, session):
                     yield
             finally:
                 watching.cancel()
             directory.close()
             self._posts = None
 
-    def _built(
+    def _build_parts(
         self,
         desk: Desk,
         settings: SlackSettings,
         workspaces: Workspaces,
-        directory: Directory,
+        directory: UserDirectory,
         uploads: Uploads,
         session: aiohttp.ClientSession,
     ) -> App:
         worklist = Worklist(desk)
         rights = Rights(desk, worklist, directory, uploads)
-        operating = Operating(desk, rights, worklist)
-        acts = Acts(desk, rights, operating)
-        commands = Commands(desk, worklist, rights, acts, operating)
+        operating = AdminActions(desk, rights, worklist)
+        acts = ButtonActions(desk, rights, operating)
+        commands = SlackCommands(desk, worklist, rights, acts, operating)
         hosts = frozenset({_HOOKS, urlsplit(settings.api_url).hostname or _HOOKS})
 
-        def reply(workspace: Workspace, did: Interaction) -> Reply:
-            return Reply(workspace, did, session, hosts)
+        def reply(workspace: Workspace, did: Interaction) -> PrivateReply:
+            return PrivateReply(workspace, did, session, hosts)
 
-        home = Home(directory, worklist, operating)
+        home = HomeTab(directory, worklist, operating)
         return App(workspaces, acts, Submissions(desk, rights), commands, home, reply)
 
     @asynccontextmanager
-    async def _listening(
+    async def _listen(
         self, app: App, settings: SlackSettings, session: aiohttp.ClientSession
     ) -> AsyncIterator[None]:
         if settings.mode == "http":
             secret = settings.signing_secret.get_secret_value() if settings.signing_secret else ""
-            self._routes += Receiver(app.bolt(secret), secret, SystemClock()).routes()
+            self._routes += HttpReceiver(app.build_bolt_app(secret), secret, SystemClock()).routes()
             try:
                 yield
             finally:
                 await app.drain(_DRAIN_SECONDS)
             return
-        async with self._connected(app, app.bolt(None), settings, session):
+        async with self._connect(app, app.build_bolt_app(None), settings, session):
             yield
 
     @asynccontextmanager
-    async def _connected(
+    async def _connect(
         self, app: App, bolt: AsyncApp, settings: SlackSettings, session: aiohttp.ClientSession
     ) -> AsyncIterator[None]:
         token = settings.app_token.get_secret_value() if settings.app_token else ""
-        client = client_of(None, settings.api_url, session)
-        self._socket = socket = Socket(
+        client = build_client(None, settings.api_url, session)
+        self._socket = socket = SocketConnection(
             bolt,
             token,
             client,
@@ -172,7 +173,7 @@ class SlackAdapter:
     async def checks(
         self, targets: Sequence[str], notes: Notes, *, live: bool
     ) -> Sequence[tuple[str, Finding]]:
-        """Return what `gateway doctor` finds about Slack."""
+        """Return the findings of `gateway doctor` about Slack."""
         return await run_checks(targets, notes, SystemClock(), live=live)
 
     def commands(self, verbs: Any) -> None:
@@ -184,58 +185,60 @@ class SlackAdapter:
 
     @property
     def busy(self) -> bool:
-        """Whether something that people asked for is still being done."""
+        """Whether work is still running."""
         return self._app is not None and self._app.busy
 
     def problems(self) -> Sequence[str]:
-        """Return what keeps people from answering, empty when nothing does."""
+        """Describe what keeps people from answering, empty when nothing does."""
         parts = (self._socket, self._workspaces)
         return [f"Slack: {part.problem}" for part in parts if part is not None and part.problem]
 
     def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> Sequence[web.RouteDef]:
-        """Return the routes that Slack, and whoever installs the app, reach."""
+        """Return the routes for Slack and for installing the app."""
         return self._routes
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
         """Post a card."""
-        return await self._patient(lambda posts: posts.deliver(target, card, nonce))
+        return await self._run_patiently(lambda posts: posts.deliver(target, card, nonce))
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
         """Edit a posted card."""
-        await self._patient(lambda posts: posts.update(ref, card, nonce))
+        await self._run_patiently(lambda posts: posts.update(ref, card, nonce))
 
     async def tell(self, notice: Notice, card: Card) -> None:
         """Post a notice."""
-        await self._patient(lambda posts: posts.tell(notice, card))
+        await self._run_patiently(lambda posts: posts.tell(notice, card))
 
     async def deliver_grant(self, target: str, card: GrantCard, nonce: str) -> MessageRef:
         """Post the card of a remembered decision."""
-        return await self._patient(lambda posts: GrantPosts(posts).deliver(target, card, nonce))
+        return await self._run_patiently(
+            lambda posts: SlackGrantPosting(posts).deliver(target, card, nonce)
+        )
 
     async def update_grant(self, ref: MessageRef, card: GrantCard, nonce: str) -> None:
         """Edit the posted card of a remembered decision."""
-        await self._patient(lambda posts: GrantPosts(posts).update(ref, card, nonce))
+        await self._run_patiently(lambda posts: SlackGrantPosting(posts).update(ref, card, nonce))
 
     async def tell_grant(self, notice: Notice, card: GrantCard) -> None:
-        """Announce what the card of a remembered decision says newly."""
-        await self._patient(lambda posts: GrantPosts(posts).announce(notice, card))
+        """Reply to the card of a remembered decision with its news."""
+        await self._run_patiently(lambda posts: SlackGrantPosting(posts).announce(notice, card))
 
-    async def _patient(self, work: Callable[[Posts], Awaitable[_T]]) -> _T:
-        """Do it, and while Slack is unavailable let it rest longer and longer."""
+    async def _run_patiently(self, work: Callable[[CardPosting], Awaitable[_T]]) -> _T:
+        """Do the work; while Slack is unavailable, ask for longer and longer pauses."""
         if self._posts is None:
             raise TryLater(1.0, "Slack is not connected yet")
         try:
             done = await work(self._posts)
         except Unavailable as outage:
-            wait = self._patience.failed(asyncio.get_running_loop().time())
+            wait = self._patience.record_failure(asyncio.get_running_loop().time())
             raise TryLater(wait, str(outage)) from outage
-        self._patience.worked()
+        self._patience.reset()
         return done
 
 
 async def _print_manifest(options: argparse.Namespace) -> int:
-    made = manifest(options.http, org=options.org)
-    if wrong := problems(made):
+    made = build_manifest(options.http, org=options.org)
+    if wrong := find_problems(made):
         raise InvalidRequest(f"Slack would refuse this manifest: {'; '.join(wrong)}")
     sys.stdout.write(json.dumps(made, indent=2) + "\n")
     return 0

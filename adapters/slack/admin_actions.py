@@ -1,37 +1,35 @@
-"""What people take back and stop in Slack: grants, one, a session's or all, and the kill switch."""
+"""Revoking grants (one, a session's, all) and the kill switch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.slack.card_blocks import Act
-from adapters.slack.interactions import Interaction
-from adapters.slack.payloads import NO_COPY, Malformed
+from adapters.slack.payloads import NO_COPY, Act, Interaction, Malformed
 from adapters.slack.permissions import Rights
 from adapters.slack.text_objects import Json, button, ours, plain, row, section
 from adapters.slack.workspaces import Workspace
 from gateway.errors import Conflict, InvalidRequest
 from gateway.ports import Desk, Grant, Identity, MessageRef, Worklist
 
-OPERATING = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
-_EVERY, _OF_SESSION = "all", "session"  # what is taken back besides one by its id
+ADMIN_BUTTONS = {Act.REVOKE, Act.REVOKE_SESSION, Act.REVOKE_ALL, Act.STOP_ALL, Act.ALLOW_AGAIN}
+_EVERY, _OF_SESSION = "all", "session"  # may stand in place of a grant's id
 _STOP = "Everything that waits or is asked is denied, for all agents, until somebody lifts it."
 _LIFT = "Agents are answered again as before. What was denied stays denied."
-_ALL = "Everything is taken back that you may take back; people are asked again."
-_SESSION = "All that was remembered for this session is taken back; people are asked again."
+_ALL = "All that you may revoke is revoked; people are asked again."
+_SESSION = "All that is remembered for this session is revoked; people are asked again."
 
 
-class Operating:
-    """Does it at the desk, which checks who asks."""
+class AdminActions:
+    """Revokes and stops; the core checks the rights."""
 
     def __init__(self, desk: Desk, rights: Rights, worklist: Worklist) -> None:
         self._desk = desk
         self._rights = rights
         self._worklist = worklist
 
-    async def clicked(self, workspace: Workspace, did: Interaction) -> None:
-        """Do what a button asks for."""
-        identity = await self._rights.caller(workspace, did.actor)
+    async def run(self, workspace: Workspace, did: Interaction) -> None:
+        """Run the action of a button."""
+        identity = await self._rights.identify_caller(workspace, did.actor)
         if did.act in (Act.STOP_ALL, Act.ALLOW_AGAIN):
             await self._desk.operator.stop_all(identity, on=did.act == Act.STOP_ALL)
         elif did.act == Act.REVOKE_ALL:
@@ -47,8 +45,9 @@ class Operating:
     async def revoke(
         self, identity: Identity, what: str, *, copy: str = "", ref: MessageRef | None = None
     ) -> str:
-        """Take back one grant by its id or the beginning of it, `all`, or `session AGENT NAME`;
-        return what to say. `copy` and `ref` say on which card of the grant it was pressed."""
+        """Revoke one grant by its id or the beginning of it, `all`, or `session AGENT NAME`;
+        return a message. `copy` and `ref` name the card on which the button was pressed.
+        """
         first, _, whose = what.partition(" ")
         if first not in (_EVERY, _OF_SESSION):
             grant_id = await self._worklist.grant_id(identity, first)
@@ -60,11 +59,11 @@ class Operating:
         named = {"agent": agent, "session": session.strip()} if first == _OF_SESSION else {}
         gone = await self._desk.grants.revoke_all(identity, **named)
         if not gone:
-            raise Conflict("there is nothing there that you may take back")
+            raise Conflict("there is nothing that you may revoke")
         return f"Revoked: {len(gone)}. From now on they decide nothing."
 
-    async def frame(self, identity: Identity) -> list[Json]:
-        """Return what stands above everything on a Home tab: the kill switch, for admins."""
+    async def build_kill_switch(self, identity: Identity) -> list[Json]:
+        """Return the kill switch of a Home tab: its state and, for admins, its button."""
         person = await self._desk.requests.person(identity)
         admin = person is not None and person.admin
         stopped = await self._desk.operator.stopped()
@@ -73,31 +72,33 @@ class Operating:
             blocks.append(section(ours("*Everything is denied:* the kill switch is on.")))
         if admin and stopped:
             blocks.append(
-                _row(button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(_LIFT, "Allow again")))
+                _build_row(
+                    button("Allow again", Act.ALLOW_AGAIN, "-", confirm=(_LIFT, "Allow again"))
+                )
             )
         elif admin:
             stop = button(
                 "Stop everything", Act.STOP_ALL, "-", style="danger", confirm=(_STOP, "Stop")
             )
-            blocks.append(_row(stop))
+            blocks.append(_build_row(stop))
         return blocks
 
 
-def all_of(grants: Sequence[Grant]) -> list[Json]:
-    """Return the button that takes back all that somebody sees on their Home tab."""
+def build_revoke_all(grants: Sequence[Grant]) -> list[Json]:
+    """Return the button that revokes all grants on a Home tab."""
     if len(grants) < 2:  # noqa: PLR2004 (one has a button of its own)
         return []
     press = button("Revoke all", Act.REVOKE_ALL, "-", style="danger", confirm=(_ALL, "Revoke"))
-    return [section(plain(f"{len(grants)} remembered")), _row(press)]
+    return [section(plain(f"{len(grants)} remembered")), _build_row(press)]
 
 
-def session_of(grant: Grant) -> list[Json]:
-    """Return the button that takes back all that is remembered for a grant's session."""
+def build_revoke_session(grant: Grant) -> list[Json]:
+    """Return the button that revokes all grants of a grant's session."""
     if grant.session is None:
         return []
     value = f"{grant.agent} {grant.session}"
     return [button("Revoke the session's", Act.REVOKE_SESSION, value, confirm=(_SESSION, "Revoke"))]
 
 
-def _row(press: Json) -> Json:
+def _build_row(press: Json) -> Json:
     return row(press["action_id"], press)

@@ -1,4 +1,4 @@
-"""The Bolt app: answers Slack within its three seconds, then hands the work to tasks of our own.
+"""The Bolt app: acknowledges to Slack within three seconds, then does the work in own tasks.
 
 Bolt loses an answer when a listener fails right after giving it, keeps no track of what still runs,
 and delivers the same envelope as often as Slack sends it. So listeners only answer and hand over.
@@ -17,13 +17,12 @@ from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
-from adapters.slack import interactions, modals
-from adapters.slack.actions import OPENING, Acts
-from adapters.slack.commands import Commands
-from adapters.slack.home_tab import Home
-from adapters.slack.interactions import Interaction
-from adapters.slack.payloads import NO_COPY, Malformed
-from adapters.slack.private_replies import Reply
+from adapters.slack import modals, payloads
+from adapters.slack.actions import OPENS_MODAL, ButtonActions
+from adapters.slack.commands import SlackCommands
+from adapters.slack.home_tab import HomeTab
+from adapters.slack.payloads import NO_COPY, Interaction, Malformed
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.text_objects import Json
@@ -38,24 +37,24 @@ NOT_RECORDED = "Not recorded: the gateway cannot reach its store. Try again in a
 UNSURE = (
     "Not recorded, as far as we know: something went wrong. If the card still waits, try again."
 )
-PATIENCE_SECONDS = 1.0  # a modal's answer may take this long before it gets "one moment"
+PATIENCE_SECONDS = 1.0  # a submission that takes longer shows "Recording it…"
 _HEAD_START_SECONDS = 0.01
 _WORK_SECONDS = 20.0
 _ANY = re.compile(".*", re.DOTALL)
 
-NewReply = Callable[[Workspace, Interaction], Reply]
+NewReply = Callable[[Workspace, Interaction], PrivateReply]
 
 
 class App:
-    """Listens, answers, and hands over."""
+    """Receives what Slack sends, acknowledges it, and starts the work."""
 
     def __init__(
         self,
         workspaces: Workspaces,
-        acts: Acts,
+        acts: ButtonActions,
         submissions: Submissions,
-        commands: Commands,
-        home: Home,
+        commands: SlackCommands,
+        home: HomeTab,
         reply: NewReply,
     ) -> None:
         self._workspaces = workspaces
@@ -65,9 +64,9 @@ class App:
         self._home = home
         self._reply = reply
         self._running: set[asyncio.Task[Any]] = set()
-        self.heard = 0  # how much came from Slack so far
+        self.heard = 0  # how many messages came from Slack
 
-    def bolt(self, signing_secret: str | None) -> AsyncApp:
+    def build_bolt_app(self, signing_secret: str | None) -> AsyncApp:
         """Return the app for Bolt's transports."""
         http = signing_secret is not None
         app = AsyncApp(
@@ -75,16 +74,16 @@ class App:
             authorize=_authorize,
             signing_secret=signing_secret or "",
             before_authorize=_Clicks(self._on_click),
-            # Each of these looks at every message, and what it looks for comes over HTTP alone.
+            # These checks apply to HTTP only.
             request_verification_enabled=http,
             ssl_check_enabled=http,
             url_verification_enabled=http,
-            # We use no functions and no assistants, and listen to nothing that an app itself says.
+            # We use no functions or assistants, and handle no messages of apps.
             attaching_function_token_enabled=False,
             attaching_conversation_kwargs_enabled=False,
             ignoring_self_assistant_message_events_enabled=False,
         )
-        app.action(_ANY)(self._on_closed)  # buttons of a kind that we post none of
+        app.action(_ANY)(self._on_closed)  # controls that we never post
         app.view(_ANY)(self._on_submission)
         app.view_closed(_ANY)(self._on_closed)
         app.command(_ANY)(self._on_command)
@@ -101,11 +100,11 @@ class App:
 
     @property
     def busy(self) -> bool:
-        """Whether something that people asked for is still being done."""
+        """Whether work is still running."""
         return bool(self._running)
 
     async def drain(self, seconds: float) -> None:
-        """Wait for what people have asked for, then give up on it."""
+        """Wait for running work, then cancel the rest."""
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
         for task in list(self._running):
@@ -114,8 +113,8 @@ class App:
     # ---------------------------------------------------------------- listeners
 
     async def _on_click(self, body: Json) -> None:
-        self._hand_over(self._act(body))
-        # What was clicked goes first: Slack can wait for its answer, and sends nothing meanwhile.
+        self._hand_over(self._run_button(body))
+        # Start the click before acknowledging: Slack sends nothing else meanwhile.
         await asyncio.sleep(_HEAD_START_SECONDS)
 
     async def _on_submission(self, ack: Any, body: Json) -> None:
@@ -124,12 +123,12 @@ class App:
         if done and not task.cancelled() and task.exception() is None:
             await ack(**(task.result() or {}))
             return
-        await ack(response_action="update", view=modals.told("Approvals", "Recording it…"))
+        await ack(response_action="update", view=modals.build_notice("Approvals", "Recording it…"))
         self._hand_over(self._show_late(task, body))
 
     async def _on_command(self, ack: Any, body: Json) -> None:
         await ack()
-        self._hand_over(self._command(body))
+        self._hand_over(self._run_command(body))
 
     async def _on_home(self, body: Json) -> None:
         self._hand_over(self._open_home(body))
@@ -162,27 +161,27 @@ class App:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _act(self, body: Json) -> None:
-        async def work(workspace: Workspace, did: Interaction, reply: Reply) -> None:
-            await self._acts.clicked(workspace, did, reply)
-            if did.view.get("type") == "home" and did.act not in OPENING:
+    async def _run_button(self, body: Json) -> None:
+        async def work(workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
+            await self._acts.run(workspace, did, reply)
+            if did.view.get("type") == "home" and did.act not in OPENS_MODAL:
                 await self._draw_home(workspace, did.actor.user)
 
-        await self._worked(interactions.of_action, body, work)
+        await self._run_work(payloads.read_click, body, work)
 
-    async def _command(self, body: Json) -> None:
-        await self._worked(interactions.of_command, body, self._commands.run)
+    async def _run_command(self, body: Json) -> None:
+        await self._run_work(payloads.read_command, body, self._commands.run)
 
-    async def _worked(
+    async def _run_work(
         self,
         read: Callable[[Json], Interaction],
         body: Json,
-        work: Callable[[Workspace, Interaction, Reply], Awaitable[None]],
+        work: Callable[[Workspace, Interaction, PrivateReply], Awaitable[None]],
     ) -> None:
-        """Do it, and tell the person when it did not work."""
+        """Do the work, and tell the person when it fails."""
         try:
             did = read(body)
-            workspace = await self._workspace(did)
+            workspace = await self._find_workspace(did)
         except (Malformed, GatewayError) as error:
             log.warning("refused: %s", type(error).__name__, extra={"event": "slack_refused"})
             return
@@ -191,31 +190,34 @@ class App:
             async with asyncio.timeout(_WORK_SECONDS):
                 await work(workspace, did, reply)
         except Exception as error:
-            # Whatever it was, the person must hear that nothing came of it.
-            await reply.tell(meant(error))
+            # Whatever it was, the person must learn that it failed.
+            await reply.tell(describe_error(error))
 
     async def _submit(self, body: Json) -> Json:
-        """Return Slack's answer to a modal."""
+        """Handle a submitted modal; return the response for Slack."""
         try:
-            did = interactions.of_submission(body)
-            workspace = await self._workspace(did)
+            did = payloads.read_submission(body)
+            workspace = await self._find_workspace(did)
             async with asyncio.timeout(_WORK_SECONDS):
-                answer = await self._submissions.submitted(workspace, did)
+                answer = await self._submissions.submit(workspace, did)
                 if answer == DONE and did.form().copy == NO_COPY:
                     self._hand_over(self._draw_home(workspace, did.actor.user))
                 return answer
         except Exception as error:
-            # As above; and a modal without an answer would stand open with a riddle.
-            return {"response_action": "update", "view": modals.told("Approvals", meant(error))}
+            # As above; without a response, the modal would stay open with an unclear error.
+            return {
+                "response_action": "update",
+                "view": modals.build_notice("Approvals", describe_error(error)),
+            }
 
     async def _show_late(self, task: asyncio.Task[Json], body: Json) -> None:
-        """Show what became of a modal whose answer took too long."""
+        """Show the result of a submission that took too long."""
         answer = await task
-        did = interactions.of_submission(body)
-        reply = self._reply(await self._workspace(did), did)
-        done = modals.told("Approvals", "Recorded. The card shows it.")
+        did = payloads.read_submission(body)
+        reply = self._reply(await self._find_workspace(did), did)
+        done = modals.build_notice("Approvals", "Recorded. The card shows it.")
         if answer.get("response_action") == "errors":
-            done = modals.told("Approvals", "; ".join(answer["errors"].values()))
+            done = modals.build_notice("Approvals", "; ".join(answer["errors"].values()))
         await reply.show(answer.get("view") or done)
 
     async def _open_home(self, body: Json) -> None:
@@ -223,7 +225,7 @@ class App:
         if event.get("tab") != "home":
             return
         try:
-            workspace = await self._workspaces.of(str(body.get("team_id") or ""))
+            workspace = await self._workspaces.find(str(body.get("team_id") or ""))
         except GatewayError as error:
             log.warning("no Home: %s", type(error).__name__, extra={"event": "slack_no_home"})
             return
@@ -231,11 +233,11 @@ class App:
         await self._draw_home(workspace, str(event.get("user") or ""), seen)
 
     async def _draw_home(self, workspace: Workspace, user: str, seen: str | None = None) -> None:
-        """Draw somebody's Home tab; it is a view, and its failure undoes nothing."""
+        """Publish somebody's Home tab. Failures are only logged."""
         try:
             await self._home.publish(workspace, user, seen)
         except Exception as error:
-            # Whatever it was, what people did stays done; the next opening draws it anew.
+            # Whatever it was, the action itself succeeded; the tab is published when opened again.
             log.warning("no Home: %s", bug(error), extra={"event": "slack_no_home"})
 
     async def _uninstall(self, body: Json) -> None:
@@ -245,16 +247,16 @@ class App:
         else:
             await self._workspaces.uninstall(team)
 
-    async def _workspace(self, did: Interaction) -> Workspace:
-        """Return the workspace it happened in, if that is ours and so is the app."""
-        workspace = await self._workspaces.of(did.actor.team)
+    async def _find_workspace(self, did: Interaction) -> Workspace:
+        """Return the workspace of an interaction, if it was meant for our app."""
+        workspace = await self._workspaces.find(did.actor.team)
         if did.app_id != workspace.app_id:
             raise Malformed("this was meant for another app")
         return workspace
 
 
 class _Clicks(AsyncMiddleware):
-    """Takes clicks before Bolt looks for a listener, which takes it longer than us to read one."""
+    """Takes clicks before Bolt searches for a listener, which is slow."""
 
     def __init__(self, take: Callable[[Json], Awaitable[None]]) -> None:
         self._take = take
@@ -266,7 +268,7 @@ class _Clicks(AsyncMiddleware):
         resp: BoltResponse,
         next: Callable[[], Awaitable[BoltResponse]],
     ) -> BoltResponse:
-        """Answer a click, and leave everything else to the listeners."""
+        """Handle clicks, and leave everything else to the listeners."""
         if req.body.get("type") != "block_actions":
             return await next()
         await self._take(req.body)
@@ -274,7 +276,7 @@ class _Clicks(AsyncMiddleware):
 
 
 async def _authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
-    """Satisfy Bolt, which wants a token before it calls a listener.
+    """Satisfy Bolt, which requires a token before it calls a listener.
 
     Nothing may be looked up here: Slack waits for its answer. Our tasks check the workspace and use
     their own clients.
@@ -284,8 +286,8 @@ async def _authorize(enterprise_id: str | None, team_id: str | None) -> Authoriz
     )
 
 
-def meant(error: Exception) -> str:
-    """Say to a person what an error means for them. Parts of its words may be anybody's."""
+def describe_error(error: Exception) -> str:
+    """Describe an error to a person, made visible: it may quote anybody."""
     if isinstance(error, Malformed | NotFound):
         return GONE
     if isinstance(error, Unreachable):

@@ -1,22 +1,23 @@
-"""Turns a card into a Slack message. Pure; stays within what Slack takes, with room to spare."""
+"""The card layout: a card as a Slack message, well within Slack's limits. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from enum import StrEnum
 
-from adapters.slack.payloads import Button
+from adapters.slack.payloads import Act, SlackButton
 from adapters.slack.text_objects import (
-    Budget,
     Json,
+    TextBudget,
     button,
     context,
-    escaped,
+    count_units,
+    escape,
     exact,
-    fitted,
+    fit,
     header,
     label,
-    labelled,
+    label_pairs,
     line,
     link,
     moment,
@@ -28,18 +29,17 @@ from adapters.slack.text_objects import (
     rich,
     row,
     section,
-    units,
     words,
 )
 from gateway.models import Action, RiskLevel
 from gateway.ports import Card, Control, Style
 
 # Slack refused messages with 11,341 counted characters; it documents no number. What would run is
-# never cut here, so the rest shares what that leaves.
+# never cut here, so the rest shares the remaining room.
 MOST_UNITS = 8000
 CARD_CHARS = 2800
 CARD_LINES = 30
-MOST_PARTS = CARD_LINES  # each has a line at least: a card that shows all has no more of them
+MOST_PARTS = CARD_LINES  # each has at least one line
 _LEAST_FOR_REST = 1700
 _FACT_UNITS = 120
 _WORDS_UNITS = 500
@@ -51,31 +51,7 @@ _STYLES = {Style.PRIMARY: "primary", Style.DANGER: "danger", Style.PLAIN: None}
 _RISKS = {RiskLevel.LOW: "Low risk", RiskLevel.MEDIUM: "Medium risk", RiskLevel.HIGH: "High risk"}
 
 
-class Act(StrEnum):
-    """The action ids of our buttons, beside the decisions themselves."""
-
-    DENY = "deny_form"
-    EDIT = "edit_form"
-    RESPOND = "respond_form"
-    ANSWER = "answer_form"
-    ABORT = "abort_form"
-    REMEMBER = "remember_form"
-    REVOKE = "revoke"
-    REVOKE_SESSION = "revoke_session"
-    REVOKE_ALL = "revoke_all"
-    STOP_ALL = "stop_all"
-    ALLOW_AGAIN = "allow_again"
-    APPROVE = "approve"
-    APPROVE_SURE = "approve_confirmed"  # the client asked "are you sure" before it sent this
-    DETAILS = "details"
-    CLAIM = "claim"
-    MORE = "more"
-    NEXT = "next_page"
-    BACK = "previous_page"
-    OPEN = "open_inbox"  # a link: Slack says that it was pressed, and opens it by itself
-
-
-# A press on one of these opens a modal; approving alone needs none.
+# The button of each action. All but Approve open a modal.
 FORMS = {
     Action.DENY: Act.DENY,
     Action.EDIT: Act.EDIT,
@@ -88,39 +64,42 @@ _IN_MENU = {Action.EDIT, Action.RESPOND, Action.ABORT}
 
 
 class FullText(StrEnum):
-    """Where the whole text of a card is that does not fit."""
+    """Where the full text of a card is, if the card does not show all of it."""
 
     FITS = ""
     ATTACHED = "The full text is attached in the thread."
     MISSING = "The full text could not be attached, so this cannot be approved in Slack."
 
 
-def message(
+def build_message(
     card: Card, copy: str, full: FullText = FullText.FITS, called: str = ""
 ) -> tuple[str, list[Json]]:
-    """Return the top-level text and the blocks of a card. `called` are mentions of ours."""
-    shown = sum(units(block.text.text) + units(block.label) for block in card.blocks[:MOST_PARTS])
-    budget = Budget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
-    blocks = [header(card.title), *_state(card, budget), _body(card, budget)]
-    blocks += [*found(card, budget), *_warnings(card, full)]
-    blocks.append(context(plain(_fingerprint(card))))
+    """Return the top-level text and the blocks of a card. `called` are mentions of approvers."""
+    shown = sum(
+        count_units(block.text.text) + count_units(block.label)
+        for block in card.blocks[:MOST_PARTS]
+    )
+    budget = TextBudget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
+    blocks = [header(card.title), *_render_state(card, budget), _render_body(card, budget)]
+    blocks += [*render_findings(card, budget), *_render_warnings(card, full)]
+    blocks.append(context(plain(_render_fingerprint(card))))
     if not card.final:
         blocks += [section(ours(called))] if called else []
-        blocks += _waiting(card)
-        blocks.append(actions(card, copy))
+        blocks += _render_deadline(card)
+        blocks.append(build_actions(card, copy))
     elif card.inbox:
         press = link("Open the inbox", Act.OPEN, card.inbox)
         blocks.append({"type": "actions", "block_id": "inbox", "elements": [press]})
-    return notification(card.summary), blocks
+    return render_notification(card.summary), blocks
 
 
-def notification(summary: str) -> str:
-    """Return what lock screens and screen readers get: who and how risky, no arguments."""
-    return escaped(fitted(one_line(summary), 300))
+def render_notification(summary: str) -> str:
+    """Return the text for lock screens and screen readers: a summary, no arguments."""
+    return escape(fit(one_line(summary), 300))
 
 
-def _state(card: Card, budget: Budget) -> Iterator[Json]:
-    """Return how it ended, right under the title; while it waits, how risky it is."""
+def _render_state(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return the outcome, or the risk while pending."""
     if not card.final:
         reasons = "; ".join(one_line(reason.text) for reason in card.reasons)
         risk = _RISKS[card.risk] + (f": {reasons}" if reasons else "")
@@ -139,12 +118,12 @@ def _state(card: Card, budget: Budget) -> Iterator[Json]:
         yield context(plain(f"Result: it {result}"))
 
 
-def _body(card: Card, budget: Budget) -> Json:
-    """Return who asks, what would run, and the agent's own words: the same before and after."""
+def _render_body(card: Card, budget: TextBudget) -> Json:
+    """Return who asks, what would run, and the agent's statement; the same before and after."""
     facts = [
         (fact.label, budget.take(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts
     ]
-    parts = [labelled(facts)] if facts else []
+    parts = [label_pairs(facts)] if facts else []
     for block in card.blocks[:MOST_PARTS]:
         if block.text.text:
             parts += [label(block.label), exact(block.text.text)]
@@ -155,17 +134,17 @@ def _body(card: Card, budget: Budget) -> Json:
     for field in card.fields:
         parts.append(quote(budget.take(field.text.text, _WORDS_UNITS)))
     if card.changed:
-        changed = budget.take(diff_text(card), _DIFF_UNITS)
+        changed = budget.take(render_diff(card), _DIFF_UNITS)
         parts += [label("What the editor changed"), exact(changed)]
-    parts += _unverified(card, budget)
+    parts += _render_unverified(card, budget)
     if card.note is not None:
         note = budget.take(card.note.text, _OUTCOME_UNITS)
         parts += [label("Note for the record"), quote(note)]
     return rich("body", parts or [label("Nothing but the question itself")])
 
 
-def _unverified(card: Card, budget: Budget) -> Iterator[Json]:
-    """Return what the agent says about it, marked as such."""
+def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return the agent's preview and statement, marked as unverified."""
     if card.preview is not None and card.preview.text.text.strip():
         picture = budget.take(card.preview.text.text, _DIFF_UNITS)
         yield from (label("The agent's preview, unverified"), exact(picture))
@@ -174,19 +153,19 @@ def _unverified(card: Card, budget: Budget) -> Iterator[Json]:
         yield from (label("The agent's own words, unverified"), quote(said))
 
 
-def diff_text(card: Card) -> str:
+def render_diff(card: Card) -> str:
     """Return an edit as a diff."""
     return "\n".join(f"{row.sign} {one_line(row.text.text)}" for row in card.changed)
 
 
-def found(card: Card, budget: Budget) -> Iterator[Json]:
-    """Return what the guardrails found, a line each."""
+def render_findings(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return the guardrail findings, one line each."""
     if card.findings:
         lines = (f"⚠️ {one_line(one.text)}" for one in card.findings)
         yield context(*(plain(budget.take(line, _FACT_UNITS * 2)) for line in lines))
 
 
-def _warnings(card: Card, full: FullText) -> Iterator[Json]:
+def _render_warnings(card: Card, full: FullText) -> Iterator[Json]:
     notices = list(card.notices)
     if not card.complete:
         notices.append(f"Not all of it is shown: {card.size}. Read it all under Details.")
@@ -198,33 +177,32 @@ def _warnings(card: Card, full: FullText) -> Iterator[Json]:
         yield context(*(plain(f"⚠️ {notice}") for notice in notices[:10]))
 
 
-def _waiting(card: Card) -> Iterator[Json]:
+def _render_deadline(card: Card) -> Iterator[Json]:
     told = [ours(f"Waits until {moment(card.deadline)}")]
     told += [plain(one_line(text), 200) for text in (card.progress, card.claimed) if text]
     yield context(*told)
 
 
-def _fingerprint(card: Card) -> str:
+def _render_fingerprint(card: Card) -> str:
     if not card.digest:
         return "Nothing is decided on this card"
     size = f" · {card.size}" if card.blocks else ""
     return f"{card.short_id} · sha256 {card.digest[:_DIGEST_CHARS]}{size}"
 
 
-def actions(
+def build_actions(
     card: Card, copy: str, only: Container[str] | None = None, *, block_id: str = "actions"
 ) -> Json:
-    """Return the buttons of a waiting card; the rarer ones stand in a menu. `only` some of them
-    may be wanted."""
-    value = Button(card.request_id, card.revision, copy).written()
-    offered = [control for control in card.controls if offers(card, control)]
-    elements = [_pressed(one, value) for one in offered if one.action not in _IN_MENU]
+    """Return the buttons of a pending card, the rarer ones in a menu. `only` limits them."""
+    value = SlackButton(card.request_id, card.revision, copy).encode()
+    offered = [control for control in card.controls if is_offered(card, control)]
+    elements = [_build_button(one, value) for one in offered if one.action not in _IN_MENU]
     if Action.APPROVE in card.remembers:
         elements.append(button("Remember…", Act.REMEMBER, value))
     elements.append(button("Details", Act.DETAILS, value))
     rare = [one for one in offered if one.action in _IN_MENU]
     menu = [option(f"{one.label}…", f"{FORMS[one.action]} {value}") for one in rare]
-    if not menu:  # Slack's documents once asked for two entries at least
+    if not menu:  # menus once needed at least two entries
         elements.append(button(_LOOKING, Act.CLAIM, value))
     else:
         menu.append(option(_LOOKING, f"{Act.CLAIM} {value}"))
@@ -232,7 +210,7 @@ def actions(
     return row(block_id, *(one for one in elements if only is None or one["action_id"] in only))
 
 
-def _pressed(control: Control, value: str) -> Json:
+def _build_button(control: Control, value: str) -> Json:
     style = _STYLES[control.style]
     if control.action is not Action.APPROVE:
         return button(f"{control.label}…", FORMS[control.action], value, style=style)
@@ -242,7 +220,7 @@ def _pressed(control: Control, value: str) -> Json:
     return button(control.label, Act.APPROVE_SURE, value, style=style, confirm=confirm)
 
 
-def offers(card: Card, control: Control) -> bool:
+def is_offered(card: Card, control: Control) -> bool:
     """Whether a control can be used in Slack at all."""
     if control.action is Action.EDIT:
         return card.editable is not None
@@ -251,6 +229,6 @@ def offers(card: Card, control: Control) -> bool:
     return True
 
 
-def thread_note(text: str) -> list[Json]:
+def build_thread_note(text: str) -> list[Json]:
     """Return the blocks of a short reply in a card's thread."""
     return [rich("note", [line(words(text))])]

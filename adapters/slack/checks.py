@@ -12,10 +12,16 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.live_check import try_channels
 from adapters.slack.manifest import BOT_SCOPES
-from adapters.slack.payloads import Malformed, Place, place_of
+from adapters.slack.payloads import Malformed, SlackPlace, read_place
 from adapters.slack.settings import SlackSettings
-from adapters.slack.web_api import CALL_SECONDS, SlackRefused, answered, asked, client_of
-from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, scopes_of
+from adapters.slack.web_api import (
+    CALL_SECONDS,
+    SlackRefused,
+    build_client,
+    call_for_response,
+    call_repeatable,
+)
+from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, read_scopes
 from gateway.errors import GatewayError
 from gateway.ports import Clock, DeliveryFailed, Finding, Notes, doubtful, failed, fine
 
@@ -39,9 +45,9 @@ async def run_checks(
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         checks = _Checks(settings, notes, clock, session)
-        await checks.tokens(sorted({place.team for place in _places(targets)}))
+        await checks.check_tokens(sorted({place.team for place in _read_places(targets)}))
         if checks.clients:
-            await checks.targets(targets, live=live)
+            await checks.check_targets(targets, live=live)
     return [("slack settings", fine(f"mode {settings.mode}")), *checks.found]
 
 
@@ -58,13 +64,13 @@ class _Checks:
         self.found: list[Found] = []
         self.clients: dict[str, AsyncWebClient] = {}
 
-    def _client(self, token: str) -> AsyncWebClient:
-        return client_of(token, self._settings.api_url, self._session)
+    def _build_client(self, token: str) -> AsyncWebClient:
+        return build_client(token, self._settings.api_url, self._session)
 
-    async def tokens(self, teams: Sequence[str]) -> None:
+    async def check_tokens(self, teams: Sequence[str]) -> None:
         """Check the configured token, or that of each workspace that a route names."""
         if self._settings.bot_token is not None:
-            await self._token("", self._settings.bot_token.get_secret_value())
+            await self._check_token("", self._settings.bot_token.get_secret_value())
             return
         if not teams:
             said = "workspaces install by OAuth, and no route in force names one"
@@ -73,16 +79,16 @@ class _Checks:
             )
         for team in teams:
             try:
-                token, _ = await self._workspaces.token(team)
+                token, _ = await self._workspaces.read_token(team)
             except NotInstalled as error:
                 self.found.append(("slack tokens", failed(str(error), _INSTALL)))
             else:
-                await self._token(team, token)
+                await self._check_token(team, token)
 
-    async def _token(self, team: str, token: str) -> None:
-        client = self._client(token)
+    async def _check_token(self, team: str, token: str) -> None:
+        client = self._build_client(token)
         try:
-            who = await answered(client.auth_test)
+            who = await call_for_response(client.auth_test)
         except DeliveryFailed as error:
             said = f"the bot token{f' of {team}' if team else ''}: {error}"
             self.found.append(("slack tokens", failed(said, _INSTALL if team else _BOT_TOKEN)))
@@ -90,22 +96,22 @@ class _Checks:
         first = not self.clients
         team = team or who["team_id"]
         self.clients[team] = client
-        self.found.append(("slack tokens", await self._app(client, team, who)))
-        self.found.append(("slack scopes", _scopes(team, who)))
+        self.found.append(("slack tokens", await self._check_app(client, team, who)))
+        self.found.append(("slack scopes", _check_scopes(team, who)))
         if first:
-            self.found.append(("slack clock", self._gap(who)))
+            self.found.append(("slack clock", self._check_clock(who)))
 
-    async def _app(self, client: AsyncWebClient, team: str, who: Any) -> Finding:
+    async def _check_app(self, client: AsyncWebClient, team: str, who: Any) -> Finding:
         """Check that the app token works and is of the same app as this bot token."""
         said = f"{who['user']} in {who.get('team')} ({team})"
         if self._settings.app_token is None or self._settings.mode != "socket":
             return fine(said)
         token = self._settings.app_token.get_secret_value()
-        app = self._client(token)
+        app = self._build_client(token)
         try:
-            theirs = (await asked(app.auth_test))["app_id"]
-            await asked(lambda: app.apps_connections_open(app_token=token))
-            bot = await asked(lambda: client.bots_info(bot=who["bot_id"], team_id=team))
+            theirs = (await call_repeatable(app.auth_test))["app_id"]
+            await call_repeatable(lambda: app.apps_connections_open(app_token=token))
+            bot = await call_repeatable(lambda: client.bots_info(bot=who["bot_id"], team_id=team))
         except DeliveryFailed as error:
             return failed(f"the app token: {error}", _APP_TOKEN)
         if theirs != bot["bot"]["app_id"]:
@@ -114,7 +120,7 @@ class _Checks:
             )
         return fine(said)
 
-    def _gap(self, who: Any) -> Finding:
+    def _check_clock(self, who: Any) -> Finding:
         try:
             theirs = parsedate_to_datetime(str(who.headers.get("Date"))).timestamp()
         except ValueError:
@@ -127,21 +133,23 @@ class _Checks:
             return failed(said, "set the host's clock, for example with chrony")
         return fine("agrees with Slack's")
 
-    async def targets(self, targets: Sequence[str], *, live: bool) -> None:
+    async def check_targets(self, targets: Sequence[str], *, live: bool) -> None:
         """Check each target; with `live` also post to each channel."""
-        wrong = [why for target in targets if (why := await self._unreachable(target))]
-        self.found.append(("slack channels", _channels(targets, wrong)))
+        wrong = [why for target in targets if (why := await self._explain_unreachable(target))]
+        self.found.append(("slack channels", _summarize_channels(targets, wrong)))
         if live:
             places = [
-                one for one in _places(targets) if one.team in self.clients and not _is_person(one)
+                one
+                for one in _read_places(targets)
+                if one.team in self.clients and not _is_person(one)
             ]
             for finding in await try_channels(self.clients, places, self._session):
                 self.found.append(("slack live", finding))
 
-    async def _unreachable(self, target: str) -> str:
+    async def _explain_unreachable(self, target: str) -> str:
         """Return why a target cannot be posted to, empty when it can."""
         try:
-            place = place_of(target)
+            place = read_place(target)
         except Malformed as error:
             return str(error)
         client = self.clients.get(place.team)
@@ -150,9 +158,11 @@ class _Checks:
         channel, person = place.channel, _is_person(place)
         try:
             if person:
-                about = (await asked(lambda: client.users_info(user=channel))).get("user", {})
+                about = (await call_repeatable(lambda: client.users_info(user=channel))).get(
+                    "user", {}
+                )
             else:
-                answer = await asked(lambda: client.conversations_info(channel=channel))
+                answer = await call_repeatable(lambda: client.conversations_info(channel=channel))
                 about = answer.get("channel", {})
         except SlackRefused as refused:
             return f"{target}: {refused.error}"
@@ -163,21 +173,21 @@ class _Checks:
         return "" if person or about.get("is_member") else f"the app is not in {target}"
 
 
-def _is_person(place: Place) -> bool:
+def _is_person(place: SlackPlace) -> bool:
     return place.channel[0] in "UW"
 
 
-def _places(targets: Sequence[str]) -> list[Place]:
+def _read_places(targets: Sequence[str]) -> list[SlackPlace]:
     """Return the channels, each once, without targets that cannot be parsed."""
     found = []
     for target in targets:
         with suppress(Malformed):  # `slack channels` reports these
-            found.append(place_of(target)._replace(thread=""))
+            found.append(read_place(target)._replace(thread=""))
     return list(dict.fromkeys(found))
 
 
-def _scopes(team: str, who: Any) -> Finding:
-    missing = [scope for scope in BOT_SCOPES if scope not in scopes_of(who)]
+def _check_scopes(team: str, who: Any) -> Finding:
+    missing = [scope for scope in BOT_SCOPES if scope not in read_scopes(who)]
     if not missing:
         return fine("all that the manifest asks for")
     said = f"missing in {team}: {', '.join(missing)}"
@@ -185,7 +195,7 @@ def _scopes(team: str, who: Any) -> Finding:
     return failed(said, _MANIFEST) if needed else doubtful(said, _MANIFEST)
 
 
-def _channels(targets: Sequence[str], wrong: Sequence[str]) -> Finding:
+def _summarize_channels(targets: Sequence[str], wrong: Sequence[str]) -> Finding:
     if wrong:
         return failed("; ".join(wrong), "invite the app: /invite @approvals in the channel")
     if not targets:

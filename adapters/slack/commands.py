@@ -1,23 +1,22 @@
-"""The `/approvals` command: the same checks as the buttons, and only what the caller may see."""
+"""The `/approvals` command. It makes the same checks as buttons."""
 
 from __future__ import annotations
 
 from adapters.slack import modals
-from adapters.slack.actions import Acts, click, said
-from adapters.slack.admin_actions import Operating, session_of
-from adapters.slack.card_blocks import Act, actions, found
-from adapters.slack.interactions import Interaction
-from adapters.slack.payloads import NO_COPY, Form
+from adapters.slack.actions import ButtonActions, build_click, describe_state
+from adapters.slack.admin_actions import AdminActions, build_revoke_session
+from adapters.slack.card_blocks import build_actions, render_findings
+from adapters.slack.payloads import NO_COPY, Act, Interaction, ModalMetadata
 from adapters.slack.permissions import Rights
-from adapters.slack.private_replies import Reply
+from adapters.slack.private_replies import PrivateReply
 from adapters.slack.text_objects import (
     CONTEXT_UNITS,
-    Budget,
     Json,
+    TextBudget,
     button,
     context,
     exact,
-    fitted,
+    fit,
     label,
     line,
     moment,
@@ -42,17 +41,22 @@ HELP = (
     "/approvals show ID: everything about one request\n"
     "/approvals approve ID: at once by a whole id that nobody edited; otherwise it is shown first\n"
     "/approvals deny ID reason\n"
-    "/approvals grants: what is remembered that you may take back\n"
+    "/approvals grants: remembered decisions that you may revoke\n"
     "/approvals revoke ID, or revoke session AGENT NAME, or revoke all\n"
     "IDs may be shortened to their first characters."
 )
 
 
-class Commands:
-    """Answers the command."""
+class SlackCommands:
+    """Runs the command."""
 
     def __init__(
-        self, desk: Desk, worklist: Worklist, rights: Rights, acts: Acts, operating: Operating
+        self,
+        desk: Desk,
+        worklist: Worklist,
+        rights: Rights,
+        acts: ButtonActions,
+        operating: AdminActions,
     ) -> None:
         self._desk = desk
         self._worklist = worklist
@@ -60,8 +64,8 @@ class Commands:
         self._acts = acts
         self._operating = operating
 
-    async def run(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
-        """Run one command; answers only the caller."""
+    async def run(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
+        """Run one command, and reply to the caller only."""
         verb, _, rest = did.text.strip().partition(" ")
         name, _, words_after = rest.strip().partition(" ")
         if verb in ("", "list"):
@@ -73,77 +77,85 @@ class Commands:
         elif verb == "deny":
             await self._deny(workspace, did, name, words_after.strip(), reply)
         elif verb == "grants":
-            await self._grants(workspace, did, reply)
+            await self._list_grants(workspace, did, reply)
         elif verb == "revoke":
-            identity = await self._rights.caller(workspace, did.actor)
+            identity = await self._rights.identify_caller(workspace, did.actor)
             await reply.tell(await self._operating.revoke(identity, rest.strip()))
         else:
             await reply.tell(HELP)
 
-    async def _grants(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
-        identity = await self._rights.caller(workspace, did.actor)
+    async def _list_grants(
+        self, workspace: Workspace, did: Interaction, reply: PrivateReply
+    ) -> None:
+        identity = await self._rights.identify_caller(workspace, did.actor)
         found = await self._worklist.grants(identity)
         if not found:
-            await reply.tell("Nothing is remembered that you may take back.")
+            await reply.tell("There are no remembered decisions that you may revoke.")
             return
-        blocks = [block for grant in found[:_MOST_LISTED] for block in remembered(grant)]
+        blocks = [block for grant in found[:_MOST_LISTED] for block in build_grant_entry(grant)]
         await reply.tell(f"{len(found)} remembered", blocks=blocks)
 
-    async def _list(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
-        identity = await self._rights.caller(workspace, did.actor)
+    async def _list(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
+        identity = await self._rights.identify_caller(workspace, did.actor)
         found = [record async for record in self._worklist.waiting(identity)]
         if not found:
             await reply.tell("Nothing waits for you.")
             return
-        blocks = [block for record in found[:_MOST_LISTED] for block in listed(record)]
+        blocks = [block for record in found[:_MOST_LISTED] for block in build_request_entry(record)]
         if len(found) > _MOST_LISTED:
             blocks.append(context(plain(f"And {len(found) - _MOST_LISTED} more.")))
         await reply.tell(f"{len(found)} waiting", blocks=blocks)
 
-    async def _show(self, workspace: Workspace, did: Interaction, name: str, reply: Reply) -> None:
-        opened = await reply.open(modals.loading())
-        record = await self._named(workspace, did, name)
-        view = await self._acts.details(workspace, did, _form(record))
+    async def _show(
+        self, workspace: Workspace, did: Interaction, name: str, reply: PrivateReply
+    ) -> None:
+        opened = await reply.open(modals.build_loading())
+        record = await self._find_request(workspace, did, name)
+        view = await self._acts.build_details(workspace, did, _build_metadata(record))
         if opened:
             await reply.show(view)
         else:
-            await reply.tell(said(record), blocks=listed(record))
+            await reply.tell(describe_state(record), blocks=build_request_entry(record))
 
     async def _approve(
-        self, workspace: Workspace, did: Interaction, name: str, reply: Reply
+        self, workspace: Workspace, did: Interaction, name: str, reply: PrivateReply
     ) -> None:
-        # Agents choose their ids, and may ask for something else under the same beginning.
+        # Agents choose ids: another request may begin with the same characters.
         if not REQUEST_ID.fullmatch(name.lower()):
             await self._show(workspace, did, name, reply)
             return
-        record = await self._named(workspace, did, name)
-        if record.digest != record.request.digest:  # an id stays with what was asked under it
+        record = await self._find_request(workspace, did, name)
+        if record.digest != record.request.digest:  # edited since it was asked
             await self._show(workspace, did, name, reply)
             return
         if record.risk.level is RiskLevel.HIGH:
-            await self._rights.approver(workspace, did.actor, record.id)  # others learn nothing
+            await self._rights.check_approver(
+                workspace, did.actor, record.id
+            )  # others learn nothing
             raise InvalidRequest(f"this is high risk: open it with {COMMAND} show {name}")
-        done = await self._acts.approve(workspace, did, _form(record), sure=False)
-        await reply.tell(said(done))
+        done = await self._acts.approve(workspace, did, _build_metadata(record), sure=False)
+        await reply.tell(describe_state(done))
 
     async def _deny(
-        self, workspace: Workspace, did: Interaction, name: str, reason: str, reply: Reply
+        self, workspace: Workspace, did: Interaction, name: str, reason: str, reply: PrivateReply
     ) -> None:
-        record = await self._named(workspace, did, name)
-        identity, _ = await self._rights.known(workspace, did.actor, record.id)
+        record = await self._find_request(workspace, did, name)
+        identity, _ = await self._rights.identify(workspace, did.actor, record.id)
         done = await self._desk.requests.decide(
-            click(did, _form(record), identity, Action.DENY, message=reason),
-            groups=self._rights.groups(workspace, identity),
+            build_click(did, _build_metadata(record), identity, Action.DENY, message=reason),
+            groups=self._rights.build_group_query(workspace, identity),
         )
-        await reply.tell(said(done))
+        await reply.tell(describe_state(done))
 
-    async def _named(self, workspace: Workspace, did: Interaction, name: str) -> Record:
-        """Return the one waiting request, of those the caller may see, whose id begins so."""
-        return await self._worklist.named(await self._rights.caller(workspace, did.actor), name)
+    async def _find_request(self, workspace: Workspace, did: Interaction, name: str) -> Record:
+        """Return the request of an id or its beginning, among those the caller may see."""
+        return await self._worklist.named(
+            await self._rights.identify_caller(workspace, did.actor), name
+        )
 
 
-def listed(record: Record) -> list[Json]:
-    """Return a waiting request as a short entry with buttons; approving needs that all is shown."""
+def build_request_entry(record: Record) -> list[Json]:
+    """Return a pending request as a short entry with buttons."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
     title = words(one_line(f"{card.title} · {card.short_id}"), bold=True)
     parts = [line(title, words(f"\nfor {record.request.agent}"))]
@@ -156,33 +168,33 @@ def listed(record: Record) -> list[Json]:
     notices = list(card.notices)
     if not card.complete:
         notices.append("Not all of it is shown: read it under Details.")
-    buttons = actions(card, NO_COPY, _LISTED, block_id=f"actions {record.id}")
+    buttons = build_actions(card, NO_COPY, _LISTED, block_id=f"actions {record.id}")
     told = [plain(f"{card.risk.value} risk"), *(plain(f"⚠️ {one}") for one in notices[:8])]
     return [
         rich(f"about {record.id}", parts),
-        *found(card, Budget(CONTEXT_UNITS)),
+        *render_findings(card, TextBudget(CONTEXT_UNITS)),
         context(ours(f"Waits until {moment(card.deadline)}"), *told),
         buttons,
     ]
 
 
-def remembered(grant: Grant) -> list[Json]:
-    """Return a remembered decision in words, with a button that takes it back."""
+def build_grant_entry(grant: Grant) -> list[Json]:
+    """Return a grant as a short entry with a button that revokes it."""
     where = f"session {grant.session}" if grant.session else "everywhere"
     lead = f"{grant.effect.value.title()} for {grant.agent}, {where}: "
-    said = [words(lead, bold=True), words(fitted(one_line(visible(grant.words).text), 600))]
+    said = [words(lead, bold=True), words(fit(one_line(visible(grant.words).text), 600))]
     ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"
     confirm = ("From then on it is asked about again.", "Revoke")
     take_back = button("Revoke", Act.REVOKE, grant.id, style="danger", confirm=confirm)
     return [
         rich(f"grant {grant.id}", [line(*said)]),
         context(ours(ends), plain(f"by {grant.made_by} · {grant.id[:8]}")),
-        row(f"revoke {grant.id}", take_back, *session_of(grant)),
+        row(f"revoke {grant.id}", take_back, *build_revoke_session(grant)),
     ]
 
 
 _LISTED = {Act.APPROVE, Act.APPROVE_SURE, Act.DENY, Act.DETAILS, Act.ANSWER}
 
 
-def _form(record: Record) -> Form:
-    return Form(record.id, record.revision, NO_COPY)
+def _build_metadata(record: Record) -> ModalMetadata:
+    return ModalMetadata(record.id, record.revision, NO_COPY)

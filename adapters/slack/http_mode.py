@@ -1,4 +1,4 @@
-"""HTTP mode: Slack posts to us. Only what Slack signed within the last minutes reaches Bolt."""
+"""HTTP mode: receives Slack's deliveries. Only freshly signed ones reach Bolt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATH = "/slack/events"
 MAX_BYTES = 1_000_000
 _FORM, _JSON = "application/x-www-form-urlencoded", "application/json"
 _WINDOW_SECONDS = 300
-_REMEMBERED = 20_000  # signatures; none is good for longer than the window
+_REMEMBERED = 20_000  # signatures, each valid no longer than the window
 
 
 class BadDelivery(Exception):
@@ -32,7 +32,7 @@ class BadDelivery(Exception):
         self.status = status
 
 
-class Receiver:
+class HttpReceiver:
     """Verifies deliveries before Bolt gets them."""
 
     def __init__(self, app: AsyncApp, signing_secret: str, clock: Clock) -> None:
@@ -113,7 +113,7 @@ def _check_form(body: str) -> None:
         raise BadDelivery(400, "form") from None
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise BadDelivery(400, "a key stands twice")
+        raise BadDelivery(400, "a duplicate key")
     payload = dict(pairs).get("payload")
     if payload is not None:
         _check_json(payload.encode("utf-8", "surrogatepass"))

@@ -14,10 +14,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
-from adapters.slack.payloads import Form, Place
+from adapters.slack.payloads import ModalMetadata, SlackPlace
 from adapters.slack.text_objects import Json
-from adapters.slack.uploads import uploaded
-from adapters.slack.web_api import SlackRefused, asked, sent
+from adapters.slack.uploads import upload_file
+from adapters.slack.web_api import SlackRefused, call_once, call_repeatable
 from gateway.models import Action, ApprovalRequest, Kind, Risk, RiskLevel, Status
 from gateway.ports import (
     Card,
@@ -37,7 +37,9 @@ MOST_CHANNELS = 20
 
 
 async def try_channels(
-    clients: Mapping[str, AsyncWebClient], places: Sequence[Place], session: aiohttp.ClientSession
+    clients: Mapping[str, AsyncWebClient],
+    places: Sequence[SlackPlace],
+    session: aiohttp.ClientSession,
 ) -> list[Finding]:
     """Post, edit, attach and delete a sample card in each channel, one after the other."""
     if not places:
@@ -56,7 +58,7 @@ async def try_channels(
 
 
 async def _try_channel(
-    client: AsyncWebClient, place: Place, session: aiohttp.ClientSession, *, validate: bool
+    client: AsyncWebClient, place: SlackPlace, session: aiohttp.ClientSession, *, validate: bool
 ) -> Finding:
     step = "validate"
     channel = place.channel
@@ -64,8 +66,8 @@ async def _try_channel(
         if validate:
             await _validate_samples(client)
         step = "post"
-        text, made = blocks.message(_card(long=True), _COPY)
-        posted = await sent(
+        text, made = blocks.build_message(_build_card(long=True), _COPY)
+        posted = await call_once(
             lambda: client.chat_postMessage(channel=channel, text=text, blocks=made)
         )
         try:
@@ -84,10 +86,10 @@ async def _try_channel(
 
 async def _validate_samples(client: AsyncWebClient) -> None:
     """Have Slack validate blocks and modals, where it has that method."""
-    for card in (_card(long=False), _card(long=True)):
-        _, made = blocks.message(card, _COPY)
+    for card in (_build_card(long=False), _build_card(long=True)):
+        _, made = blocks.build_message(card, _COPY)
         await _validate(client, blocks_=made)
-        await _validate(client, view=modals.deny(card, Form(_ID, 1, _COPY)))
+        await _validate(client, view=modals.build_deny(card, ModalMetadata(_ID, 1, _COPY)))
 
 
 async def _validate(
@@ -95,41 +97,45 @@ async def _validate(
 ) -> None:
     try:
         if view is None:
-            await asked(lambda: client.blocks_validate(blocks=blocks_))
+            await call_repeatable(lambda: client.blocks_validate(blocks=blocks_))
         else:
-            await asked(lambda: client.blocks_validate(view=view))
+            await call_repeatable(lambda: client.blocks_validate(view=view))
     except SlackRefused as refused:
         if refused.error not in ("unknown_method", "method_deprecated", "not_allowed_token_type"):
             raise
 
 
 async def _edit(client: AsyncWebClient, channel: str, ts: str) -> None:
-    text, made = blocks.message(_card(long=False, ended=True), _COPY)
-    await asked(lambda: client.chat_update(channel=channel, ts=ts, text=text, blocks=made))
+    text, made = blocks.build_message(_build_card(long=False, ended=True), _COPY)
+    await call_repeatable(
+        lambda: client.chat_update(channel=channel, ts=ts, text=text, blocks=made)
+    )
 
 
-async def _attach(client: AsyncWebClient, place: Place, session: aiohttp.ClientSession) -> None:
-    content = full_view(_record(long=True)).text.encode()
-    file = await uploaded(client, session, place, content, name="sample.txt", title="Sample")
+async def _attach(
+    client: AsyncWebClient, place: SlackPlace, session: aiohttp.ClientSession
+) -> None:
+    content = full_view(_build_record(long=True)).text.encode()
+    file = await upload_file(client, session, place, content, name="sample.txt", title="Sample")
     # Deleting the card alone would leave the file in its thread.
-    await asked(lambda: client.files_delete(file=file))
+    await call_repeatable(lambda: client.files_delete(file=file))
 
 
 async def _delete(client: AsyncWebClient, channel: str, ts: str) -> None:
     try:
-        await asked(lambda: client.chat_delete(channel=channel, ts=ts))
+        await call_repeatable(lambda: client.chat_delete(channel=channel, ts=ts))
     except DeliveryFailed as failure:
         raise DeliveryFailed(f"the sample card is still there: {failure}") from failure
 
 
-def _card(*, long: bool, ended: bool = False) -> Card:
-    record = _record(long=long)
+def _build_card(*, long: bool, ended: bool = False) -> Card:
+    record = _build_record(long=long)
     if ended:
         record = replace(record, status=Status.CANCELLED, revision=2)
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
 
 
-def _record(*, long: bool) -> Record:
+def _build_record(*, long: bool) -> Record:
     """Return a sample request, with text that Slack must not act on."""
     command = "echo '<!channel> <@U0> *bold* ```fence``` <https://example.com|here>' 😀\n"
     request = ApprovalRequest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adapters.slack.commands import COMMAND
-from adapters.slack.text_objects import Json, units
+from adapters.slack.text_objects import Json, count_units
 
 BOT_SCOPES = (
     "channels:read",
@@ -28,7 +28,7 @@ _LONG_DESCRIPTION = (
 )
 
 
-def manifest(public_url: str | None = None, *, org: bool = False) -> Json:
+def build_manifest(public_url: str | None = None, *, org: bool = False) -> Json:
     """Return the manifest for Socket Mode; with a public URL, the one for HTTP.
 
     With `org`, an Enterprise organisation may install the app for all its workspaces.
@@ -78,39 +78,39 @@ def manifest(public_url: str | None = None, *, org: bool = False) -> Json:
     }
 
 
-def problems(found: Json) -> list[str]:
+def find_problems(found: Json) -> list[str]:
     """Return what Slack would refuse in a manifest; empty when nothing."""
     wrong: list[str] = []
 
     def limit(path: str, most: int, least: int = 1) -> None:
-        text = _at(found, path)
-        if not isinstance(text, str) or not least <= units(text) <= most:
+        text = _get_path(found, path)
+        if not isinstance(text, str) or not least <= count_units(text) <= most:
             wrong.append(f"{path} must have {least} to {most} characters")
 
     limit("display_information.name", _NAME)
     limit("display_information.description", _DESCRIPTION)
     limit("display_information.long_description", _LONG, _LEAST_LONG)
     limit("features.bot_user.display_name", 80)
-    for number in range(len(_at(found, "features.slash_commands") or [])):
+    for number in range(len(_get_path(found, "features.slash_commands") or [])):
         path = f"features.slash_commands.{number}"
         limit(f"{path}.command", _COMMAND, 2)
         limit(f"{path}.description", _COMMAND_WORDS)
         limit(f"{path}.usage_hint", _HINT)
-    events = _at(found, "settings.event_subscriptions.bot_events") or []
+    events = _get_path(found, "settings.event_subscriptions.bot_events") or []
     if len(events) > _EVENTS:
         wrong.append(f"at most {_EVENTS} bot events")
-    return wrong + _addresses(found)
+    return wrong + _check_addresses(found)
 
 
-def _addresses(found: Json) -> list[str]:
+def _check_addresses(found: Json) -> list[str]:
     """Return what is wrong with the URLs: missing, not https, or set in Socket Mode."""
-    socket = _at(found, "settings.socket_mode_enabled") is True
+    socket = _get_path(found, "settings.socket_mode_enabled") is True
     paths = ["settings.event_subscriptions.request_url", "settings.interactivity.request_url"]
-    commands = _at(found, "features.slash_commands") or []
+    commands = _get_path(found, "features.slash_commands") or []
     paths += [f"features.slash_commands.{number}.url" for number in range(len(commands))]
     wrong = []
     for path in paths:
-        url = _at(found, path)
+        url = _get_path(found, path)
         if socket and url is not None:
             wrong.append(f"{path} is not used in Socket Mode")
         if not socket and not (isinstance(url, str) and url.startswith("https://")):
@@ -118,7 +118,7 @@ def _addresses(found: Json) -> list[str]:
     return wrong
 
 
-def _at(value: Any, path: str) -> Any:
+def _get_path(value: Any, path: str) -> Any:
     for part in path.split("."):
         if isinstance(value, list) and part.isdigit() and int(part) < len(value):
             value = value[int(part)]

@@ -1,23 +1,24 @@
-"""The modals: reasons, edits, answers, and everything that would run, page by page. Pure."""
+"""The modals: reasons, edits, answers, what to remember, and the full view. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapters.slack.card_blocks import Act, actions, found
-from adapters.slack.payloads import Form
+from adapters.slack.card_blocks import build_actions, render_findings
+from adapters.slack.payloads import Act, ModalMetadata
 from adapters.slack.text_objects import (
     INPUT_UNITS,
     TITLE_UNITS,
-    Budget,
     Json,
+    TextBudget,
     button,
     context,
+    count_units,
     exact,
-    fitted,
+    fit,
     label,
-    labelled,
+    label_pairs,
     line,
     one_line,
     option,
@@ -26,7 +27,6 @@ from adapters.slack.text_objects import (
     rich,
     row,
     section,
-    units,
     words,
 )
 from gateway.errors import InvalidRequest
@@ -46,10 +46,15 @@ _MOST_SCOPES = 10
 REPLAN = "replan"
 
 
-def modal(
-    title: str, blocks: list[Json], *, form: Form | None = None, kind: str = READ, submit: str = ""
+def build_modal(
+    title: str,
+    blocks: list[Json],
+    *,
+    form: ModalMetadata | None = None,
+    kind: str = READ,
+    submit: str = "",
 ) -> Json:
-    """Return a modal; one without `submit` has only a way out."""
+    """Return a modal; without `submit` it can only be closed."""
     view: Json = {
         "type": "modal",
         "callback_id": kind,
@@ -58,32 +63,32 @@ def modal(
         "blocks": blocks,
     }
     if form is not None:
-        view["private_metadata"] = form.written()
+        view["private_metadata"] = form.encode()
     if submit:
         view["submit"] = plain(submit, TITLE_UNITS)
     return view
 
 
-def loading() -> Json:
-    """Return what is shown until we know more; opening it must not wait for anything."""
-    return modal("One moment", [section(plain("Looking it up…"))])
+def build_loading() -> Json:
+    """Return the placeholder, which opens without waiting for any data."""
+    return build_modal("One moment", [section(plain("Looking it up…"))])
 
 
-def told(title: str, text: str) -> Json:
-    """Return a modal that says one thing."""
-    return modal(title, [section(plain(text))])
+def build_notice(title: str, text: str) -> Json:
+    """Return a modal with a text."""
+    return build_modal(title, [section(plain(text))])
 
 
-def deny(card: Card, form: Form) -> Json:
-    """Ask why, and whether the agent may come back with another plan."""
+def build_deny(card: Card, form: ModalMetadata) -> Json:
+    """Return the modal of a denial: the reason, and whether the agent shall plan again."""
     ways = [
         option("Deny", Action.DENY, "The agent is told no, and why"),
         option("Deny, and ask for another plan", REPLAN, "The agent plans again with your words"),
     ]
     blocks = [
-        _about(card),
-        _entry(_REASON, "Reason, for the agent", _typed(), optional=True),
-        _entry(_NEXT, "What then", _first("radio_buttons", ways)),
+        _build_summary(card),
+        _build_input(_REASON, "Reason, for the agent", _build_text_input(), optional=True),
+        _build_input(_NEXT, "What then", _build_choice_with_default("radio_buttons", ways)),
     ]
     if Action.DENY in card.remembers:
         again = [
@@ -91,28 +96,36 @@ def deny(card: Card, form: Form) -> Json:
             option("Deny exactly this for a day, in this session", _SESSION),
             option("Deny exactly this for a day, in all sessions", _EVERYWHERE),
         ]
-        blocks.append(_entry(_AGAIN, "When the same is asked", _first("static_select", again)))
-    return modal("Deny", blocks, form=form, kind=DENY, submit="Deny")
+        blocks.append(
+            _build_input(
+                _AGAIN, "When the same is asked", _build_choice_with_default("static_select", again)
+            )
+        )
+    return build_modal("Deny", blocks, form=form, kind=DENY, submit="Deny")
 
 
-def abort(card: Card, form: Form) -> Json:
-    """Ask why, and what must stop."""
+def build_abort(card: Card, form: ModalMetadata) -> Json:
+    """Return the modal of deny and stop: the reason, and what stops."""
     ways = [option("Stop this turn", "turn"), option("Stop the agent", "agent")]
     blocks = [
-        _about(card),
-        _entry(_REASON, "Reason, for the agent", _typed(), optional=True),
-        _entry(_NEXT, "What stops", _first("radio_buttons", ways)),
+        _build_summary(card),
+        _build_input(_REASON, "Reason, for the agent", _build_text_input(), optional=True),
+        _build_input(_NEXT, "What stops", _build_choice_with_default("radio_buttons", ways)),
     ]
-    return modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
+    return build_modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
 
 
-def remember(card: Card, form: Form, scopes: Sequence[Scope], reach: Mapping[str, str]) -> Json:
-    """Ask what an approval shall cover from now on, where, and until when.
+def build_remember(
+    card: Card, form: ModalMetadata, scopes: Sequence[Scope], reach: Mapping[str, str]
+) -> Json:
+    """Return the modal that asks for scope, place and lifetime of a grant.
 
-    `reach` says for each scope how much of late it would have covered.
+    `reach` describes for each scope what it would have covered recently.
     """
     if not scopes:
-        return told("Remember", "This is asked about each time: nothing of it can be remembered.")
+        return build_notice(
+            "Remember", "This is asked about each time: nothing of it can be remembered."
+        )
     made = scopes[:_MOST_SCOPES]
     said: list[Json] = []
     for number, scope in enumerate(made, 1):
@@ -129,88 +142,103 @@ def remember(card: Card, form: Form, scopes: Sequence[Scope], reach: Mapping[str
     ]
     ends = [option(f"{text[:1].upper()}{text[1:]}", name) for name, text in LIFETIME_WORDS.items()]
     blocks = [
-        _about(card),
+        _build_summary(card),
         rich("covers", [line(*said)]),
-        _entry(_SCOPE, "Approve this, and from now on", _first("radio_buttons", covers)),
-        _entry(_SPAN, "Where", _first("radio_buttons", spans)),
-        _entry(_LIFETIME, "How long", _first("static_select", ends)),
+        _build_input(
+            _SCOPE,
+            "Approve this, and from now on",
+            _build_choice_with_default("radio_buttons", covers),
+        ),
+        _build_input(_SPAN, "Where", _build_choice_with_default("radio_buttons", spans)),
+        _build_input(_LIFETIME, "How long", _build_choice_with_default("static_select", ends)),
     ]
-    return modal("Remember", blocks, form=form, kind=REMEMBER, submit="Approve, remember")
+    return build_modal("Remember", blocks, form=form, kind=REMEMBER, submit="Approve, remember")
 
 
-def _first(kind: str, options: list[Json]) -> Json:
-    """Return a choice whose first option, the narrowest, is chosen."""
-    return {**_choice(kind, options), "initial_option": options[0]}
+def _build_choice_with_default(kind: str, options: list[Json]) -> Json:
+    """Return a choice with its first option, the narrowest, as the default."""
+    return {**_build_choice(kind, options), "initial_option": options[0]}
 
 
-def edit(card: Card, form: Form) -> Json:
-    """Show the arguments to be edited."""
+def build_edit(card: Card, form: ModalMetadata) -> Json:
+    """Return the modal to edit the arguments."""
     text = card.editable
-    if text is None or units(text) > INPUT_UNITS:
-        return told("Edit", "This is too long, or holds secrets: edit it in the inbox.")
-    typed = {**_typed(), "initial_value": text}
-    blocks = [_about(card), _entry(_TEXT, "Arguments, as JSON", typed)]
-    return modal("Edit", blocks, form=form, kind=EDIT, submit="Show the changes")
+    if text is None or count_units(text) > INPUT_UNITS:
+        return build_notice("Edit", "This is too long, or holds secrets: edit it in the inbox.")
+    typed = {**_build_text_input(), "initial_value": text}
+    blocks = [_build_summary(card), _build_input(_TEXT, "Arguments, as JSON", typed)]
+    return build_modal("Edit", blocks, form=form, kind=EDIT, submit="Show the changes")
 
 
-def check_edit(changed: str, form: Form) -> Json:
-    """Show an edit as a diff, to be confirmed. What was typed is kept, and cannot change here."""
+def build_edit_check(changed: str, form: ModalMetadata) -> Json:
+    """Return the modal that shows an edit as a diff, to be confirmed."""
     warning = "This is high risk. " if form.high else ""
     blocks = [
         section(plain(f"{warning}This is what you changed. It runs exactly so.")),
         rich("changes", [exact(changed)]),
     ]
-    return modal("Approve changed", blocks, form=form, kind=CHECK, submit="Approve")
+    return build_modal("Approve changed", blocks, form=form, kind=CHECK, submit="Approve")
 
 
-def respond(card: Card, form: Form) -> Json:
-    """Ask for the result that the agent gets instead of running it."""
-    field = _entry(_TEXT, "Result, given to the agent instead of running it", _typed())
-    return modal("Respond instead", [_about(card), field], form=form, kind=RESPOND, submit="Send")
+def build_respond(card: Card, form: ModalMetadata) -> Json:
+    """Return the modal that asks for the result the agent gets instead."""
+    field = _build_input(
+        _TEXT, "Result, given to the agent instead of running it", _build_text_input()
+    )
+    return build_modal(
+        "Respond instead", [_build_summary(card), field], form=form, kind=RESPOND, submit="Send"
+    )
 
 
-def answer(card: Card, form: Form) -> Json:
-    """Show a question's fields."""
+def build_answer(card: Card, form: ModalMetadata) -> Json:
+    """Return the modal with a question's fields."""
     if any(field.secret and field.required for field in card.fields):
-        return told("Answer", "A secret is asked for: answer in the inbox.")
+        return build_notice("Answer", "A secret is asked for: answer in the inbox.")
     if any(len(field.choices) > _MOST_OPTIONS for field in card.fields):
-        return told("Answer", "There are too many choices for Slack: answer in the inbox.")
+        return build_notice("Answer", "There are too many choices for Slack: answer in the inbox.")
     asked = [
-        _entry(f"{_TEXT}{number}", field.text.text, _asked(field), optional=not field.required)
+        _build_input(
+            f"{_TEXT}{number}",
+            field.text.text,
+            _build_field_input(field),
+            optional=not field.required,
+        )
         for number, field in enumerate(card.fields)
         if not field.secret
     ]
-    return modal("Answer", [_about(card), *asked], form=form, kind=ANSWER, submit="Answer")
+    return build_modal(
+        "Answer", [_build_summary(card), *asked], form=form, kind=ANSWER, submit="Answer"
+    )
 
 
 def page_fits(text: str) -> bool:
-    """Whether a page of Details shows all of this."""
-    return units(text) <= PAGE_UNITS
+    """Whether this fits a page of the full view."""
+    return count_units(text) <= PAGE_UNITS
 
 
-def details(card: Card, full: FullView, form: Form, *, refusal: str) -> Json:
-    """Return one page of everything that would run; the last has the buttons, or says why not.
+def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: str) -> Json:
+    """Return one page of the full view. The last has the buttons, or says why there are none.
 
-    A page that is not shown whole leaves nothing to approve.
+    If a page is not shown whole, the request cannot be approved.
     """
     pages = full.pages
     if not all(page_fits(one.text) for one in pages):
         refusal = refusal or "This cannot be approved here: Slack cannot show all of a page."
     page = form.page
-    value = form.button.written()
+    value = form.button.encode()
     said = f"Page {page + 1} of {len(pages)} · {full.chars} characters · sha256 {full.digest}"
     blocks = [context(plain(one_line(card.title))), context(plain(said))]
     if page == 0:
-        facts = [(fact.label, fitted(one_line(fact.text.text), 500)) for fact in card.facts]
-        facts += [("Why", fitted(one_line(reason.text), 500)) for reason in card.reasons[:10]]
-        parts = [labelled(facts)] if facts else []
+        facts = [(fact.label, fit(one_line(fact.text.text), 500)) for fact in card.facts]
+        facts += [("Why", fit(one_line(reason.text), 500)) for reason in card.reasons[:10]]
+        parts = [label_pairs(facts)] if facts else []
         if card.says is not None:
             parts += [
                 label("The agent's own words, unverified"),
-                quote(fitted(card.says.text, 3000)),
+                quote(fit(card.says.text, 3000)),
             ]
         blocks.append(rich("about", parts or [label("No more is known")]))
-        blocks += found(card, Budget(INPUT_UNITS))
+        blocks += render_findings(card, TextBudget(INPUT_UNITS))
     blocks.append(rich("page", [exact(pages[page].text)]))
     turns = []
     if page > 0:
@@ -224,19 +252,19 @@ def details(card: Card, full: FullView, form: Form, *, refusal: str) -> Json:
     elif page == len(pages) - 1:
         if card.hides:
             blocks.append(context(plain(f"⚠️ {HIDDEN}")))
-        decisions = actions(card, form.copy, _FROM_DETAILS)
+        decisions = build_actions(card, form.copy, _FROM_DETAILS)
         blocks.append(section(plain(refusal)) if refusal else decisions)
-    return modal("Details", blocks, form=form)
+    return build_modal("Details", blocks, form=form)
 
 
 _FROM_DETAILS = {Act.APPROVE, Act.APPROVE_SURE, Act.DENY, Act.ANSWER}
 
 
-def _about(card: Card) -> Json:
+def _build_summary(card: Card) -> Json:
     return context(plain(one_line(card.title), 200), plain(card.short_id))
 
 
-def _entry(name: str, text: str, element: Json, *, optional: bool = False) -> Json:
+def _build_input(name: str, text: str, element: Json, *, optional: bool = False) -> Json:
     return {
         "type": "input",
         "block_id": name,
@@ -246,7 +274,7 @@ def _entry(name: str, text: str, element: Json, *, optional: bool = False) -> Js
     }
 
 
-def _typed() -> Json:
+def _build_text_input() -> Json:
     return {
         "type": "plain_text_input",
         "action_id": _TEXT,
@@ -255,109 +283,109 @@ def _typed() -> Json:
     }
 
 
-def _asked(field: Field) -> Json:
+def _build_field_input(field: Field) -> Json:
     if field.kind is FieldKind.NUMBER:
         return {"type": "number_input", "action_id": _TEXT, "is_decimal_allowed": True}
     if field.kind is FieldKind.BOOLEAN:
-        return _choice("radio_buttons", [option("Yes", "yes"), option("No", "no")])
-    # Values may be longer than Slack takes, so the choice's number stands for it.
+        return _build_choice("radio_buttons", [option("Yes", "yes"), option("No", "no")])
+    # The index instead of the value, which may be too long for Slack.
     options = [
         option(one_line(choice.label.text), str(number))
         for number, choice in enumerate(field.choices)
     ]
     if field.kind is FieldKind.CHOICE:
         few = len(options) <= _FEW_OPTIONS
-        return _choice("radio_buttons" if few else "static_select", options)
+        return _build_choice("radio_buttons" if few else "static_select", options)
     if field.kind is FieldKind.CHOICES:
         few = len(options) <= _FEW_OPTIONS
-        return _choice("checkboxes" if few else "multi_static_select", options)
-    return _typed()
+        return _build_choice("checkboxes" if few else "multi_static_select", options)
+    return _build_text_input()
 
 
-def _choice(kind: str, options: list[Json]) -> Json:
+def _build_choice(kind: str, options: list[Json]) -> Json:
     return {"type": kind, "action_id": _TEXT, "options": options}
 
 
-# What people typed
+# --- what was submitted ---------------------------------------------------------------------------
 
 
-class Typed:
-    """The values of a submitted modal, as Slack sends them."""
+class SubmittedValues:
+    """The values of a submitted modal."""
 
     def __init__(self, view: Json) -> None:
         self._values: Json = view.get("state", {}).get("values", {})
 
-    def _of(self, name: str) -> Json:
+    def _read_entry(self, name: str) -> Json:
         (entered,) = (self._values.get(name) or {"": {}}).values()
         found: Json = entered or {}
         return found
 
-    def text(self, name: str = _TEXT) -> str:
-        """Return what was typed into a field, empty for nothing."""
-        return str(self._of(name).get("value") or "")
+    def read_text(self, name: str = _TEXT) -> str:
+        """Return the text of a field, empty for none."""
+        return str(self._read_entry(name).get("value") or "")
 
     @property
     def reason(self) -> str:
-        """The reason given."""
-        return self.text(_REASON).strip()
+        """The reason."""
+        return self.read_text(_REASON).strip()
 
-    def chosen(self, name: str = _NEXT) -> str | None:
+    def read_choice(self, name: str = _NEXT) -> str | None:
         """Return the value of the chosen option."""
-        option = self._of(name).get("selected_option") or {}
+        option = self._read_entry(name).get("selected_option") or {}
         value: str | None = option.get("value")
         return value
 
-    def all_chosen(self, name: str) -> list[str]:
+    def read_choices(self, name: str) -> list[str]:
         """Return the values of the chosen options."""
-        return [one["value"] for one in self._of(name).get("selected_options") or []]
+        return [one["value"] for one in self._read_entry(name).get("selected_options") or []]
 
-    def remembered(self) -> Remember:
-        """Return what is to be remembered."""
+    def read_remember(self) -> Remember:
+        """Return what to remember."""
         return Remember(
-            offer=self.chosen(_SCOPE) or "",
-            everywhere=self.chosen(_SPAN) == _EVERYWHERE,
-            lifetime=self.chosen(_LIFETIME) or "1h",
+            offer=self.read_choice(_SCOPE) or "",
+            everywhere=self.read_choice(_SPAN) == _EVERYWHERE,
+            lifetime=self.read_choice(_LIFETIME) or "1h",
         )
 
-    def remembered_denial(self) -> Remember | None:
-        """Return how a denial is to be remembered, None when it is to be asked about again."""
-        again = self.chosen(_AGAIN)
+    def read_denial_remember(self) -> Remember | None:
+        """Return how to remember a denial, None when not."""
+        again = self.read_choice(_AGAIN)
         if again not in (_SESSION, _EVERYWHERE):
             return None
         return Remember(everywhere=again == _EVERYWHERE, lifetime="1d")
 
-    def answers(self, fields: tuple[Field, ...]) -> Json:
-        """Return the answers to a question; what was left empty is left out."""
+    def read_answers(self, fields: tuple[Field, ...]) -> Json:
+        """Return the answers to a question, without empty ones."""
         found = {
-            field.id: self._answer(f"{_TEXT}{number}", field)
+            field.id: self._read_answer(f"{_TEXT}{number}", field)
             for number, field in enumerate(fields)
             if not field.secret
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def _answer(self, name: str, field: Field) -> Any:
+    def _read_answer(self, name: str, field: Field) -> Any:
         if field.kind is FieldKind.CHOICES:
-            picked = [field.choices[int(one)].value for one in self.all_chosen(name)]
+            picked = [field.choices[int(one)].value for one in self.read_choices(name)]
             return picked or None
-        chosen = self.chosen(name)
+        chosen = self.read_choice(name)
         if field.kind is FieldKind.BOOLEAN:
             return None if chosen is None else chosen == "yes"
         if field.kind is FieldKind.CHOICE:
             return None if chosen is None else field.choices[int(chosen)].value
-        text = self.text(name)
+        text = self.read_text(name)
         if field.kind is FieldKind.NUMBER and text:
-            return _number(text)
+            return _parse_number(text)
         return text or None
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     value = parse_json(text.encode())
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{text[:40]!r} is not a number")
     return value
 
 
-def arguments_of(text: str) -> Json:
+def read_arguments(text: str) -> Json:
     """Return edited arguments; raises InvalidRequest for anything but one strict JSON object."""
     value = parse_json(text.encode("utf-8", "surrogatepass"))
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Installation by OAuth: an admin adds the app to a workspace; its token is kept as a note.
+"""OAuth installation: an admin adds the app to a workspace; its token is stored as a note.
 
 Why this is not Bolt's OAuth flow: docs/adr/0023-slack-installs-by-our-own-pages.md.
 """
@@ -17,7 +17,7 @@ from aiohttp import web
 
 from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.settings import SlackSettings
-from adapters.slack.web_api import asked, client_of
+from adapters.slack.web_api import build_client, call_repeatable
 from adapters.slack.workspaces import Workspaces
 from gateway.errors import GatewayError, Misconfigured
 from gateway.ports import DeliveryFailed, Notes, SystemClock
@@ -87,19 +87,21 @@ class InstallPages:
         state, code = request.query.get("state", ""), request.query.get("code", "")
         cookie = request.cookies.get(_COOKIE, "")
         if not state or not hmac.compare_digest(state.encode(), cookie.encode()):
-            return _page(400, "This installation was not begun in this browser. Begin again.")
-        if not self._is_good(state) or await self._notes.get(_note(state)) is not None:
-            return _page(400, "This installation took too long, or was used. Begin again.")
+            return _build_page(400, "This installation was not begun in this browser. Begin again.")
+        if not self._is_good(state) or await self._notes.get(_build_note_key(state)) is not None:
+            return _build_page(400, "This installation took too long, or was used. Begin again.")
         if not code:
-            return _page(400, "Slack says that the installation was cancelled.")
+            return _build_page(400, "Slack says that the installation was cancelled.")
         try:
             await self._install(code)
         except (DeliveryFailed, GatewayError) as error:
             log.warning("not installed: %s", type(error).__name__, extra={"event": "slack_oauth"})
-            return _page(502, "Slack did not complete the installation. Begin again.")
-        # Noted only after Slack gave a token, so that a stranger cannot fill the store.
-        await self._notes.put(_note(state), "1", seconds=_STATE_SECONDS)
-        return _page(200, "The app is installed. Invite it to a channel, and name it in a route.")
+            return _build_page(502, "Slack did not complete the installation. Begin again.")
+        # Recorded only after Slack issued a token, so that strangers cannot fill the store.
+        await self._notes.put(_build_note_key(state), "1", seconds=_STATE_SECONDS)
+        return _build_page(
+            200, "The app is installed. Invite it to a channel, and name it in a route."
+        )
 
     def _sign(self, text: str) -> str:
         secret = self._settings.client_secret
@@ -118,9 +120,9 @@ class InstallPages:
         return hmac.compare_digest(ours, state) and self._clock.now_ms() < int(found[1])
 
     async def _install(self, code: str) -> None:
-        client = client_of(None, self._settings.api_url, self._session)
+        client = build_client(None, self._settings.api_url, self._session)
         secret = self._settings.client_secret
-        answer = await asked(
+        answer = await call_repeatable(
             lambda: client.oauth_v2_access(
                 client_id=self._settings.client_id or "",
                 client_secret=secret.get_secret_value() if secret else "",
@@ -136,10 +138,10 @@ class InstallPages:
             await self._workspaces.install(token)
 
 
-def _note(state: str) -> str:
+def _build_note_key(state: str) -> str:
     return f"oauth {state}"
 
 
-def _page(status: int, text: str) -> web.Response:
+def _build_page(status: int, text: str) -> web.Response:
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return web.Response(status=status, text=text, headers=headers)

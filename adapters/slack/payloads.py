@@ -1,51 +1,82 @@
-"""What buttons and modals carry: opaque ids with a version, parsed strictly, nothing else."""
+"""What our buttons and modals carry, and what Slack sends when people use them.
+
+Both are parsed strictly: buttons carry opaque ids with a version, and nothing is taken on trust.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
 
-from gateway.ports import MessageRef
+from adapters.slack.text_objects import Json
+from gateway.ports import Identity, MessageRef
 
 PLATFORM = "slack"
 _BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")
 _PLACE = re.compile(
     r"(?P<team>[A-Z0-9]{2,32})/(?P<channel>[A-Z0-9]{2,32})(/(?P<thread>[0-9]{1,12}\.[0-9]{6}))?"
 )
-NO_COPY = "none"  # stands in buttons that belong to no posted copy
+NO_COPY = "none"  # in buttons that belong to no posted copy
 
 
 class Malformed(Exception):
-    """This was not made by us, or by a version of us that nobody runs any more."""
+    """A payload that was not made by us, or by a version that is no longer supported."""
+
+
+class Act(StrEnum):
+    """The action ids of our buttons."""
+
+    DENY = "deny_form"
+    EDIT = "edit_form"
+    RESPOND = "respond_form"
+    ANSWER = "answer_form"
+    ABORT = "abort_form"
+    REMEMBER = "remember_form"
+    REVOKE = "revoke"
+    REVOKE_SESSION = "revoke_session"
+    REVOKE_ALL = "revoke_all"
+    STOP_ALL = "stop_all"
+    ALLOW_AGAIN = "allow_again"
+    APPROVE = "approve"
+    APPROVE_SURE = "approve_confirmed"  # sent after the client asked for confirmation
+    DETAILS = "details"
+    CLAIM = "claim"
+    MORE = "more"
+    NEXT = "next_page"
+    BACK = "previous_page"
+    OPEN = "open_inbox"  # a link: Slack opens it, and reports the click
 
 
 @dataclass(frozen=True, slots=True)
-class Button:
-    """Which request, at which revision, on which copy."""
+class SlackButton:
+    """The value of a button: a request, its revision and the copy of its card."""
 
     request_id: str
     revision: int
     copy: str
 
-    def written(self) -> str:
+    def encode(self) -> str:
         """Return the value of a button."""
         return f"v1:{self.request_id}:{self.revision}:{self.copy}"
 
 
-def button_of(value: object) -> Button:
-    """Return what a button carries; raises Malformed."""
+def read_button(value: object) -> SlackButton:
+    """Return the content of a button's value. Raises Malformed."""
     found = _BUTTON.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise Malformed("not a button of ours")
-    return Button(found[1], int(found[2]), found[3])
+    return SlackButton(found[1], int(found[2]), found[3])
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What a modal carries: its request, the copy it was opened from, its page, under which name
-    what was typed before is kept, and whether it says that this is high risk."""
+class ModalMetadata:
+    """A modal's private metadata: its request, the copy it was opened from, its page, the key of
+    the stored edit, and whether it warns of high risk.
+    """
 
     request_id: str
     revision: int
@@ -57,43 +88,43 @@ class Form:
     high: bool = False
 
     @property
-    def button(self) -> Button:
-        """What its buttons carry."""
-        return Button(self.request_id, self.revision, self.copy)
+    def button(self) -> SlackButton:
+        """The value of its buttons."""
+        return SlackButton(self.request_id, self.revision, self.copy)
 
     def ref(self, team: str) -> MessageRef | None:
-        """Return the copy's place, None where the modal was not opened from a copy."""
+        """Return the copy's message, None when the modal was not opened from a copy."""
         if not self.channel:
             return None
-        return reference(team, self.channel, self.message)
+        return build_ref(team, self.channel, self.message)
 
-    def written(self) -> str:
-        """Return the private metadata of a modal."""
+    def encode(self) -> str:
+        """Return the private metadata as text."""
         values = {"v": 1, **asdict(self)}
         if not self.high:
             del values["high"]
         return json.dumps(values, separators=(",", ":"))
 
 
-def form_of(metadata: object) -> Form:
-    """Return what a modal carries; raises Malformed."""
+def read_metadata(metadata: object) -> ModalMetadata:
+    """Return the content of a modal's metadata. Raises Malformed."""
     try:
         values = json.loads(metadata) if isinstance(metadata, str) else None
         if not isinstance(values, dict) or values.pop("v", None) != 1:
             raise Malformed("not a modal of ours")
-        form = Form(**values)
+        form = ModalMetadata(**values)
     except (ValueError, TypeError) as error:
         raise Malformed("not a modal of ours") from error
-    button_of(form.button.written())
+    read_button(form.button.encode())
     return form
 
 
-def reference(team: str, channel: str, ts: str) -> MessageRef:
-    """Return where a message stands; channel ids are not unique across workspaces."""
+def build_ref(team: str, channel: str, ts: str) -> MessageRef:
+    """Return the reference of a message; channel ids are not unique across workspaces."""
     return MessageRef(adapter=PLATFORM, channel=f"{team}/{channel}", message=ts)
 
 
-class Place(NamedTuple):
+class SlackPlace(NamedTuple):
     """Where messages go. `thread` is the timestamp of its first message, empty for none."""
 
     team: str
@@ -101,11 +132,163 @@ class Place(NamedTuple):
     thread: str = ""
 
 
-def place_of(target: str) -> Place:
+def read_place(target: str) -> SlackPlace:
     """Return the place of a target, `slack:TEAM/CHANNEL` or `slack:TEAM/CHANNEL/THREAD`, or of a
     reference's channel. Raises Malformed.
     """
     found = _PLACE.fullmatch(target.removeprefix(f"{PLATFORM}:"))
     if found is None:
         raise Malformed(f"{target!r} is not slack:TEAM/CHANNEL")
-    return Place(found["team"], found["channel"], found["thread"] or "")
+    return SlackPlace(found["team"], found["channel"], found["thread"] or "")
+
+
+# --- what Slack sends -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who did something: the workspace it happened in, the user, and the user's own workspace."""
+
+    team: str
+    user: str
+    user_team: str
+
+    @property
+    def identity(self) -> Identity:
+        """The identity, without groups."""
+        return Identity(platform=PLATFORM, id=f"{self.team}/{self.user}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interaction:
+    """One click, submission or command. `nonce` is the same when Slack delivers it again."""
+
+    actor: Actor
+    app_id: str
+    nonce: str
+    trigger_id: str
+    response_url: str = ""
+    channel: str = ""
+    message: str = ""
+    act: str = ""
+    value: str = ""
+    text: str = ""
+    view: Json = field(default_factory=dict)
+
+    @property
+    def view_id(self) -> str:
+        """The modal or Home tab of the interaction, empty for a message or a command."""
+        return str(self.view.get("id") or "")
+
+    @property
+    def in_modal(self) -> bool:
+        """Whether a modal is open in front of the person."""
+        return self.view.get("type") == "modal"
+
+    @property
+    def ref(self) -> MessageRef | None:
+        """The message of the interaction."""
+        if not self.message:
+            return None
+        return build_ref(self.actor.team, self.channel, self.message)
+
+    def form(self) -> ModalMetadata:
+        """Return the metadata of the modal, or of the button. Raises Malformed.
+
+        A button of a modal stands for the copy that the modal was opened from.
+        """
+        if self.in_modal:
+            form = read_metadata(self.view.get("private_metadata"))
+            if self.value and read_button(self.value) != form.button:
+                raise Malformed("the button does not belong to its modal")
+            return form
+        button: SlackButton = read_button(self.value)
+        if not self.message and button.copy != NO_COPY:
+            raise Malformed("a button of a copy, but not on it")
+        return ModalMetadata(
+            button.request_id, button.revision, button.copy, self.channel, self.message
+        )
+
+
+def read_click(body: Json) -> Interaction:
+    """Return a click on a button or a menu; raises Malformed."""
+    action = _read_only_item(body, "actions")
+    act, value = _read_text(action, "action_id"), str(action.get("value") or "")
+    if act == Act.MORE:
+        act, _, value = _read_text(action.get("selected_option"), "value").partition(" ")
+    container = body.get("container") or {}
+    on_message = container.get("type") == "message"
+    actor = _read_actor(body)
+    return Interaction(
+        actor=actor,
+        app_id=_read_text(body, "api_app_id"),
+        nonce=_build_nonce("action", actor, _read_text(action, "action_ts"), act, value),
+        trigger_id=str(body.get("trigger_id") or ""),
+        response_url=str(body.get("response_url") or ""),
+        channel=_read_text(container, "channel_id") if on_message else "",
+        message=_read_text(container, "message_ts") if on_message else "",
+        act=act,
+        value=value,
+        view=body.get("view") or {},
+    )
+
+
+def read_submission(body: Json) -> Interaction:
+    """Return a submitted modal; raises Malformed."""
+    view = body.get("view") or {}
+    actor = _read_actor(body)
+    trigger = _read_text(body, "trigger_id")
+    return Interaction(
+        actor=actor,
+        app_id=_read_text(body, "api_app_id"),
+        nonce=_build_nonce("view", actor, _read_text(view, "id"), trigger),
+        trigger_id=trigger,
+        act=str(view.get("callback_id") or ""),
+        view=view,
+    )
+
+
+def read_command(body: Json) -> Interaction:
+    """Return a slash command; raises Malformed."""
+    team = _read_text(body, "team_id")
+    # A command does not name the user's own workspace; users.info does.
+    actor = Actor(team, _read_text(body, "user_id"), team)
+    trigger = _read_text(body, "trigger_id")
+    return Interaction(
+        actor=actor,
+        app_id=_read_text(body, "api_app_id"),
+        nonce=_build_nonce("command", actor, trigger),
+        trigger_id=trigger,
+        response_url=str(body.get("response_url") or ""),
+        channel=_read_text(body, "channel_id"),
+        text=str(body.get("text") or "")[:3000],
+    )
+
+
+def _read_actor(body: Json) -> Actor:
+    """Return the actor. The top-level team is the place; the user's own team may differ."""
+    user = body.get("user") or {}
+    team = _read_text(body.get("team"), "id")
+    return Actor(team, _read_text(user, "id"), str(user.get("team_id") or ""))
+
+
+def _build_nonce(*parts: Any) -> str:
+    written = "\0".join(
+        f"{part.team} {part.user}" if isinstance(part, Actor) else str(part) for part in parts
+    )
+    return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _read_text(value: Any, name: str) -> str:
+    found = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(found, str) or not found:
+        raise Malformed(f"{name} is missing")
+    return found
+
+
+def _read_only_item(value: Json, name: str) -> Json:
+    found = value.get(name)
+    if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
+        raise Malformed(f"{name} is not a list of one")
+    only: Json = found[0]
+    return only

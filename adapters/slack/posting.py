@@ -8,10 +8,10 @@ from typing import Any
 
 from adapters.slack import card_blocks as blocks
 from adapters.slack.card_blocks import FullText
-from adapters.slack.payloads import Malformed, Place, place_of, reference
-from adapters.slack.text_objects import Json, escaped, fitted, one_line, ours, section
+from adapters.slack.payloads import Malformed, SlackPlace, build_ref, read_place
+from adapters.slack.text_objects import Json, escape, fit, one_line, ours, section
 from adapters.slack.uploads import Uploads
-from adapters.slack.web_api import SlackRefused, asked, sent
+from adapters.slack.web_api import SlackRefused, call_once, call_repeatable
 from adapters.slack.workspaces import NotInstalled, TokenRefused, Workspace, Workspaces
 from gateway.models import Status
 from gateway.ports import (
@@ -48,8 +48,8 @@ _MENTION = re.compile(r"[UWS][A-Z0-9]{1,31}")
 _MOST_MENTIONS = 20
 
 
-class Posts:
-    """Delivers, updates and tells. Raises only what `gateway.ports.outgoing` names."""
+class CardPosting:
+    """Posts and edits cards. Raises only errors that `gateway.ports.outgoing` names."""
 
     def __init__(self, workspaces: Workspaces, notes: Notes, pace: Pace, uploads: Uploads) -> None:
         self._workspaces = workspaces
@@ -58,12 +58,14 @@ class Posts:
         self._uploads = uploads
 
     async def deliver(self, target: str, card: Card, nonce: str) -> MessageRef:
-        """Post a card; it is never sent again when no answer came."""
-        workspace, place = await self.place(target)
-        text, made = blocks.message(card, nonce, called=_called(workspace, card.calls))
+        """Post a card. It is not sent again when Slack does not respond."""
+        workspace, place = await self.find_place(target)
+        text, made = blocks.build_message(
+            card, nonce, called=_build_mentions(workspace, card.calls)
+        )
         about = {"event_type": "approval", "event_payload": {"request": card.request_id}}
         async with self.turn(place, nonce, rank=card.created):
-            answer = await posted(
+            answer = await post_message(
                 workspace,
                 place.channel,
                 text,
@@ -72,7 +74,7 @@ class Posts:
                 mrkdwn=False,
                 metadata=about,
             )
-        ref = reference(workspace.team, str(answer["channel"]), str(answer["ts"]))
+        ref = build_ref(workspace.team, str(answer["channel"]), str(answer["ts"]))
         if place.thread:
             await self._notes.put(_thread_note(ref), place.thread, seconds=_NOTE_SECONDS)
         if not card.complete:
@@ -80,8 +82,7 @@ class Posts:
         return ref
 
     async def _attach(self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Attach the full text and say so on the card; the card is posted already, whatever
-        happens."""
+        """Attach the full text and mention it on the card. Failures leave the card as posted."""
         full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
         try:
             await self._edit(workspace, ref, card, nonce, full)
@@ -89,14 +90,14 @@ class Posts:
             return
 
     async def _thread(self, ref: MessageRef) -> str:
-        """Return the thread in which to reply to a copy: that in which it stands, or its own."""
+        """Return the thread for replies to a copy: the one it is in, or its own."""
         return await self._notes.get(_thread_note(ref)) or ref.message
 
     async def update(self, ref: MessageRef, card: Card, nonce: str) -> None:
-        """Have a posted copy show this card."""
-        workspace, _ = await self.place(ref.channel)
+        """Edit a posted card."""
+        workspace, _ = await self.find_place(ref.channel)
         decided = card.status in (Status.APPROVED, Status.DENIED)
-        await self.edit_slot(workspace, nonce, decided=decided)
+        await self.wait_for_edit(workspace, nonce, decided=decided)
         full = FullText.FITS
         if not card.complete and not card.final:
             full = await self._uploads.attach(workspace, ref, card, await self._thread(ref))
@@ -106,68 +107,70 @@ class Posts:
     async def _edit(
         self, workspace: Workspace, ref: MessageRef, card: Card, nonce: str, full: FullText
     ) -> None:
-        text, made = blocks.message(card, nonce, full, _called(workspace, card.calls))
-        await edited(workspace, ref, text, made)
+        text, made = blocks.build_message(card, nonce, full, _build_mentions(workspace, card.calls))
+        await edit_message(workspace, ref, text, made)
 
     async def _note_progress(self, workspace: Workspace, ref: MessageRef, card: Card) -> None:
-        """Reply in the thread to votes and to the agent's report, each once: edits ring no bell."""
+        """Post votes and the agent's report in the thread, each once: edits notify nobody."""
         news: dict[str, str] = {}
         if card.result is not None:
             news["result"] = f"{card.tool.text} {card.result.text}"
         if not card.final and card.progress and not card.progress.startswith("0 "):
             news["votes"] = card.progress
         for about, text in news.items():
-            said = fitted(one_line(text), 600)
+            said = fit(one_line(text), 600)
             key = f"said {ref.channel} {ref.message} {about} {said}"[:200]
             if await self._notes.put_new(key, "1", seconds=_NOTE_SECONDS):
-                await self._reply(workspace, ref, said, blocks.thread_note(said))
+                await self._reply(workspace, ref, said, blocks.build_thread_note(said))
 
     async def tell(self, notice: Notice, card: Card) -> None:
-        """Remind in a card's thread, or tell an outcome where it is wanted."""
-        workspace, place = await self.place(notice.target)
+        """Post a reminder in a card's thread, or an outcome to a target."""
+        workspace, place = await self.find_place(notice.target)
         name = f"{notice.kind} {notice.nonce} {card.revision}"
         async with self.turn(place, name, rank=card.created):
             if notice.kind is NoticeKind.REMINDER and notice.ref is not None:
-                lead = _called(workspace, notice.mentions)
+                lead = _build_mentions(workspace, notice.mentions)
                 said = f"{lead} This still waits for an answer.".strip()
                 await self._reply(workspace, notice.ref, said, [section(ours(said))])
                 return
-            said = fitted(one_line(f"{card.title}: {_ended(card)}"), 900)
-            note = blocks.thread_note(said)
-            await posted(workspace, place.channel, escaped(said), note, thread=place.thread)
+            said = fit(one_line(f"{card.title}: {_describe_outcome(card)}"), 900)
+            note = blocks.build_thread_note(said)
+            await post_message(workspace, place.channel, escape(said), note, thread=place.thread)
 
     async def _reply(
         self, workspace: Workspace, ref: MessageRef, text: str, made: list[Json]
     ) -> None:
-        channel, thread = place_of(ref.channel).channel, await self._thread(ref)
-        top = text if made and made[0]["type"] == "section" else escaped(text)
+        channel, thread = read_place(ref.channel).channel, await self._thread(ref)
+        top = text if made and made[0]["type"] == "section" else escape(text)
         try:
-            await posted(workspace, channel, top, made, thread=thread)
+            await post_message(workspace, channel, top, made, thread=thread)
         except (TryLater, DeliveryUncertain, SlackRefused):
-            # A reply is a courtesy: the card itself says the same.
+            # Replies are optional: the card says the same.
             return
 
-    def turn(self, place: Place, name: str, *, rank: int = 0) -> AbstractAsyncContextManager[None]:
-        """Hold a turn to post, the lowest rank first; threads have none of their own."""
+    def turn(
+        self, place: SlackPlace, name: str, *, rank: int = 0
+    ) -> AbstractAsyncContextManager[None]:
+        """Hold a turn to post to a channel and its threads, lowest rank first."""
         return self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name, rank=rank)
 
-    async def edit_slot(self, workspace: Workspace, name: str, *, decided: bool) -> None:
-        """Return when a message may be edited; raises TryLater when that is not now."""
+    async def wait_for_edit(self, workspace: Workspace, name: str, *, decided: bool) -> None:
+        """Wait until a message may be edited. Raises TryLater."""
         budget = f"update {workspace.team}"
         if not decided:
             await self._pace.slot(f"other {budget}", OTHER_UPDATES, name)
         await self._pace.slot(budget, UPDATES, name)
 
-    async def place(self, target: str) -> tuple[Workspace, Place]:
-        """Return the workspace and channel of a target; raises DeliveryFailed, TryLater."""
+    async def find_place(self, target: str) -> tuple[Workspace, SlackPlace]:
+        """Return the workspace and channel of a target. Raises DeliveryFailed, TryLater."""
         try:
-            place = place_of(target)
-            return await self._workspaces.of(place.team), place
+            place = read_place(target)
+            return await self._workspaces.find(place.team), place
         except (Malformed, NotInstalled, TokenRefused) as error:
             raise DeliveryFailed(str(error)) from error
 
 
-async def posted(
+async def post_message(
     workspace: Workspace,
     channel: str,
     text: str,
@@ -176,8 +179,8 @@ async def posted(
     thread: str = "",
     **more: Any,
 ) -> Json:
-    """Post a message, in a thread if one is named; no link in it is unfolded."""
-    answer: Json = await sent(
+    """Post a message, in a thread if one is named, without link previews."""
+    answer: Json = await call_once(
         lambda: workspace.client.chat_postMessage(
             channel=channel,
             thread_ts=thread or None,
@@ -191,11 +194,11 @@ async def posted(
     return answer
 
 
-async def edited(workspace: Workspace, ref: MessageRef, text: str, made: list[Json]) -> None:
-    """Edit a posted message; raises CopyGone when it is not there, or stays as it is for good."""
-    channel = place_of(ref.channel).channel
+async def edit_message(workspace: Workspace, ref: MessageRef, text: str, made: list[Json]) -> None:
+    """Edit a posted message. Raises CopyGone when it is gone or can never be edited."""
+    channel = read_place(ref.channel).channel
     try:
-        await asked(
+        await call_repeatable(
             lambda: workspace.client.chat_update(
                 channel=channel, ts=ref.message, text=text, blocks=made
             )
@@ -210,8 +213,8 @@ def _thread_note(ref: MessageRef) -> str:
     return f"thread {ref.channel} {ref.message}"
 
 
-def _called(workspace: Workspace, wanted: tuple[str, ...]) -> str:
-    """Return mentions of the approvers of this workspace; ids only, never words."""
+def _build_mentions(workspace: Workspace, wanted: tuple[str, ...]) -> str:
+    """Return mentions of the approvers of this workspace, by id."""
     found = []
     for one in wanted:
         place, _, name = one.partition("/")
@@ -220,6 +223,6 @@ def _called(workspace: Workspace, wanted: tuple[str, ...]) -> str:
     return " ".join(found[:_MOST_MENTIONS])
 
 
-def _ended(card: Card) -> str:
+def _describe_outcome(card: Card) -> str:
     said = card.outcome.text if card.outcome else card.word
     return f"{said}; it {card.result.text}" if card.result else said

@@ -1,4 +1,4 @@
-"""Private answers to whoever did something: in their modal, or as a message only they see."""
+"""Private replies to a person: in their open modal, or as a message only they see."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from adapters.slack import modals
-from adapters.slack.card_blocks import thread_note
-from adapters.slack.interactions import Interaction
-from adapters.slack.text_objects import Json, escaped
-from adapters.slack.web_api import asked, sent
+from adapters.slack.card_blocks import build_thread_note
+from adapters.slack.payloads import Interaction
+from adapters.slack.text_objects import Json, escape
+from adapters.slack.web_api import call_once, call_repeatable
 from adapters.slack.workspaces import Workspace
 from gateway.ports import DeliveryFailed
 
 log = logging.getLogger("adapters.slack.replies")
 
 
-class Reply:
-    """Answers one interaction. `view_id` is the modal that was opened for it, if any."""
+class PrivateReply:
+    """Replies to one interaction. `view_id` is the modal that was opened for it, if any."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class Reply:
         self.view_id = interaction.view_id if interaction.in_modal else ""
 
     async def open(self, view: Json) -> bool:
-        """Open a modal, on top of the one in front if there is one; False when it is too late."""
+        """Open a modal, on top of an open one; return False when it failed."""
         client, trigger = self._workspace.client, self._interaction.trigger_id
         opening = client.views_push if self._interaction.in_modal else client.views_open
         try:
-            answer = await sent(lambda: opening(trigger_id=trigger, view=view))
+            answer = await call_once(lambda: opening(trigger_id=trigger, view=view))
         except DeliveryFailed as failure:
             log.info("no modal: %s", type(failure).__name__, extra={"event": "slack_no_modal"})
             return False
@@ -47,31 +47,33 @@ class Reply:
         return True
 
     async def show(self, view: Json, *, seen: str | None = None) -> None:
-        """Replace the modal in front; with `seen`, only if it is still that one."""
+        """Replace the open modal; with `seen`, only if its hash is still the same."""
         client = self._workspace.client
         more = {"hash": seen} if seen else {}
         try:
-            await asked(lambda: client.views_update(view_id=self.view_id, view=view, **more))
+            await call_repeatable(
+                lambda: client.views_update(view_id=self.view_id, view=view, **more)
+            )
         except DeliveryFailed as failure:
             log.info("modal gone: %s", type(failure).__name__, extra={"event": "slack_modal_gone"})
 
     async def tell(self, text: str, *, blocks: list[Json] | None = None) -> None:
-        """Say something to this person alone. Never raises: what was done is done."""
+        """Send a private text. Never raises: the work itself is done."""
         if self.view_id:
-            await self.show(modals.told("Approvals", text))
+            await self.show(modals.build_notice("Approvals", text))
             return
-        if self._interaction.view and await self.open(modals.told("Approvals", text)):
+        if self._interaction.view and await self.open(modals.build_notice("Approvals", text)):
             return
-        made = thread_note(text) if blocks is None else blocks
+        made = build_thread_note(text) if blocks is None else blocks
         body = {
             "response_type": "ephemeral",
             "replace_original": False,
-            "text": escaped(text),
+            "text": escape(text),
             "blocks": made,
         }
         try:
             if not await self._by_response_url(body):
-                await self._by_ephemeral(escaped(text), made)
+                await self._by_ephemeral(escape(text), made)
         except (DeliveryFailed, aiohttp.ClientError, TimeoutError, OSError) as failure:
             log.info("not told: %s", type(failure).__name__, extra={"event": "slack_not_told"})
 
@@ -89,9 +91,11 @@ class Reply:
         actor, client = self._interaction.actor, self._workspace.client
         channel = self._interaction.channel
         if not channel or channel.startswith("D"):
-            await sent(lambda: client.chat_postMessage(channel=actor.user, text=text, blocks=made))
+            await call_once(
+                lambda: client.chat_postMessage(channel=actor.user, text=text, blocks=made)
+            )
             return
-        await sent(
+        await call_once(
             lambda: client.chat_postEphemeral(
                 channel=channel, user=actor.user, text=text, blocks=made
             )

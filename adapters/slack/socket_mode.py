@@ -16,7 +16,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.redacted_logs import library_logger
-from adapters.slack.web_api import SlackRefused, asked
+from adapters.slack.web_api import SlackRefused, call_repeatable
 from gateway.errors import GatewayError
 from gateway.ports import DeliveryFailed
 
@@ -43,7 +43,7 @@ FATAL = {
 }
 
 
-class Socket:
+class SocketConnection:
     """One Socket Mode connection under watch."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Socket:
                 self._handler.client.wss_uri = await self._address()
                 await self._handler.connect_async()
         except Exception as error:  # whatever the reason, it is tried again
-            return _code(error)
+            return _read_code(error)
         self._begun = True
         return ""
 
@@ -156,12 +156,14 @@ class Socket:
         try:
             await self._address()
         except Exception as error:  # as above
-            return _code(error)
+            return _read_code(error)
         return ""
 
     async def _address(self) -> str:
         """Return an address to connect to; it is good for one connection."""
-        opened = await asked(lambda: self._client.apps_connections_open(app_token=self._token))
+        opened = await call_repeatable(
+            lambda: self._client.apps_connections_open(app_token=self._token)
+        )
         return str(opened["url"])
 
     def _say(self, problem: str) -> None:
@@ -195,7 +197,7 @@ def _reconnect_once(client: Any) -> Callable[..., Awaitable[None]]:
     return reconnect
 
 
-def _code(error: Exception) -> str:
+def _read_code(error: Exception) -> str:
     """Return Slack's code of a refusal, else a name for the failure."""
     if isinstance(error, SlackRefused):
         return error.error

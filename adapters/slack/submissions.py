@@ -1,4 +1,4 @@
-"""Does what submitted modals ask for. Rights are checked anew: time has passed meanwhile."""
+"""Handling of submitted modals. Rights are checked again: time has passed since opening."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from adapters.slack import modals
-from adapters.slack.actions import click, whole
-from adapters.slack.interactions import Interaction
-from adapters.slack.modals import Typed
-from adapters.slack.payloads import Form, Malformed
+from adapters.slack.actions import build_click, build_whole_card
+from adapters.slack.modals import SubmittedValues
+from adapters.slack.payloads import Interaction, Malformed, ModalMetadata
 from adapters.slack.permissions import Rights
 from adapters.slack.text_objects import Json
 from adapters.slack.workspaces import Workspace
@@ -22,95 +21,99 @@ _EDIT_SECONDS = 3600.0
 
 
 class Submissions:
-    """Denies, edits, answers."""
+    """Makes the decisions of submitted modals."""
 
     def __init__(self, desk: Desk, rights: Rights) -> None:
         self._desk = desk
         self._rights = rights
 
-    async def submitted(self, workspace: Workspace, did: Interaction) -> Json:
-        """Do what a modal asks for; return Slack's answer: close, errors, or the next modal."""
-        form, typed = did.form(), Typed(did.view)
-        identity, record = await self._rights.known(workspace, did.actor, form.request_id)
+    async def submit(self, workspace: Workspace, did: Interaction) -> Json:
+        """Handle a submission; return the response for Slack: close, errors, or the next modal."""
+        form, typed = did.form(), SubmittedValues(did.view)
+        identity, record = await self._rights.identify(workspace, did.actor, form.request_id)
         try:
             if did.act == modals.EDIT:
                 return await self._show_edit(did, record, form, typed)
-            action, fields = await self._asked(did.act, form, typed, record)
+            action, fields = await self._read_action(did.act, form, typed, record)
         except _Wrong as wrong:
             return {"response_action": "errors", "errors": {wrong.block: str(wrong)}}
         try:
             await self._desk.requests.decide(
-                click(did, form, identity, action, **fields),
-                groups=self._rights.groups(workspace, identity),
+                build_click(did, form, identity, action, **fields),
+                groups=self._rights.build_group_query(workspace, identity),
             )
         except Unconfirmed:
             if did.act != modals.CHECK:
                 raise
-            # Only as edited it is: the form that was sent did not say so.
-            return _check(record, fields["arguments"], replace(form, high=True))
+            # High risk only since the edit: the submitted modal did not say so.
+            return _build_edit_check(record, fields["arguments"], replace(form, high=True))
         return DONE
 
-    async def _show_edit(self, did: Interaction, record: Record, form: Form, typed: Typed) -> Json:
-        """Show an edit as a diff. It is decided when that is confirmed, and cannot change then."""
+    async def _show_edit(
+        self, did: Interaction, record: Record, form: ModalMetadata, typed: SubmittedValues
+    ) -> Json:
+        """Show an edit as a diff. Confirming it decides, with exactly these arguments."""
         try:
-            arguments = modals.arguments_of(typed.text())
+            arguments = modals.read_arguments(typed.read_text())
             rows = changes(record.arguments, arguments)
         except InvalidRequest as error:
             raise _Wrong("text", str(error)) from error
         if not rows:
             raise _Wrong("text", "Nothing is changed: approve it as it is.")
-        await self._desk.notes.put(_kept(did.nonce), typed.text(), seconds=_EDIT_SECONDS)
+        await self._desk.notes.put(_edit_key(did.nonce), typed.read_text(), seconds=_EDIT_SECONDS)
         high = record.risk.level is RiskLevel.HIGH
-        return _check(record, arguments, replace(form, kept=did.nonce, high=high))
+        return _build_edit_check(record, arguments, replace(form, kept=did.nonce, high=high))
 
-    async def _asked(
-        self, kind: str, form: Form, typed: Typed, record: Record
+    async def _read_action(
+        self, kind: str, form: ModalMetadata, typed: SubmittedValues, record: Record
     ) -> tuple[Action, dict[str, Any]]:
-        """Return the action of a modal and what belongs to it; raises _Wrong, Malformed."""
+        """Return the action of a modal and its data. Raises _Wrong, Malformed, Conflict."""
         if kind == modals.CHECK:
-            text = await self._desk.notes.get(_kept(form.kept))
+            text = await self._desk.notes.get(_edit_key(form.kept))
             if text is None:
                 raise Conflict("this edit was left for too long; edit it again")
-            return Action.EDIT, {"arguments": modals.arguments_of(text), "confirmed": form.high}
-        return _typed(kind, typed, record)
+            return Action.EDIT, {"arguments": modals.read_arguments(text), "confirmed": form.high}
+        return _read_decision(kind, typed, record)
 
 
-def _check(record: Record, arguments: JsonObject, form: Form) -> Json:
-    """Return the answer that shows an edit as a diff, to be confirmed."""
+def _build_edit_check(record: Record, arguments: JsonObject, form: ModalMetadata) -> Json:
+    """Return the response that shows an edit as a diff, to be confirmed."""
     rows = changes(record.arguments, arguments)
     shown = "\n".join(f"{row.sign} {row.text.text}" for row in rows)
-    return {"response_action": "update", "view": modals.check_edit(shown, form)}
+    return {"response_action": "update", "view": modals.build_edit_check(shown, form)}
 
 
-def _kept(name: str) -> str:
+def _edit_key(name: str) -> str:
     return f"edit {name}"
 
 
 class _Wrong(Exception):
-    """What was typed does not fit; `block` is the field."""
+    """A submitted value is invalid; `block` is its field."""
 
     def __init__(self, block: str, why: str) -> None:
         super().__init__(why[:300])
         self.block = block
 
 
-def _typed(kind: str, typed: Typed, record: Record) -> tuple[Action, dict[str, Any]]:
+def _read_decision(
+    kind: str, typed: SubmittedValues, record: Record
+) -> tuple[Action, dict[str, Any]]:
     if kind == modals.DENY:
-        replan = typed.chosen() == modals.REPLAN
+        replan = typed.read_choice() == modals.REPLAN
         if replan and not typed.reason:
             raise _Wrong("reason", "Say what the agent should plan instead.")
-        again = typed.remembered_denial()
+        again = typed.read_denial_remember()
         return Action.DENY, {"message": typed.reason, "feedback": replan, "remember": again}
     if kind == modals.REMEMBER:
-        return Action.APPROVE, {"remember": typed.remembered()}
+        return Action.APPROVE, {"remember": typed.read_remember()}
     if kind == modals.ABORT:
-        return Action.ABORT, {"message": typed.reason, "abort": typed.chosen() or "turn"}
+        return Action.ABORT, {"message": typed.reason, "abort": typed.read_choice() or "turn"}
     if kind == modals.RESPOND:
-        return Action.RESPOND, {"result": typed.text(), "confirmed": True}
+        return Action.RESPOND, {"result": typed.read_text(), "confirmed": True}
     if kind != modals.ANSWER:
         raise Malformed("an unknown modal")
     try:
-        answers = typed.answers(whole(record).fields)
+        answers = typed.read_answers(build_whole_card(record).fields)
     except InvalidRequest as error:
         raise Conflict(str(error)) from error
     return Action.ANSWER, {"answers": answers, "confirmed": True}

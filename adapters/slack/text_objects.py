@@ -1,6 +1,6 @@
-"""Slack's text objects. Agents' words go only into places that Slack does not parse.
+"""Slack's text objects. Agents' text goes only where Slack does not parse it.
 
-`mrkdwn` is used for our own words and Slack's date tokens alone; everything else is plain text
+`mrkdwn` is used only for our own text and Slack's date tokens; everything else is plain text
 without emoji codes, or rich text, where no mention, link or markup is acted on.
 """
 
@@ -20,18 +20,18 @@ INPUT_UNITS = 3000
 _ELLIPSIS = "…"
 
 
-def units(text: str) -> int:
-    """Return the length as Slack may count it: in UTF-16 units, the larger of the two ways."""
+def count_units(text: str) -> int:
+    """Return the length in UTF-16 units; Slack never counts more."""
     return len(text) + sum(char > "\uffff" for char in text)
 
 
-def fitted(text: str, most: int) -> str:
-    """Return the text, or its start and an ellipsis; no character is cut in two."""
-    if units(text) <= most:
+def fit(text: str, most: int) -> str:
+    """Return the text, or its start and an ellipsis."""
+    if count_units(text) <= most:
         return text
     kept, left = [], most - 1
     for char in text:
-        left -= units(char)
+        left -= count_units(char)
         if left < 0:
             break
         kept.append(char)
@@ -39,27 +39,27 @@ def fitted(text: str, most: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line, so that nothing can stand at the start of a line."""
+    """Return the text on one line, so that it cannot start a line of its own."""
     return " ⏎ ".join(text.splitlines()) if "\n" in text or "\r" in text else text
 
 
 def plain(text: str, most: int = CONTEXT_UNITS) -> Json:
     """Return a plain_text object; Slack refuses empty ones, so those become a dash."""
-    return {"type": "plain_text", "text": fitted(text, most).strip() or "-", "emoji": False}
+    return {"type": "plain_text", "text": fit(text, most).strip() or "-", "emoji": False}
 
 
 def ours(text: str) -> Json:
-    """Return a mrkdwn object. Only for words of our own."""
+    """Return a mrkdwn object. Only for our own text."""
     return {"type": "mrkdwn", "text": text}
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return text for the top-level `text` of a message, which Slack parses for mentions."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def moment(at_ms: int) -> str:
-    """Return a time that each reader's client shows in their own zone; for `ours` alone."""
+    """Return a time that clients show in the reader's time zone; for `ours` only."""
     seconds = at_ms // 1000
     written = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"<!date^{seconds}^{{date_short_pretty}} at {{time}}|{written}>"
@@ -83,8 +83,8 @@ def rich(block_id: str, parts: Iterable[Json]) -> Json:
     return {"type": "rich_text", "block_id": block_id, "elements": list(parts)}
 
 
-def labelled(pairs: Iterable[tuple[str, str]]) -> Json:
-    """Return a rich text section of short labelled texts, one after the other."""
+def label_pairs(pairs: Iterable[tuple[str, str]]) -> Json:
+    """Return a rich text section of short texts, each with a label."""
     elements: list[Json] = []
     for label, text in pairs:
         gap = "  ·  " if elements else ""
@@ -103,7 +103,7 @@ def exact(text: str) -> Json:
 
 
 def quote(text: str) -> Json:
-    """Return text set apart as somebody else's words, which begin no line of their own."""
+    """Return text as a quotation, on one line."""
     return {"type": "rich_text_quote", "elements": [words(f"“{one_line(text)}”")]}
 
 
@@ -130,7 +130,7 @@ def button(
     style: str | None = None,
     confirm: tuple[str, str] | None = None,
 ) -> Json:
-    """Return a button. `confirm` is the sentence to confirm first and the word that does it."""
+    """Return a button. `confirm` is a sentence to confirm and the label that confirms it."""
     made: Json = {
         "type": "button",
         "text": plain(text, LABEL_UNITS),
@@ -168,14 +168,14 @@ def row(block_id: str, *elements: Json) -> Json:
     return {"type": "actions", "block_id": block_id, "elements": list(elements)}
 
 
-class Budget:
-    """What is left of a message's room for text."""
+class TextBudget:
+    """The room for text that is left in a message."""
 
     def __init__(self, most: int) -> None:
         self.left = most
 
     def take(self, text: str, most: int) -> str:
-        """Return as much of the text as fits, and spend it."""
-        kept = fitted(text, max(1, min(most, self.left)))
-        self.left -= units(kept)
+        """Return as much of the text as fits, and subtract it."""
+        kept = fit(text, max(1, min(most, self.left)))
+        self.left -= count_units(kept)
         return kept

@@ -1,4 +1,4 @@
-"""Full texts as files in a card's thread. Without its file a long request cannot be approved."""
+"""Uploads of full texts to a card's thread. Long requests need one to be approved in Slack."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.card_blocks import FullText
-from adapters.slack.payloads import Place, place_of
-from adapters.slack.web_api import asked
+from adapters.slack.payloads import SlackPlace, read_place
+from adapters.slack.web_api import call_repeatable
 from adapters.slack.workspaces import Workspace
 from gateway.ports import Card, DeliveryFailed, Desk, MessageRef, full_view
 
@@ -21,7 +21,7 @@ _OK = 200
 
 
 class Uploads:
-    """Attaches full texts, once for each card and each version of what would run."""
+    """Attaches full texts, once for each card and digest."""
 
     def __init__(self, desk: Desk, session: aiohttp.ClientSession) -> None:
         self._desk = desk
@@ -30,17 +30,17 @@ class Uploads:
     async def attach(
         self, workspace: Workspace, ref: MessageRef, card: Card, thread: str
     ) -> FullText:
-        """Attach what would run to a thread, unless it is there; return whether it is."""
-        if await self.attached(ref, card.digest):
+        """Attach the full text to a thread, unless it is there; return whether it is."""
+        if await self.is_attached(ref, card.digest):
             return FullText.ATTACHED
         record = await self._desk.requests.get(card.request_id)
         if record.digest != card.digest:
             return FullText.MISSING
         text = full_view(record).text.encode()
-        place = Place(*place_of(ref.channel)[:2], thread)
+        place = SlackPlace(*read_place(ref.channel)[:2], thread)
         name, title = f"approval-{card.short_id}.txt", f"All of it · sha256 {card.digest}"
         try:
-            await uploaded(workspace.client, self._session, place, text, name=name, title=title)
+            await upload_file(workspace.client, self._session, place, text, name=name, title=title)
         except DeliveryFailed as error:
             data = {"event": "slack_upload_failed", "request_id": card.request_id}
             log.warning("full text not attached: %s", type(error).__name__, extra=data)
@@ -48,22 +48,22 @@ class Uploads:
         await self._desk.notes.put(_key(ref, card.digest), "1", seconds=_KEPT_SECONDS)
         return FullText.ATTACHED
 
-    async def attached(self, ref: MessageRef, digest: str) -> bool:
-        """Tell whether a copy's thread holds the full text of this digest."""
+    async def is_attached(self, ref: MessageRef, digest: str) -> bool:
+        """Whether a copy's thread has the full text of this digest."""
         return await self._desk.notes.get(_key(ref, digest)) is not None
 
 
-async def uploaded(
+async def upload_file(
     client: AsyncWebClient,
     session: aiohttp.ClientSession,
-    place: Place,
+    place: SlackPlace,
     content: bytes,
     *,
     name: str,
     title: str,
 ) -> str:
     """Attach a file to a thread; return its id. Raises DeliveryFailed."""
-    given = await asked(
+    given = await call_repeatable(
         lambda: client.files_getUploadURLExternal(filename=name, length=len(content))
     )
     try:
@@ -74,7 +74,7 @@ async def uploaded(
     if status != _OK:
         raise DeliveryFailed(f"Slack did not take the file ({status})")
     file_id = str(given["file_id"])
-    await asked(
+    await call_repeatable(
         lambda: client.files_completeUploadExternal(
             files=[{"id": file_id, "title": title}],
             channel_id=place.channel,

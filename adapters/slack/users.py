@@ -1,15 +1,14 @@
-"""Who clicked: asked of Slack at that moment, and nobody when it does not say."""
+"""Who clicked, looked up in Slack on each click. Without an answer it is nobody."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
-from adapters.slack.payloads import PLATFORM
+from adapters.slack.payloads import PLATFORM, Actor
 from adapters.slack.text_objects import Json
-from adapters.slack.web_api import asked
+from adapters.slack.web_api import call_repeatable
 from adapters.slack.workspaces import Workspace
 from gateway.errors import GatewayError
 from gateway.ports import DeliveryFailed, Identity, TryLater
@@ -18,7 +17,7 @@ _CHECK_SECONDS = 8.0
 
 
 class Stranger(GatewayError):
-    """This user may never decide here: a bot, a guest, somebody else's employee, or gone."""
+    """A user who may never decide: a bot, a guest, an outsider, or a deactivated one."""
 
     code = "stranger"
 
@@ -29,28 +28,14 @@ class Unknown(GatewayError):
     code = "unknown_user"
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
-    """Who did something, as the payload says: the workspace it happened in and their own."""
-
-    team: str
-    user: str
-    user_team: str
-
-    @property
-    def identity(self) -> Identity:
-        """The identity, without groups."""
-        return Identity(platform=PLATFORM, id=f"{self.team}/{self.user}")
-
-
-class Directory:
-    """Checks users and groups, fresh each time; many clicks at once share the next question."""
+class UserDirectory:
+    """Looks up users and groups, fresh each time. Clicks at the same time share a call."""
 
     def __init__(self) -> None:
         self._asking: dict[str, _Shared] = {}
 
-    async def member(self, workspace: Workspace, actor: Actor) -> Identity:
-        """Return the identity of a full member of this very workspace, without groups.
+    async def find_member(self, workspace: Workspace, actor: Actor) -> Identity:
+        """Return the identity of a full member of this workspace, without groups.
 
         Raises Stranger, Unknown.
         """
@@ -63,15 +48,15 @@ class Directory:
                 lambda: workspace.client.users_info(user=actor.user),
             )
         ).get("user", {})
-        if user.get("id") != actor.user or not _belongs(user, workspace):
+        if user.get("id") != actor.user or not _is_member(user, workspace):
             raise Stranger(_ELSEWHERE)
         for sign, who in _NEVER.items():
             if user.get(sign) is not False:
                 raise Stranger(f"{who} may not decide")
         return actor.identity
 
-    async def groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:
-        """Return the user groups that somebody belongs to now. Raises Unknown."""
+    async def find_groups(self, workspace: Workspace, identity: Identity) -> tuple[str, ...]:
+        """Return a person's current user groups. Raises Unknown."""
         user = identity.id.partition("/")[2]
         answer = await self._ask(
             f"groups {workspace.team}",
@@ -83,7 +68,7 @@ class Directory:
         return tuple(f"{PLATFORM}:{workspace.team}/{one['id']}" for one in groups)
 
     def close(self) -> None:
-        """Give up on what nobody waits for any more."""
+        """Cancel running calls."""
         for shared in self._asking.values():
             shared.cancel()
 
@@ -93,7 +78,7 @@ class Directory:
             async with asyncio.timeout(_CHECK_SECONDS):
                 while True:
                     try:
-                        return await shared.next(lambda: asked(call))
+                        return await shared.next(lambda: call_repeatable(call))
                     except TryLater as wait:
                         await asyncio.sleep(wait.seconds)
         except (DeliveryFailed, TimeoutError) as error:
@@ -103,9 +88,9 @@ class Directory:
                 self._asking.pop(about, None)
 
 
-def _belongs(user: Json, workspace: Workspace) -> bool:
-    """Whether a user is of this workspace. Those of an organisation are at home in one of its
-    workspaces, and members of several."""
+def _is_member(user: Json, workspace: Workspace) -> bool:
+    """Whether a user is a member of this workspace. Users of an organisation have one home
+    workspace and may be members of several."""
     if not workspace.org:
         return bool(user.get("team_id", workspace.team) == workspace.team)
     member = user.get("enterprise_user") or {}
@@ -124,7 +109,7 @@ _NEVER = {
 
 
 class _Shared:
-    """One question at a time. Who asks while it runs gets the next answer, begun after that."""
+    """One call at a time. Callers during a call share the next one, which starts after it."""
 
     def __init__(self) -> None:
         self._running: asyncio.Future[Json] | None = None
@@ -132,25 +117,25 @@ class _Shared:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits."""
+        """Whether no call is running or due."""
         return all(one is None or one.done() for one in (self._running, self._next))
 
     def cancel(self) -> None:
-        """Stop asking."""
+        """Cancel the calls."""
         for one in (self._running, self._next):
             if one is not None:
                 one.cancel()
 
     async def next(self, ask: Callable[[], Coroutine[Any, Any, Json]]) -> Json:
-        """Return an answer to a question that is asked from now on."""
+        """Return the answer of a call that starts from now on."""
         if self._running is None or self._running.done():
             self._running = done = asyncio.get_running_loop().create_future()
             try:
                 return await ask()
             finally:
-                done.cancel()  # nobody else wants this answer, only to know that it came
+                done.cancel()  # others wait for its end only, not for its result
         if self._next is None or self._next.done():
-            self._next = _task(self._after(self._running, ask))
+            self._next = _start_task(self._after(self._running, ask))
         return await asyncio.shield(self._next)
 
     async def _after(
@@ -161,8 +146,8 @@ class _Shared:
         return await ask()
 
 
-def _task(work: Coroutine[Any, Any, Json]) -> asyncio.Task[Json]:
+def _start_task(work: Coroutine[Any, Any, Json]) -> asyncio.Task[Json]:
     task = asyncio.ensure_future(work)
-    # Whoever asked may have given up; then nobody looks at what went wrong.
+    # Retrieve the error even if every caller has given up.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

@@ -1,4 +1,4 @@
-"""Calls to Slack's Web API: never sent twice blindly, and every failure told for what it is."""
+"""Calls to Slack's Web API, and the meaning of its errors. No call is repeated blindly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LATER = {
 
 
 class SlackRefused(DeliveryFailed):
-    """Slack answered with an error code; `error` is that code."""
+    """Slack responded with an error code, `error`."""
 
     code = "slack_refused"
 
@@ -48,28 +48,28 @@ class Unavailable(TryLater):
 
 
 class Patience:
-    """How long to leave Slack alone while it is unavailable: longer each time, to a bound."""
+    """The pauses while Slack is unavailable: longer each time, up to a limit."""
 
     def __init__(self) -> None:
         self._failures = 0
         self._last = 0.0
 
-    def failed(self, now: float) -> float:
+    def record_failure(self, now: float) -> float:
         """Return the seconds to wait after a failure at `now`; many at once count as one."""
         if now - self._last > 1.0:
             self._failures += 1
             self._last = now
         return float(min(2 ** (self._failures - 1), _LONGEST_PAUSE))
 
-    def worked(self) -> None:
-        """Begin anew."""
+    def reset(self) -> None:
+        """Start again with the shortest pause."""
         self._failures = 0
 
 
-def client_of(token: str | None, api_url: str, session: aiohttp.ClientSession) -> AsyncWebClient:
+def build_client(token: str | None, api_url: str, session: aiohttp.ClientSession) -> AsyncWebClient:
     """Return a client that sends each call once: the SDK's own retries would post cards twice.
 
-    How long a call may take is the session's to say: nothing else ends one.
+    The session limits the duration of calls; nothing else does.
     """
     return AsyncWebClient(
         token=token,
@@ -81,24 +81,24 @@ def client_of(token: str | None, api_url: str, session: aiohttp.ClientSession) -
     )
 
 
-async def asked(call: Callable[[], Awaitable[Any]]) -> Json:
+async def call_repeatable(call: Callable[[], Awaitable[Any]]) -> Json:
     """Make a call that changes nothing, or that may be repeated; return its answer.
 
     Raises SlackRefused, TryLater.
     """
     try:
-        return await sent(call)
+        return await call_once(call)
     except DeliveryUncertain as doubt:
         raise Unavailable(str(doubt)) from doubt
 
 
-async def sent(call: Callable[[], Awaitable[Any]]) -> Json:
-    """Make a call once; return its answer. Raises as `answered` does."""
-    data = (await answered(call)).data
+async def call_once(call: Callable[[], Awaitable[Any]]) -> Json:
+    """Make a call once; return its answer. Raises as `call_for_response` does."""
+    data = (await call_for_response(call)).data
     return data if isinstance(data, dict) else {}
 
 
-async def answered(call: Callable[[], Awaitable[Any]]) -> Any:
+async def call_for_response(call: Callable[[], Awaitable[Any]]) -> Any:
     """Make a call once; return the SDK's whole response, with its headers.
 
     Raises SlackRefused, TryLater when it certainly had no effect, DeliveryUncertain otherwise.
@@ -106,14 +106,14 @@ async def answered(call: Callable[[], Awaitable[Any]]) -> Any:
     try:
         return await call()
     except SlackApiError as error:
-        raise _meaning(error) from error
+        raise _translate_error(error) from error
     except aiohttp.ClientConnectorError as error:
         raise Unavailable("Slack cannot be reached") from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise DeliveryUncertain(f"Slack did not answer: {type(error).__name__}") from error
 
 
-def _meaning(error: SlackApiError) -> DeliveryFailed:
+def _translate_error(error: SlackApiError) -> DeliveryFailed:
     response: Any = error.response
     status = int(getattr(response, "status_code", 0) or getattr(response, "status", 0))
     data = getattr(response, "data", None)
@@ -123,7 +123,7 @@ def _meaning(error: SlackApiError) -> DeliveryFailed:
     if code in _DOUBTFUL:
         return DeliveryUncertain(f"Slack says {code}")
     if not code:
-        # An error page: something before Slack's API answered, so the API never saw the call.
+        # An error page from something in front of Slack's API, which never saw the call.
         return Unavailable(f"Slack is not available ({status})")
     messages = (
         data.get("response_metadata", {}).get("messages", []) if isinstance(data, dict) else []

@@ -17,7 +17,13 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.settings import SlackSettings
-from adapters.slack.web_api import SlackRefused, Unavailable, answered, asked, client_of
+from adapters.slack.web_api import (
+    SlackRefused,
+    Unavailable,
+    build_client,
+    call_for_response,
+    call_repeatable,
+)
 from gateway.errors import GatewayError
 from gateway.ports import DeliveryFailed, Notes
 
@@ -109,14 +115,14 @@ class Workspaces:
             log.log(logging.ERROR if problem else logging.INFO, problem or "token ok", extra=data)
         self.problem = problem
 
-    async def of(self, team: str) -> Workspace:
+    async def find(self, team: str) -> Workspace:
         """Return the workspace with this id. Raises NotInstalled, TokenRefused, Unavailable."""
         if self._settings.bot_token is not None and not self._known:
             await self._check()  # Slack did not answer at the start
         known = self._known.get(team)
         if known is not None and self._settings.bot_token is not None:
             return known
-        token, org = await self.token(team)
+        token, org = await self.read_token(team)
         if known is not None and known.token == token:
             return known
         async with self._lock:
@@ -126,7 +132,7 @@ class Workspaces:
         self._known[team] = found
         return found
 
-    async def token(self, team: str) -> tuple[str, str]:
+    async def read_token(self, team: str) -> tuple[str, str]:
         """Return the token of a workspace's installation, and its organisation.
 
         Raises NotInstalled. Read from the store each time: another replica may have changed it.
@@ -159,11 +165,11 @@ class Workspaces:
             await self.uninstall(team)
 
     async def _teams(self, token: str) -> list[str]:
-        client = client_of(token, self._settings.api_url, self._session)
+        client = build_client(token, self._settings.api_url, self._session)
         teams: list[str] = []
         cursor = None
         while cursor != "":
-            page = await asked(partial(client.auth_teams_list, cursor=cursor))
+            page = await call_repeatable(partial(client.auth_teams_list, cursor=cursor))
             teams += [team["id"] for team in page["teams"]]
             cursor = page.get("response_metadata", {}).get("next_cursor", "")
         return teams
@@ -191,16 +197,18 @@ class Workspaces:
 
         Raises TokenRefused, Unavailable.
         """
-        client = client_of(token, self._settings.api_url, self._session)
+        client = build_client(token, self._settings.api_url, self._session)
         try:
-            who = await answered(client.auth_test)
-            if missing := set(NEEDED_SCOPES) - scopes_of(who):
+            who = await call_for_response(client.auth_test)
+            if missing := set(NEEDED_SCOPES) - read_scopes(who):
                 raise TokenRefused(
                     f"the Slack app lacks the scopes {', '.join(sorted(missing))}; "
                     "add them from `gateway manifest slack` and install it again"
                 )
             team = team if org else who["team_id"]
-            bot = await asked(lambda: client.bots_info(bot=who.get("bot_id", ""), team_id=team))
+            bot = await call_repeatable(
+                lambda: client.bots_info(bot=who.get("bot_id", ""), team_id=team)
+            )
         except SlackRefused as refused:
             raise TokenRefused(f"Slack refuses the bot token: {refused.error}") from refused
         except DeliveryFailed as error:
@@ -209,6 +217,6 @@ class Workspaces:
         return Workspace(team=team, org=org, token=token, app_id=app_id, client=client)
 
 
-def scopes_of(who: Any) -> set[str]:
+def read_scopes(who: Any) -> set[str]:
     """Return the scopes of a token from Slack's answer to `auth.test`."""
     return set(str(who.headers.get("x-oauth-scopes", "")).split(","))

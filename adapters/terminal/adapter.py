@@ -1,4 +1,4 @@
-"""The adapter itself: the screen as long as the process runs, and its end with the screen."""
+"""The terminal adapter: runs the screen, and stops the process when the person leaves it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from logging.handlers import MemoryHandler
 
-from adapters.terminal.screen import Answering
+from adapters.terminal.screen import TerminalApp
 from gateway.errors import InvalidRequest
 from gateway.ports import Desk, Identity, SystemClock
 
@@ -20,18 +20,18 @@ _KEPT_LINES = 1000
 
 
 class TerminalAdapter:
-    """Lets whoever sits at this terminal answer, as `terminal:` and their login name."""
+    """Lets the person at this terminal answer, as `terminal:` and their login name."""
 
     name = "terminal"
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Show the screen until left; when the person leaves it, the process is told to stop."""
+        """Show the screen until left. When the person quits, stop the process."""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise InvalidRequest("the terminal adapter needs a terminal to draw on")
-        who = Identity(platform=self.name, id=_login())
-        screen = Answering(desk, who, SystemClock())
-        with _log_kept():
+        who = Identity(platform=self.name, id=_read_login())
+        screen = TerminalApp(desk, who, SystemClock())
+        with _hold_log():
             task = asyncio.create_task(screen.run_async(), name="terminal")
             task.add_done_callback(lambda _: signal.raise_signal(signal.SIGTERM))
             try:
@@ -41,8 +41,8 @@ class TerminalAdapter:
                 await asyncio.gather(task, return_exceptions=True)
 
 
-def _login() -> str:
-    """Return the name of whoever runs this, as the system knows it: variables could say any."""
+def _read_login() -> str:
+    """Return the user's name from the system; environment variables could be forged."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -50,8 +50,8 @@ def _login() -> str:
 
 
 @contextmanager
-def _log_kept() -> Iterator[None]:
-    """Keep log lines until the screen is gone: they would be written across it."""
+def _hold_log() -> Iterator[None]:
+    """Hold back log lines until the screen is closed; they would overwrite it."""
     root = logging.getLogger()
     handlers = list(root.handlers)
     kept = [MemoryHandler(_KEPT_LINES, logging.CRITICAL + 1, target=one) for one in handlers]

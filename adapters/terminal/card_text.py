@@ -1,4 +1,4 @@
-"""A card as text with colour, for a terminal. Nothing here reads markup from what agents write."""
+"""Cards as coloured text. Markup in the agents' text is never interpreted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 from gateway.models import RiskLevel, Status
 from gateway.ports import Block, Card, Change, Visible
 
-ESCAPE = "bold black on yellow"  # what was made visible stands out from what was written
+ESCAPE = "bold black on yellow"  # escapes stand out from the agent's own characters
 _RISK = {RiskLevel.LOW: "green", RiskLevel.MEDIUM: "yellow", RiskLevel.HIGH: "bold red"}
 _EDGE = {
     Status.PENDING: "blue",
@@ -33,84 +33,86 @@ y  approve             n  deny, with a reason if you like
 f  read all of it      e  edit the arguments in $EDITOR
 c  copy what would run k  say that you are looking at it
 a  approve several     r  approve and remember it
-g  what is remembered, and take it back
+g  list what is remembered, and revoke it
 ←  the one before      →  the next request
 ↑ ↓  scroll            q  leave; requests stay where they are
 
-High risk is asked again. A request that was cut is approved from the full text only."""
+High risk needs a confirmation. A shortened request is approved from its full text only."""
 
 
-def drawn(card: Card, *, now_ms: int) -> RenderableType:
-    """Return a card in its box."""
+def render_card(card: Card, *, now_ms: int) -> RenderableType:
+    """Return a card as a panel."""
     title = Text(f" {card.title} ", style="bold")
     return Panel(
-        Group(*_about(card), *_content(card)),
+        Group(*_render_facts(card), *_render_content(card)),
         title=title,
         title_align="left",
-        subtitle=Text(f" {_below(card, now_ms)} "),
+        subtitle=Text(f" {_render_footer(card, now_ms)} "),
         subtitle_align="left",
         border_style=_EDGE[card.status],
         padding=(0, 1),
     )
 
 
-def one_line(card: Card) -> Text:
-    """Return a card as a line of a list, what the guardrails found first."""
+def render_line(card: Card) -> Text:
+    """Return a card as one line of a list, starting with guardrail findings."""
     line = Text("• ")
-    for one in found(card):
+    for one in render_findings(card):
         line.append_text(one).append("  ")
     return (
-        line.append_text(text_of(card.tool, "bold"))
+        line.append_text(render_text(card.tool, "bold"))
         .append("  ")
-        .append_text(text_of(card.headline))
+        .append_text(render_text(card.headline))
     )
 
 
-def text_of(visible: Visible, style: str = "") -> Text:
-    """Return visible text with its escapes standing out."""
+def render_text(visible: Visible, style: str = "") -> Text:
+    """Return text with its escapes highlighted."""
     text = Text(style=style)
     for part, escape in visible.segments:
         text.append(part, style=ESCAPE if escape else None)
     return text
 
 
-def diff_of(changes: Iterable[Change]) -> Text:
-    """Return a diff with its signs coloured."""
+def render_diff(changes: Iterable[Change]) -> Text:
+    """Return a diff with coloured signs."""
     rows = []
     for change in changes:
         row = Text(f"{change.sign} ", style=_SIGNS.get(change.sign, ""))
-        rows.append(row.append_text(text_of(change.text)))
+        rows.append(row.append_text(render_text(change.text)))
     return Text("\n").join(rows)
 
 
-def remaining(deadline: int, now_ms: int) -> str:
-    """Say how long there is left."""
+def render_time_left(deadline: int, now_ms: int) -> str:
+    """Return the time left until the deadline."""
     left = max(0, deadline - now_ms) // 1000
     if left >= _HOUR:
         return f"{left // _HOUR} h {left % _HOUR // _MINUTE:02d} min left"
     return f"{left // _MINUTE}:{left % _MINUTE:02d} left"
 
 
-def _below(card: Card, now_ms: int) -> str:
-    left = "" if card.final else f" · {remaining(card.deadline, now_ms)}"
+def _render_footer(card: Card, now_ms: int) -> str:
+    left = "" if card.final else f" · {render_time_left(card.deadline, now_ms)}"
     progress = f" · {card.progress}" if card.progress else ""
     return f"{card.short_id} · {card.digest[:12]}{progress}{left}"
 
 
-def _about(card: Card) -> Iterator[RenderableType]:
+def _render_facts(card: Card) -> Iterator[RenderableType]:
     if card.outcome is not None:
-        yield text_of(card.outcome, "bold")
+        yield render_text(card.outcome, "bold")
     if card.result is not None:
-        yield Text("The agent says that it ").append_text(text_of(card.result))
+        yield Text("The agent says that it ").append_text(render_text(card.result))
     facts = Text()
     for fact in card.facts:
-        facts.append(f"{fact.label} ", style="dim").append_text(text_of(fact.text)).append("   ")
+        facts.append(f"{fact.label} ", style="dim").append_text(render_text(fact.text)).append(
+            "   "
+        )
     yield facts
     risk = Text(f"{card.risk.value} risk", style=_RISK[card.risk])
     for reason in card.reasons:
-        risk.append(" · ", style="dim").append_text(text_of(reason))
+        risk.append(" · ", style="dim").append_text(render_text(reason))
     yield risk
-    yield from found(card)
+    yield from render_findings(card)
     if card.claimed:
         yield Text(f"👀 {card.claimed}", style="cyan")
     if not card.complete:
@@ -121,41 +123,41 @@ def _about(card: Card) -> Iterator[RenderableType]:
         yield Text(f"⚠ {notice}", style=_WARNING)
 
 
-def found(card: Card) -> Iterator[Text]:
-    """Return what the guardrails found, a line each."""
+def render_findings(card: Card) -> Iterator[Text]:
+    """Return the guardrail findings, one line each."""
     for one in card.findings:
-        yield Text("⚠ ", style=_WARNING).append_text(text_of(one, _WARNING))
+        yield Text("⚠ ", style=_WARNING).append_text(render_text(one, _WARNING))
 
 
-def _content(card: Card) -> Iterator[RenderableType]:
+def _render_content(card: Card) -> Iterator[RenderableType]:
     if card.says is not None:
         yield Rule(
             Text("the agent's own words, unverified", style="dim"), align="left", style="dim"
         )
-        yield text_of(card.says, "italic")
+        yield render_text(card.says, "italic")
     for field in card.fields:
-        yield Text("• ").append_text(text_of(field.text))
+        yield Text("• ").append_text(render_text(field.text))
     for block in card.blocks:
         yield Rule(Text(block.label, style="bold"), align="left", style="dim")
-        yield _code(block)
+        yield _render_code(block)
     if card.changed:
         yield Rule(Text("changed since it was asked", style="bold"), align="left", style="dim")
-        yield diff_of(card.changed)
+        yield render_diff(card.changed)
     if card.preview is not None:
         yield Rule(Text("the agent's preview, unverified", style="dim"), align="left", style="dim")
-        yield _code(card.preview)
+        yield _render_code(card.preview)
 
 
-def _code(block: Block) -> Text:
+def _render_code(block: Block) -> Text:
     if block.format == "diff":
         rows = [Text(line, style=_SIGNS.get(line[:1], "")) for line in block.text.text.split("\n")]
         return Text("\n").join(rows)
     lexer = _LEXERS.get(block.format)
     if lexer is None:
-        return text_of(block.text)
+        return render_text(block.text)
     coloured = Syntax("", lexer, theme="ansi_dark", word_wrap=True).highlight(block.text.text)
     coloured.rstrip()
-    # What a lexer takes for a comment is read like all else.
+    # Comments must be as readable as the rest.
     coloured.spans = [span for span in coloured.spans if not _is_dim(span.style)]
     at = 0
     for part, escape in block.text.segments:

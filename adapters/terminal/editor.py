@@ -1,4 +1,4 @@
-"""The person's own editor, for the arguments of a request."""
+"""Editing a request's arguments in the person's own editor."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 
-def edited(text: str) -> str:
-    """Return the text as the person left it; nothing of it stays on the disk.
+def edit_text(text: str) -> str:
+    """Open the text in the editor and return the result. The temporary file is deleted.
 
     Raises OSError when there is no such editor.
     """

@@ -1,4 +1,4 @@
-"""What is remembered, as the terminal lists it and takes it back."""
+"""Remembered decisions: list and revoke them in the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from rich.console import Group
 from rich.text import Text
 
-from adapters.terminal.card_text import text_of
+from adapters.terminal.card_text import render_text
 from gateway.errors import InvalidRequest
 from gateway.ports import Desk, Event, Grant, Identity, grant_card_of
 
@@ -21,40 +21,40 @@ _SAID = {
 }
 
 
-def listed(grants: Sequence[Grant]) -> Group:
-    """Return the list, with the numbers to take them back by."""
+def render_grants(grants: Sequence[Grant]) -> Group:
+    """Return a numbered list of grants."""
     lines: list[Text] = []
     for number, grant in enumerate(grants, 1):
         card = grant_card_of(grant)
-        until = _until(card.until)
+        until = _render_end(card.until)
         facts = " · ".join(f"{one.label} {one.text.text}" for one in card.facts)
         lines += [
-            Text(f"{number}. {card.word} · ", style="bold").append_text(text_of(card.tool)),
-            Text("   ").append_text(text_of(card.words)),
+            Text(f"{number}. {card.word} · ", style="bold").append_text(render_text(card.tool)),
+            Text("   ").append_text(render_text(card.words)),
             Text(f"   {facts} · {until} · {card.uses}", style="dim"),
             *(Text(f"   ! {notice}", style="yellow") for notice in card.notices),
         ]
     return Group(*lines)
 
 
-async def revoked(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
-    """Take back what was chosen by number, or all; return what to say. Raises as the desk does."""
+async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: str) -> str:
+    """Revoke the grant with the chosen number, or all; return a message. Raises GatewayError."""
     if chosen == ALL:
         gone = len(await desk.grants.revoke_all(who))
-        return f"taken back: {gone}"
+        return f"revoked: {gone}"
     if not chosen.isdecimal() or not 1 <= int(chosen) <= len(grants):
         raise InvalidRequest(f"a number of the list, or {ALL}")
     await desk.grants.revoke(grants[int(chosen) - 1].id, who)
-    return "taken back: it decides nothing any more"
+    return "revoked: it no longer decides anything"
 
 
-def told(event: Event) -> str:
-    """Return what to say about an event of a remembered decision, empty for any other."""
+def describe_event(event: Event) -> str:
+    """Return a message about a grant's event, empty for other events."""
     said = _SAID.get(event.type, "")
     return f"{said} for {event.agent}: press g" if said else ""
 
 
-def _until(at_ms: int | None) -> str:
+def _render_end(at_ms: int | None) -> str:
     if at_ms is None:
         return "until revoked"
     return f"until {datetime.fromtimestamp(at_ms / 1000):%d %b %H:%M}"

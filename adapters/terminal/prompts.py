@@ -1,4 +1,4 @@
-"""What the terminal asks back: words, a confirmation, a form, how many, what to remember."""
+"""Modal screens: a line of text, a form, what to remember, the full text."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Footer, Input, Label, Select, SelectionList, Static
 
-from adapters.terminal.card_text import text_of
+from adapters.terminal.card_text import render_text
 from gateway.models import FieldKind
 from gateway.ports import LIFETIME_WORDS, Card, Field, JsonObject, Record, Remember, Scope
 
 YES = "yes"
 
 
-class Words(ModalScreen[str | None]):
-    """Asks for one line of words; None when it was left with escape."""
+class WordsScreen(ModalScreen[str | None]):
+    """Asks for one line of text; the result is None when cancelled."""
 
-    AUTO_FOCUS = "Input"  # keys go to the line, not to the text above it
+    AUTO_FOCUS = "Input"  # not the scrollable text above it
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "leave", "back")]
 
     def __init__(self, question: str, value: str = "", shown: RenderableType | None = None) -> None:
@@ -33,7 +33,7 @@ class Words(ModalScreen[str | None]):
         self._shown = shown
 
     def compose(self) -> ComposeResult:
-        """Draw the question above the line."""
+        """Lay out the question above the input."""
         with Vertical(classes="asking"):
             if self._shown is not None:
                 with VerticalScroll():
@@ -42,16 +42,16 @@ class Words(ModalScreen[str | None]):
             yield Input(self._value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Give the words back."""
+        """Return the text."""
         self.dismiss(event.value)
 
     def action_leave(self) -> None:
-        """Give nothing back."""
+        """Cancel."""
         self.dismiss(None)
 
 
-class Form(ModalScreen[JsonObject | None]):
-    """Asks for the fields of a question; None when it was left with escape."""
+class FormScreen(ModalScreen[JsonObject | None]):
+    """Asks for the fields of a question; the result is None when cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape", "leave", "back"),
@@ -64,23 +64,23 @@ class Form(ModalScreen[JsonObject | None]):
         self._widgets: dict[str, Any] = {}
 
     def compose(self) -> ComposeResult:
-        """Draw one widget for each field."""
+        """Lay out one widget for each field."""
         with VerticalScroll(classes="asking", can_focus=False):
             for field in self._fields:
                 needed = " *" if field.required else ""
-                yield Label(text_of(field.text).append(needed))
-                self._widgets[field.id] = widget = _widget(field)
+                yield Label(render_text(field.text).append(needed))
+                self._widgets[field.id] = widget = _build_widget(field)
                 yield widget
             yield Label(Text("* needs an answer. Tab moves on, Ctrl+S sends.", style="dim"))
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin with the first field."""
+        """Focus the first field."""
         self._widgets[self._fields[0].id].focus()
 
     def action_send(self) -> None:
-        """Give the answers back; stay when one that is needed is missing."""
-        found = {field.id: _value(field, self._widgets[field.id]) for field in self._fields}
+        """Return the answers, unless a required one is missing."""
+        found = {field.id: _read_value(field, self._widgets[field.id]) for field in self._fields}
         for field in self._fields:
             if field.required and found[field.id] in (None, []):
                 self._widgets[field.id].focus()
@@ -89,12 +89,12 @@ class Form(ModalScreen[JsonObject | None]):
         self.dismiss({name: value for name, value in found.items() if value is not None})
 
     def action_leave(self) -> None:
-        """Give nothing back."""
+        """Cancel."""
         self.dismiss(None)
 
 
-class Remembering(ModalScreen[Remember | None]):
-    """Asks what to remember of an approval, where and how long; None when it was left."""
+class RememberScreen(ModalScreen[Remember | None]):
+    """Asks what to remember, where and how long; the result is None when cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape", "leave", "back"),
@@ -108,16 +108,16 @@ class Remembering(ModalScreen[Remember | None]):
         self._chosen: dict[str, Any] = {}
 
     def compose(self) -> ComposeResult:
-        """Draw what each would cover, and have covered, above the three choices."""
+        """Lay out the scopes with their recent reach, then the three choices."""
         with VerticalScroll(classes="asking", can_focus=False):
             for number, (scope, reach) in enumerate(self._scopes, 1):
-                yield Label(Text(f"{number}. ").append_text(text_of(scope.words, "bold")))
+                yield Label(Text(f"{number}. ").append_text(render_text(scope.words, "bold")))
                 yield Label(Text(f"   {reach}", style="dim"))
             scopes = [(f"{n}", scope.id) for n, (scope, _) in enumerate(self._scopes, 1)]
             places = [(f"only in the session {self._session}", ""), ("in all sessions", "all")]
             lives = [(words, name) for name, words in LIFETIME_WORDS.items()]
             for name, choices in (("what", scopes), ("where", places), ("how long", lives)):
-                # What agents name is plain text here too.
+                # `Text`, so that markup in names is not interpreted.
                 shown = [(Text(words), value) for words, value in choices]
                 yield Label(Text(name))
                 self._chosen[name] = select = Select(
@@ -127,7 +127,7 @@ class Remembering(ModalScreen[Remember | None]):
         yield Footer()
 
     def action_send(self) -> None:
-        """Give back what was chosen."""
+        """Return the choices."""
         chosen = {name: select.value for name, select in self._chosen.items()}
         everywhere = chosen["where"] == "all"
         self.dismiss(
@@ -135,12 +135,12 @@ class Remembering(ModalScreen[Remember | None]):
         )
 
     def action_leave(self) -> None:
-        """Give nothing back."""
+        """Cancel."""
         self.dismiss(None)
 
 
-class Reading(ModalScreen[str | None]):
-    """Shows a long text whole; gives back the key that decides there, None when it was left."""
+class FullTextScreen(ModalScreen[str | None]):
+    """Shows a full text; the result is the pressed decision key, None when closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape,f,q", "leave", "back"),
@@ -155,7 +155,7 @@ class Reading(ModalScreen[str | None]):
         self._decides = decides
 
     def compose(self) -> ComposeResult:
-        """Draw the text below its title."""
+        """Lay out the text below its title."""
         with Vertical(classes="reading"):
             yield Label(Text(self._title, style="bold"))
             with VerticalScroll():
@@ -163,24 +163,24 @@ class Reading(ModalScreen[str | None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Have the arrow keys scroll at once."""
+        """Focus the text, so that arrow keys scroll it."""
         self.query_one(VerticalScroll).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer to decide only where something can be decided."""
+        """Enable the decision keys only where a decision is possible."""
         return action != "decide" or self._decides
 
     def action_decide(self, key: str) -> None:
-        """Give the key back."""
+        """Return the key."""
         self.dismiss(key)
 
     def action_leave(self) -> None:
-        """Give nothing back."""
+        """Cancel."""
         self.dismiss(None)
 
 
-def _widget(field: Field) -> Any:
-    choices = [(text_of(choice.label), choice.value) for choice in field.choices]
+def _build_widget(field: Field) -> Any:
+    choices = [(render_text(choice.label), choice.value) for choice in field.choices]
     if field.kind is FieldKind.BOOLEAN:
         return Checkbox("yes")
     if field.kind is FieldKind.CHOICE:
@@ -190,7 +190,7 @@ def _widget(field: Field) -> Any:
     return Input(password=field.secret, type="number" if field.kind is FieldKind.NUMBER else "text")
 
 
-def _value(field: Field, widget: Any) -> Any:
+def _read_value(field: Field, widget: Any) -> Any:
     if field.kind is FieldKind.BOOLEAN:
         return bool(widget.value)
     if field.kind is FieldKind.CHOICES:
@@ -199,8 +199,8 @@ def _value(field: Field, widget: Any) -> Any:
         return widget.value if isinstance(widget.value, str) else None
     if not widget.value:
         return None
-    return _number(widget.value) if field.kind is FieldKind.NUMBER else widget.value
+    return _parse_number(widget.value) if field.kind is FieldKind.NUMBER else widget.value
 
 
-def _number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     return int(text) if text.lstrip("+-").isdigit() else float(text)

@@ -1,4 +1,4 @@
-"""The screen: one request at a time out of the queue, and a key for everything a person may do."""
+"""The screen: shows one pending request at a time and handles the keys."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 from textual.worker import Worker, WorkerState
 
-from adapters.terminal.card_text import HELP, diff_of, drawn, found, one_line, text_of
-from adapters.terminal.editor import edited
-from adapters.terminal.grants import listed, revoked, told
-from adapters.terminal.prompts import YES, Form, Reading, Remembering, Words
+from adapters.terminal.card_text import (
+    HELP,
+    render_card,
+    render_diff,
+    render_findings,
+    render_line,
+    render_text,
+)
+from adapters.terminal.editor import edit_text
+from adapters.terminal.grants import describe_event, render_grants, revoke_chosen
+from adapters.terminal.prompts import YES, FormScreen, FullTextScreen, RememberScreen, WordsScreen
 from gateway.errors import GatewayError, Unconfirmed
 from gateway.models import Action, RiskLevel
 from gateway.ports import (
@@ -48,12 +55,12 @@ _ALL = 10**9  # a card without a limit
 _MOST_LISTED = 200
 
 
-# A key that fails ends neither the screen nor, with it, the gateway.
+# A failing key handler must end neither the screen nor the gateway.
 _told_of_failures = work(exit_on_error=False)
 
 
-class Answering(App[None]):
-    """Shows what waits to one person at a terminal, and clicks for them."""
+class TerminalApp(App[None]):
+    """Shows pending requests to one person and submits their decisions."""
 
     CSS = """
     #top { dock: top; height: 1; background: $primary-background; padding: 0 1; }
@@ -94,21 +101,21 @@ class Answering(App[None]):
         self._refusals: dict[str, str | None] = {}
 
     def compose(self) -> ComposeResult:
-        """Draw the line of the queue, the card, and the keys."""
+        """Lay out the queue's status line, the card and the keys."""
         yield Static(id="top", markup=False)
         with VerticalScroll():
             yield Static(id="card", markup=False)
         yield Footer()
 
     async def on_mount(self) -> None:
-        """Begin to follow what happens."""
+        """Start following events."""
         self.query_one(VerticalScroll).focus()
         self.set_interval(1.0, self._draw)
         self._follow()
 
     @property
     def record(self) -> Record | None:
-        """The request that is shown."""
+        """The displayed request."""
         return self._queue[self._at] if self._queue else None
 
     # ---------------------------------------------------------------- what happens elsewhere
@@ -122,16 +129,16 @@ class Answering(App[None]):
                     async for event in events:
                         if event.request_id:
                             await self._reload()
-                        elif news := told(event):
+                        elif news := describe_event(event):
                             self._say(news)
             except Exception as error:
-                # Whatever it was, the end of the screen would be that of the gateway.
+                # Whatever it was, the screen must go on: its end would stop the gateway.
                 log.warning("the queue was not read: %s", error, extra={"event": "terminal_behind"})
                 self._say(f"not up to date: {error}", bad=True)
                 await asyncio.sleep(1)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Say that a key came to nothing; what it wanted may be tried again."""
+        """Report that a key's action failed; it may be tried again."""
         error = event.worker.error
         if event.state is WorkerState.ERROR and isinstance(error, Exception):
             log.error("a key failed", exc_info=error, extra={"event": "terminal_failed"})
@@ -139,7 +146,7 @@ class Answering(App[None]):
 
     async def _reload(self) -> None:
         page = await self._desk.requests.page(Query(limit=_MOST_LISTED, followers=False))
-        waiting = list(reversed(page.items))  # who asked first is first
+        waiting = list(reversed(page.items))  # oldest first
         known, shown = {one.id for one in self._queue}, self.record
         if any(one.id not in known for one in waiting):
             self.bell()
@@ -151,20 +158,22 @@ class Answering(App[None]):
         else:
             self._at = min(self._at, max(0, len(waiting) - 1))
             if shown is not None:
-                await self._withdrawn(shown)
+                await self._report_outcome(shown)
         self._draw()
 
-    async def _withdrawn(self, before: Record) -> None:
-        """Say what became of the request that was just being shown, and drop open questions."""
+    async def _report_outcome(self, before: Record) -> None:
+        """Report the outcome of the displayed request, and close open prompts."""
         if isinstance(self.screen, ModalScreen):
             self.screen.dismiss(None)
         ended = await self._desk.requests.get(before.id)
-        self._say(_card(ended).title + (f": {_outcome(ended)}" if ended.final else ""))
+        self._say(
+            _build_card(ended).title + (f": {_describe_outcome(ended)}" if ended.final else "")
+        )
 
     # ---------------------------------------------------------------- keys
 
     def action_move(self, by: int) -> None:
-        """Show another request of the queue."""
+        """Show the next or previous request."""
         if self._queue:
             self._at = (self._at + by) % len(self._queue)
             self._draw()
@@ -172,11 +181,11 @@ class Answering(App[None]):
 
     @_told_of_failures
     async def action_approve(self) -> None:
-        """Approve what is shown, or answer it."""
+        """Approve the displayed request, or answer its question."""
         record = self.record
         if record is None:
             return
-        card = _card(record)
+        card = _build_card(record)
         if card.fields:
             await self._answer(record, card)
         elif not card.complete:
@@ -186,36 +195,40 @@ class Answering(App[None]):
 
     @_told_of_failures
     async def action_deny(self) -> None:
-        """Deny what is shown."""
+        """Deny the displayed request."""
         if (record := self.record) is not None:
             await self._deny(record)
 
     @_told_of_failures
     async def action_full(self) -> None:
-        """Show all of it, and take the decision there."""
+        """Show the full text, where it can also be decided."""
         record = self.record
         if record is None:
             return
         view = full_view(record)
-        text = Group(*found(_card(record)), *(text_of(page) for page in view.pages))
+        text = Group(
+            *render_findings(_build_card(record)), *(render_text(page) for page in view.pages)
+        )
         title = f"{view.chars} characters, digest {view.digest}"
-        key = await self.push_screen_wait(Reading(title, text, decides=not _card(record).fields))
+        key = await self.push_screen_wait(
+            FullTextScreen(title, text, decides=not _build_card(record).fields)
+        )
         if key == "y":
-            await self._approve(record, _card(record, whole=True))
+            await self._approve(record, _build_card(record, whole=True))
         elif key == "n":
             await self._deny(record)
 
     @_told_of_failures
     async def action_edit(self) -> None:
-        """Edit the arguments in the person's own editor, and approve the difference."""
+        """Edit the arguments in the person's editor, show the changes, and approve them."""
         record = self.record
         if record is None or not self._allows(record, Action.EDIT):
             return
-        if (text := _card(record, whole=True).editable) is None:
+        if (text := _build_card(record, whole=True).editable) is None:
             self._say("it holds secrets: edit it in the inbox", bad=True)
             return
         with self.suspend():
-            left = await asyncio.to_thread(edited, text)
+            left = await asyncio.to_thread(edit_text, text)
         try:
             arguments = parse_json(left.encode())
         except GatewayError as error:
@@ -224,9 +237,9 @@ class Answering(App[None]):
         if not isinstance(arguments, dict) or arguments == record.arguments:
             self._say("nothing was changed")
             return
-        shown = diff_of(changes(record.arguments, arguments))
+        shown = render_diff(changes(record.arguments, arguments))
         asked, sure = "Approve with these changes?", record.risk.level is RiskLevel.HIGH
-        while await self.push_screen_wait(Words(f"{asked} Type {YES}", shown=shown)) == YES:
+        while await self.push_screen_wait(WordsScreen(f"{asked} Type {YES}", shown=shown)) == YES:
             done = self._click(record, Action.EDIT, arguments=arguments, confirmed=sure)
             if not isinstance(await done, Unconfirmed):
                 return
@@ -234,8 +247,10 @@ class Answering(App[None]):
 
     @_told_of_failures
     async def action_several(self) -> None:
-        """Approve all that may be approved without looking twice, or the next so many."""
-        count = await self.push_screen_wait(Words("Approve how many? A number, or all", "all"))
+        """Approve all pending requests that need no confirmation, or a number of them."""
+        count = await self.push_screen_wait(
+            WordsScreen("Approve how many? A number, or all", "all")
+        )
         if count is None:
             return
         if not (count == "all" or count.isdigit()):
@@ -246,60 +261,60 @@ class Answering(App[None]):
         if not chosen:
             self._say("none of them can be approved without a closer look", bad=True)
             return
-        listed = Group(*(one_line(_card(one)) for one in chosen))
+        listed = Group(*(render_line(_build_card(one)) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
-        if await self.push_screen_wait(Words(question, shown=listed)) == YES:
+        if await self.push_screen_wait(WordsScreen(question, shown=listed)) == YES:
             for one in chosen:
                 await self._click(one, Action.APPROVE)
 
     @_told_of_failures
     async def action_remember(self) -> None:
-        """Approve what is shown, and others like it from now on."""
+        """Approve the displayed request, and remember the decision."""
         record = self.record
         if record is None or not self._allows(record, Action.APPROVE):
             return
-        card = _card(record)
+        card = _build_card(record)
         if Action.APPROVE not in card.remembers:
             self._say("this one is asked about each time", bad=True)
             return
         offered, reach = scopes_of(record, Action.APPROVE), self._desk.requests.reach
         scopes = [(one, await reach(record.id, one.id)) for one in offered]
-        chosen = await self.push_screen_wait(Remembering(record, scopes))
+        chosen = await self.push_screen_wait(RememberScreen(record, scopes))
         if chosen is not None:
             await self._click(record, Action.APPROVE, remember=chosen)
 
     @_told_of_failures
     async def action_granted(self) -> None:
-        """Show what is remembered, and take back what is chosen."""
+        """List remembered decisions and revoke the chosen one."""
         grants = await self._desk.grants.newest()
         if not grants:
             self._say("nothing is remembered")
             return
         question = "Take back which? A number, all, or just Escape"
-        chosen = await self.push_screen_wait(Words(question, shown=listed(grants)))
+        chosen = await self.push_screen_wait(WordsScreen(question, shown=render_grants(grants)))
         if not chosen:
             return
         try:
-            self._say(await revoked(self._desk, self._who, grants, chosen.strip()))
+            self._say(await revoke_chosen(self._desk, self._who, grants, chosen.strip()))
         except GatewayError as error:
             self._say(str(error), bad=True)
 
     def action_copy(self) -> None:
-        """Copy what would run, as it is shown."""
+        """Copy what would run to the clipboard."""
         if (record := self.record) is not None:
             self.copy_to_clipboard(full_view(record).text)
             self._say("copied")
 
     @_told_of_failures
     async def action_claim(self) -> None:
-        """Say that you are looking, or no longer are."""
+        """Claim the displayed request, or release the claim."""
         if (record := self.record) is not None:
             claim = self._desk.requests.claim(record.id, self._who, on=record.claim is None)
             await self._try(claim)
 
     def action_help(self) -> None:
         """Show the keys."""
-        self.push_screen(Reading("Keys", Text(HELP), decides=False))
+        self.push_screen(FullTextScreen("Keys", Text(HELP), decides=False))
 
     # ---------------------------------------------------------------- clicks
 
@@ -307,19 +322,19 @@ class Answering(App[None]):
         if not self._allows(record, Action.APPROVE):
             return
         sentence = next((c.confirm for c in card.controls if c.action is Action.APPROVE), None)
-        words = None if sentence is None else Words(f"{sentence} Type {YES}")
+        words = None if sentence is None else WordsScreen(f"{sentence} Type {YES}")
         if words is not None and await self.push_screen_wait(words) != YES:
             self._say("not approved")
             return
         await self._click(record, Action.APPROVE, confirmed=sentence is not None)
 
     async def _deny(self, record: Record) -> None:
-        words = await self.push_screen_wait(Words("Deny. Words for the agent, or just Enter"))
+        words = await self.push_screen_wait(WordsScreen("Deny. Words for the agent, or just Enter"))
         if words is not None:
             await self._click(record, Action.DENY, message=words)
 
     async def _answer(self, record: Record, card: Card) -> None:
-        answers = await self.push_screen_wait(Form(card))
+        answers = await self.push_screen_wait(FormScreen(card))
         if answers is not None:
             await self._click(record, Action.ANSWER, answers=answers, confirmed=True)
 
@@ -350,7 +365,7 @@ class Answering(App[None]):
         return False
 
     def _is_plain(self, record: Record) -> bool:
-        approve = {one.action: one for one in _card(record).controls}.get(Action.APPROVE)
+        approve = {one.action: one for one in _build_card(record).controls}.get(Action.APPROVE)
         mine = self._refusals.get(record.id) is None
         return mine and approve is not None and approve.confirm is None
 
@@ -358,14 +373,14 @@ class Answering(App[None]):
 
     def _draw(self) -> None:
         record = self.record
-        # Asked of the screen itself: a question may lie above it.
+        # Query the base screen: a prompt may be on top.
         base = self.screen_stack[0]
         if not base.query("#top"):
             return  # the terminal is being closed
         base.query_one("#top", Static).update(self._top())
         shown: Any = Text("\n  Nothing waits for an answer.", style="dim")
         if record is not None:
-            shown = drawn(_card(record), now_ms=self._clock.now_ms())
+            shown = render_card(_build_card(record), now_ms=self._clock.now_ms())
             if refusal := self._refusals.get(record.id):
                 shown = Group(shown, Text(f"  You may only look: {refusal}.", style="dim"))
         base.query_one("#card", Static).update(shown)
@@ -380,12 +395,12 @@ class Answering(App[None]):
         self.notify(text, severity="error" if bad else "information", markup=False)
 
 
-def _card(record: Record, *, whole: bool = False) -> Card:
+def _build_card(record: Record, *, whole: bool = False) -> Card:
     if whole:
         return card_of(record, lines=_ALL, chars=_ALL)
     return card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
 
 
-def _outcome(record: Record) -> str:
-    outcome = _card(record).outcome
+def _describe_outcome(record: Record) -> str:
+    outcome = _build_card(record).outcome
     return outcome.text if outcome else ""

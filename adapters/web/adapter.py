@@ -1,4 +1,4 @@
-"""The adapter itself: routes for the gateway's web server, and the end of its live streams."""
+"""The web adapter: routes for the gateway's web server, and an orderly end of live streams."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,11 +19,11 @@ class WebAdapter:
 
     @asynccontextmanager
     async def run(self, desk: Desk) -> AsyncIterator[None]:
-        """Serve until left: the web server does all the work."""
+        """Do nothing until left: the web server serves the routes."""
         yield
 
     def routes(self, desk: Desk, logins: Logins, *, secure: bool) -> list[web.RouteDef]:
-        """Return the inbox's routes. `secure` tells whether browsers reach us over TLS."""
+        """Return the inbox's routes. `secure`: browsers reach the gateway over TLS."""
         inbox = Inbox(desk, logins, secure=secure)
         self._inboxes.append(inbox)
         return inbox.routes()

@@ -1,4 +1,4 @@
-"""The files of the page, read once: nothing outside this folder can be asked for."""
+"""The page's static files, read once at start. Nothing outside this folder is served."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,13 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file and how browsers should read it."""
+    """A file with its content type."""
 
     body: bytes
     content_type: str
 
 
-def assets(folder: str) -> dict[str, Asset]:
+def read_assets(folder: str) -> dict[str, Asset]:
     """Return the files of `static` or `templates` by name."""
     return {
         path.name: Asset(path.read_bytes(), _TYPES[path.suffix])

@@ -1,4 +1,4 @@
-"""Several requests of one agent side by side: each of them whole, decided by one answer."""
+"""The batch view: several requests of one agent, each shown in full, decided together."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from aiohttp import web
 
-from adapters.web.queries import Reading
-from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
-from adapters.web.writes import checked, writing
+from adapters.web.queries import ReadHandlers
+from adapters.web.security import Guard, Handler, Refused, Visitor, build_problem, refuse_unseen
+from adapters.web.writes import build_write_handler, check_members
 from gateway.errors import BatchRefused
 from gateway.models import Action, RiskLevel
 from gateway.ports import Click, Desk, JsonObject, Query, Record
 
 MOST = 50
-_MOST_LETTERS = 2_000_000  # of all that one page is asked to show
+_MOST_LETTERS = 2_000_000  # of one page
 _MEMBERS: dict[str, type] = {
     "action": str,
     "items": list,
@@ -30,10 +30,10 @@ _HIDDEN = "a masked part could act: reveal it, and approve it alone"
 _ITEM: dict[str, type] = {"id": str, "revision": int, "seen": str}
 
 
-class Batches:
-    """The batch view's calls over a desk."""
+class BatchHandlers:
+    """HTTP handlers of the batch view."""
 
-    def __init__(self, desk: Desk, guard: Guard, reading: Reading) -> None:
+    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
         self._desk = desk
         self._guard = guard
         self._reading = reading
@@ -45,26 +45,26 @@ class Batches:
             (
                 "POST",
                 "/inbox/api/batch/decide",
-                writing(self._guard, self._decide, _MEMBERS, _NEEDED),
+                build_write_handler(self._guard, self._decide, _MEMBERS, _NEEDED),
             ),
         ]
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
-        """Return what waits of an agent, oldest first: whole, or why it is decided alone."""
-        visitor = await self._guard.reader(request)
-        found, more = await self._waiting(request.query.get("agent", ""))
+        """Return an agent's pending requests, and those that must be decided alone."""
+        visitor = await self._guard.check_reader(request)
+        found, more = await self._list_waiting(request.query.get("agent", ""))
         items: list[JsonObject] = []
         apart: list[JsonObject] = []
         letters = 0
         for record in found:
-            why = _why_alone(record) or await self._desk.requests.may_decide(
+            why = _explain_exclusion(record) or await self._desk.requests.may_decide(
                 visitor.identity, record
             )
             if why is not None:
-                row = await self._reading.row(record, visitor)
+                row = await self._reading.build_row(record, visitor)
                 apart.append({"id": record.id, "tool": row["tool"], "why": why})
                 continue
-            view = await self._reading.whole(record, visitor)
+            view = await self._reading.build_whole(record, visitor)
             if view["hides"]:
                 apart.append({"id": record.id, "tool": view["tool"], "why": _HIDDEN})
                 continue
@@ -73,13 +73,13 @@ class Batches:
                 more = True
                 break
             items.append(view)
-            await asyncio.sleep(0)  # many large ones must not hold up somebody's click
+            await asyncio.sleep(0)  # let clicks run between large requests
         return web.json_response({"items": items, "apart": apart, "more": more})
 
-    async def _waiting(self, agent: str) -> tuple[list[Record], bool]:
-        """Return what waits of an agent, oldest first, and whether there is more.
+    async def _list_waiting(self, agent: str) -> tuple[list[Record], bool]:
+        """Return an agent's pending requests, oldest first, and whether there are more.
 
-        A test of the gateway's own is no agent's, and stands among all that waits.
+        Canaries belong to no agent, so they are looked for among all pending requests.
         """
         own = await self._desk.requests.page(Query(agent=agent, limit=MOST))
         every = await self._desk.requests.page(Query(limit=MOST))
@@ -89,17 +89,17 @@ class Batches:
         return shown[:MOST], own.next is not None or len(shown) > MOST
 
     async def _decide(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """Apply one answer to all that was ticked, or to none of it."""
-        clicks = [_click(visitor, body, item) for item in body["items"]]
+        """Apply one decision to all selected requests, or to none of them."""
+        clicks = [_build_click(visitor, body, item) for item in body["items"]]
         try:
             records = await self._desk.requests.decide_all(clicks)
         except BatchRefused as refused:
-            return problem(409, refused.code, "Nothing was decided.", reasons=refused.reasons)
-        rows = [await self._reading.row(record, visitor) for record in records]
+            return build_problem(409, refused.code, "Nothing was decided.", reasons=refused.reasons)
+        rows = [await self._reading.build_row(record, visitor) for record in records]
         return web.json_response({"items": rows})
 
 
-def _why_alone(record: Record) -> str | None:
+def _explain_exclusion(record: Record) -> str | None:
     if record.risk.level is RiskLevel.HIGH:
         return "high risk is decided alone"
     if Action.APPROVE not in record.request.allowed or record.request.questions:
@@ -107,9 +107,9 @@ def _why_alone(record: Record) -> str | None:
     return None
 
 
-def _click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
-    """Return one click of a batch; refuses a yes to what was not shown whole."""
-    item = checked(item, _ITEM, ("id", "revision"))
+def _build_click(visitor: Visitor, body: JsonObject, item: Any) -> Click:
+    """Return one click of a batch. Raises Refused for an approval of what was not shown whole."""
+    item = check_members(item, _ITEM, ("id", "revision"))
     if body["action"] not in (Action.APPROVE, Action.DENY):
         raise Refused(422, "invalid_request", "a batch is approved or denied")
     action = Action(body["action"])

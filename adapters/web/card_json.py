@@ -22,77 +22,77 @@ from gateway.ports import (
     scopes_of,
 )
 
-ROW_LINES, ROW_CHARS = 24, 2_000  # what a row of the list shows of all blocks together
+ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
 WHOLE = 10**9
 
 Line = str | list[list[str | bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """Who looks at a request: their name, and why they may not decide it, if so."""
+class Viewer:
+    """The viewer of a request: their name, and why they may not decide it, if so."""
 
     name: str
     refusal: str | None = None
 
 
-def row_of(record: Record) -> JsonObject:
-    """Return a request as a row of the list: the start of what would run, once it ended none."""
+def build_row(record: Record) -> JsonObject:
+    """Return a request as a row of the list; while pending, with the start of what would run."""
     size = (0, 0) if record.final else (ROW_LINES, ROW_CHARS)
     card = card_of(record, lines=size[0], chars=size[1])
-    return {**_view(card, record), "editable": None}
+    return {**_build_view(card, record), "editable": None}
 
 
-def whole_of(record: Record, *, reveal: bool = False) -> JsonObject:
-    """Return everything about a request; with `reveal` its secrets too."""
+def build_whole(record: Record, *, reveal: bool = False) -> JsonObject:
+    """Return everything about a request, with `reveal` also its masked secrets."""
     card = card_of(record, lines=WHOLE, chars=WHOLE, reveal=reveal)
-    return {**_view(card, record, reveal=reveal), "opened": True, "revealed": reveal}
+    return {**_build_view(card, record, reveal=reveal), "opened": True, "revealed": reveal}
 
 
-def seen_by(view: JsonObject, look: Look) -> JsonObject:
-    """Add what depends on who looks."""
+def add_viewer(view: JsonObject, look: Viewer) -> JsonObject:
+    """Add what depends on the viewer."""
     claim = view["claim"]
     mine = claim and {**claim, "mine": claim["by"] == look.name}
     return {**view, "claim": mine, "refusal": look.refusal}
 
 
-def changes_of(rows: tuple[Change, ...]) -> list[list[Any]]:
+def build_changes(rows: tuple[Change, ...]) -> list[list[Any]]:
     """Return a diff as rows of [sign, line]."""
-    return [[row.sign, line_of(row.text.segments)] for row in rows]
+    return [[row.sign, build_line(row.text.segments)] for row in rows]
 
 
-def line_of(segments: tuple[Segment, ...]) -> Line:
-    """Return segments as text, or as they are when something in them was made visible."""
+def build_line(segments: tuple[Segment, ...]) -> Line:
+    """Return segments as one text, or as a list when they contain escapes."""
     if not any(escape for _, escape in segments):
         return "".join(text for text, _ in segments)
     return [[text, escape] for text, escape in segments]
 
 
-def _view(card: Card, record: Record, *, reveal: bool = False) -> JsonObject:
+def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObject:
     claim = record.claim
     return {
-        **_state(card),
+        **_build_state(card),
         "agent": record.request.agent,
-        "facts": [[fact.label, line_of(fact.text.segments)] for fact in card.facts],
-        "reasons": [line_of(reason.segments) for reason in card.reasons],
-        "findings": [line_of(finding.segments) for finding in card.findings],
-        "says": _maybe(card.says),
-        "headline": line_of(card.headline.segments),
-        "blocks": [_block(block) for block in card.blocks if block.text.segments],
-        "preview": _block(card.preview) if card.preview else None,
-        "changed": changes_of(card.changed),
-        "fields": [_field(field) for field in card.fields],
+        "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
+        "reasons": [build_line(reason.segments) for reason in card.reasons],
+        "findings": [build_line(finding.segments) for finding in card.findings],
+        "says": _build_optional_line(card.says),
+        "headline": build_line(card.headline.segments),
+        "blocks": [_build_block(block) for block in card.blocks if block.text.segments],
+        "preview": _build_block(card.preview) if card.preview else None,
+        "changed": build_changes(card.changed),
+        "fields": [_build_field(field) for field in card.fields],
         "masked": any(block.text.masked for block in card.blocks),
         "claim": {"by": claim.person} if claim else None,
         "votes": [vote.person for vote in record.votes],
         "quorum": record.quorum,
         "follows": record.behind if record.follows else None,
-        "outcome": _maybe(card.outcome),
-        "note": _maybe(card.note),
-        "result": _maybe(card.result),
+        "outcome": _build_optional_line(card.outcome),
+        "note": _build_optional_line(card.note),
+        "result": _build_optional_line(card.result),
         "remember": {
-            "approve": _scopes(card, record, Action.APPROVE, reveal=reveal),
-            "deny": _scopes(card, record, Action.DENY, reveal=reveal),
+            "approve": _build_scopes(card, record, Action.APPROVE, reveal=reveal),
+            "deny": _build_scopes(card, record, Action.DENY, reveal=reveal),
         },
         "controls": [
             {
@@ -106,7 +106,7 @@ def _view(card: Card, record: Record, *, reveal: bool = False) -> JsonObject:
     }
 
 
-def _state(card: Card) -> JsonObject:
+def _build_state(card: Card) -> JsonObject:
     return {
         "id": card.request_id,
         "short_id": card.short_id,
@@ -114,7 +114,7 @@ def _state(card: Card) -> JsonObject:
         "status": card.status.value,
         "kind": card.kind.value,
         "word": card.word,
-        "tool": line_of(card.tool.segments),
+        "tool": build_line(card.tool.segments),
         "summary": card.summary,
         "risk": card.risk.value,
         "complete": card.complete,
@@ -130,23 +130,23 @@ def _state(card: Card) -> JsonObject:
     }
 
 
-def _scopes(card: Card, record: Record, action: Action, *, reveal: bool) -> list[JsonObject]:
+def _build_scopes(card: Card, record: Record, action: Action, *, reveal: bool) -> list[JsonObject]:
     scopes = scopes_of(record, action, reveal=reveal) if action in card.remembers else ()
-    return [{"id": scope.id, "words": line_of(scope.words.segments)} for scope in scopes]
+    return [{"id": scope.id, "words": build_line(scope.words.segments)} for scope in scopes]
 
 
-def _block(block: Block) -> JsonObject:
+def _build_block(block: Block) -> JsonObject:
     return {
         "label": block.label,
         "format": block.format,
-        "lines": [line_of(line) for line in block.text.lines()],
+        "lines": [build_line(line) for line in block.text.lines()],
     }
 
 
-def _field(field: Field) -> JsonObject:
+def _build_field(field: Field) -> JsonObject:
     return {
         "id": field.id,
-        "text": line_of(field.text.segments),
+        "text": build_line(field.text.segments),
         "kind": field.kind.value,
         "choices": [{"value": one.value, "label": one.label.text} for one in field.choices],
         "required": field.required,
@@ -154,5 +154,5 @@ def _field(field: Field) -> JsonObject:
     }
 
 
-def _maybe(text: Visible | None) -> Line | None:
-    return line_of(text.segments) if text else None
+def _build_optional_line(text: Visible | None) -> Line | None:
+    return build_line(text.segments) if text else None

@@ -1,13 +1,13 @@
-"""What people do in the inbox: decide, compare an edit, claim, reveal, end a session."""
+"""Write calls of the inbox: decide, compare an edit, claim, reveal, end a session."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
-from adapters.web.card_json import changes_of
-from adapters.web.queries import Reading
-from adapters.web.security import Guard, Handler, Refused, Visitor, problem, refuse_unseen
-from adapters.web.writes import checked, writing
+from adapters.web.card_json import build_changes
+from adapters.web.queries import ReadHandlers
+from adapters.web.security import Guard, Handler, Refused, Visitor, build_problem, refuse_unseen
+from adapters.web.writes import build_write_handler, check_members
 from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
 from gateway.ports import Click, Desk, JsonObject, Remember, changes, draw
@@ -29,13 +29,13 @@ _DECISION: dict[str, type] = {
 }
 _REMEMBER: dict[str, type] = {"offer": str, "everywhere": bool, "lifetime": str}
 _NEEDED = ("revision", "action", "nonce")
-_UNSEEN = (Action.DENY, Action.ABORT)  # no is always possible
+_UNSEEN = (Action.DENY, Action.ABORT)  # allowed without having seen the whole request
 
 
-class Decisions:
-    """The writes of the inbox over a desk."""
+class DecisionHandlers:
+    """HTTP handlers of decisions, claims and sessions."""
 
-    def __init__(self, desk: Desk, guard: Guard, reading: Reading) -> None:
+    def __init__(self, desk: Desk, guard: Guard, reading: ReadHandlers) -> None:
         self._desk = desk
         self._guard = guard
         self._reading = reading
@@ -45,19 +45,27 @@ class Decisions:
         guard, one = self._guard, "/inbox/api/requests/{id}"
         session: dict[str, type] = {"agent": str, "session": str}
         return [
-            ("POST", f"{one}/decide", writing(guard, self._decide, _DECISION, _NEEDED)),
+            ("POST", f"{one}/decide", build_write_handler(guard, self._decide, _DECISION, _NEEDED)),
             (
                 "POST",
                 f"{one}/diff",
-                writing(guard, self._diff, {"arguments": dict}, ("arguments",)),
+                build_write_handler(guard, self._diff, {"arguments": dict}, ("arguments",)),
             ),
-            ("POST", f"{one}/claim", writing(guard, self._claim, {"on": bool}, ("on",))),
-            ("POST", f"{one}/reveal", writing(guard, self._reveal, {})),
-            ("POST", "/inbox/api/sessions/end", writing(guard, self._end, session, tuple(session))),
+            (
+                "POST",
+                f"{one}/claim",
+                build_write_handler(guard, self._claim, {"on": bool}, ("on",)),
+            ),
+            ("POST", f"{one}/reveal", build_write_handler(guard, self._reveal, {})),
+            (
+                "POST",
+                "/inbox/api/sessions/end",
+                build_write_handler(guard, self._end, session, tuple(session)),
+            ),
             (
                 "POST",
                 "/inbox/api/agents/lift",
-                writing(guard, self._lift, {"agent": str}, ("agent",)),
+                build_write_handler(guard, self._lift, {"agent": str}, ("agent",)),
             ),
         ]
 
@@ -65,21 +73,21 @@ class Decisions:
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
         request_id = request.match_info["id"]
-        click = _click(request_id, visitor, body)
+        click = _build_click(request_id, visitor, body)
         try:
             after = await self._desk.requests.decide(click)
         except Conflict as conflict:
-            now = await self._reading.row(await self._desk.requests.get(request_id), visitor)
-            return problem(409, conflict.code, str(conflict), request=now)
+            now = await self._reading.build_row(await self._desk.requests.get(request_id), visitor)
+            return build_problem(409, conflict.code, str(conflict), request=now)
         except Unconfirmed as high:
-            return problem(high.status, "unconfirmed", str(high))
-        return web.json_response(await self._reading.row(after, visitor))
+            return build_problem(high.status, "unconfirmed", str(high))
+        return web.json_response(await self._reading.build_row(after, visitor))
 
     async def _diff(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
-        """Show an edit beside what was asked, before it is sent."""
+        """Return the differences between an edit and what was asked."""
         record = await self._desk.requests.get(request.match_info["id"])
         before, after = record.arguments, body["arguments"]
-        rows = await draw(lambda: changes_of(changes(before, after)), before, after)
+        rows = await draw(lambda: build_changes(changes(before, after)), before, after)
         return web.json_response({"changed": rows})
 
     async def _claim(
@@ -87,14 +95,14 @@ class Decisions:
     ) -> web.Response:
         request_id = request.match_info["id"]
         record = await self._desk.requests.claim(request_id, visitor.identity, on=body["on"])
-        return web.json_response(await self._reading.row(record, visitor))
+        return web.json_response(await self._reading.build_row(record, visitor))
 
     async def _reveal(
         self, request: web.Request, visitor: Visitor, body: JsonObject
     ) -> web.Response:
-        """Show the secrets; the desk writes down who saw them."""
+        """Return the request with its secrets; the audit records who saw them."""
         record = await self._desk.requests.reveal(request.match_info["id"], visitor.identity)
-        return web.json_response(await self._reading.whole(record, visitor, reveal=True))
+        return web.json_response(await self._reading.build_whole(record, visitor, reveal=True))
 
     async def _end(self, request: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         ids = await self._desk.sessions.end_as(visitor.identity, body["agent"], body["session"])
@@ -105,8 +113,8 @@ class Decisions:
         return web.json_response({"ok": True})
 
 
-def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
-    """Return the click that a body asks for; refuses a yes to what was not shown whole."""
+def _build_click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
+    """Return the click of a body. Raises Refused for an approval of what was not shown whole."""
     if body["action"] not in list(Action):
         raise Refused(422, "invalid_request", "there is no such action")
     action = Action(body["action"])
@@ -115,7 +123,7 @@ def _click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
     )
     remember = body.get("remember")
     if remember is not None:
-        checked(remember, _REMEMBER, tuple(_REMEMBER))
+        check_members(remember, _REMEMBER, tuple(_REMEMBER))
     return Click(
         request_id=request_id,
         revision=body["revision"],

@@ -1,17 +1,17 @@
-"""What stands beside requests in the inbox: remembered decisions, and the kill switch."""
+"""Inbox calls for remembered decisions and the kill switch."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
-from adapters.web.card_json import line_of
+from adapters.web.card_json import build_line
 from adapters.web.security import Guard, Handler, Visitor
-from adapters.web.writes import writing
+from adapters.web.writes import build_write_handler
 from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card_of, shown
 
 
-class Operating:
-    """Reads and writes over a desk; whoever writes is checked there."""
+class GrantAndStopHandlers:
+    """HTTP handlers; the core checks who may write."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
@@ -24,22 +24,32 @@ class Operating:
         return [
             ("GET", grants, self._grants),
             ("GET", f"{grants}/{{id}}", self._grant),
-            ("POST", f"{grants}/revoke", writing(guard, self._revoke, {"id": str}, ("id",))),
-            ("POST", f"{grants}/revoke-all", writing(guard, self._revoke_all, whose)),
-            ("POST", "/inbox/api/stop", writing(guard, self._stop, {"on": bool}, ("on",))),
+            (
+                "POST",
+                f"{grants}/revoke",
+                build_write_handler(guard, self._revoke, {"id": str}, ("id",)),
+            ),
+            ("POST", f"{grants}/revoke-all", build_write_handler(guard, self._revoke_all, whose)),
+            (
+                "POST",
+                "/inbox/api/stop",
+                build_write_handler(guard, self._stop, {"on": bool}, ("on",)),
+            ),
         ]
 
     async def _grants(self, request: web.Request) -> web.StreamResponse:
-        """List what is remembered, and what ended lately."""
-        await self._guard.reader(request)
+        """List active grants and those that ended recently."""
+        await self._guard.check_reader(request)
         live, ended = await self._desk.grants.newest(), await self._desk.grants.list_ended()
-        found = [_row(grant, grant_card_of(grant)) for grant in (*live, *ended)]
+        found = [_build_row(grant, grant_card_of(grant)) for grant in (*live, *ended)]
         return web.json_response({"items": found})
 
     async def _grant(self, request: web.Request) -> web.StreamResponse:
-        """Return one with what it was made of and how far it reaches."""
-        await self._guard.reader(request)
-        return web.json_response(_card(await self._desk.grants.card(request.match_info["id"])))
+        """Return one grant with its origin and its reach."""
+        await self._guard.check_reader(request)
+        return web.json_response(
+            _build_card(await self._desk.grants.card(request.match_info["id"]))
+        )
 
     async def _revoke(self, _: web.Request, visitor: Visitor, body: JsonObject) -> web.Response:
         await self._desk.grants.revoke(body["id"], visitor.identity)
@@ -54,29 +64,29 @@ class Operating:
         return web.json_response({"stopped": body["on"]})
 
 
-def _row(grant: Grant, card: GrantCard) -> JsonObject:
-    """Return a card with whose it is, so that what belongs together can be taken back together."""
+def _build_row(grant: Grant, card: GrantCard) -> JsonObject:
+    """Return a card with the agent and session of its grant, for revoking them together."""
     return {
-        **_card(card),
+        **_build_card(card),
         "rests": grant.rests is not None,
         "allows": grant.effect is Effect.ALLOW,
         "agent": grant.agent,
         "session": grant.session,
-        "where": grant.session and line_of(shown(grant.session).segments),
+        "where": grant.session and build_line(shown(grant.session).segments),
         "made_by": grant.made_by,
     }
 
 
-def _card(card: GrantCard) -> JsonObject:
+def _build_card(card: GrantCard) -> JsonObject:
     return {
         "id": card.grant_id,
         "ended": card.ended,
         "word": card.word,
         "icon": card.icon,
-        "tool": line_of(card.tool.segments),
-        "words": line_of(card.words.segments),
-        "asked": card.asked and line_of(card.asked.segments),
-        "facts": [[fact.label, line_of(fact.text.segments)] for fact in card.facts],
+        "tool": build_line(card.tool.segments),
+        "words": build_line(card.words.segments),
+        "asked": card.asked and build_line(card.asked.segments),
+        "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "until": card.until,
         "uses": card.uses,
         "reach": card.reach,

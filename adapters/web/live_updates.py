@@ -1,4 +1,4 @@
-"""The page's live stream: the ids of requests that changed, which the page reads again."""
+"""Live updates: a stream of the ids of changed requests, which the page then reads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gateway.errors import Unreachable
 from gateway.ports import Desk, Event, JsonObject
 
 BEAT_SECONDS = 10.0
-# Browsers open six connections to a place; a few must be left for reading and deciding.
+# Browsers open six connections per host; some must stay free for reading and deciding.
 MOST_STREAMS = 4
 _NEWS = ("grant_", "stopped", "resumed")
 MOST_OF_ALL = 1000
 
 
 class Streams:
-    """The open streams of all visitors, by session."""
+    """The open streams by session."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
@@ -29,18 +29,18 @@ class Streams:
         self._open: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     def end(self, session: str) -> None:
-        """End a session's streams: it was signed out."""
+        """End the streams of a session that was signed out."""
         for ending in self._open.get(session, ()):
             ending.set()
 
     def end_all(self) -> None:
-        """End every stream: the gateway stops."""
+        """End every stream, when the gateway stops."""
         for session in list(self._open):
             self.end(session)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Stream to the page until it leaves, signs out, or is no longer wanted."""
-        visitor = await self._guard.reader(request)
+        """Stream until the page disconnects, its session ends, or the gateway stops."""
+        visitor = await self._guard.check_reader(request)
         if len(self._open.get(visitor.session, ())) >= MOST_STREAMS:
             raise Refused(429, "too_many_pages", "the inbox is open in too many tabs")
         if sum(map(len, self._open.values())) >= MOST_OF_ALL:
@@ -65,8 +65,8 @@ class Streams:
                 await _send(response, "ready", {"beat": BEAT_SECONDS})
                 await self._relay(events, visitor, ending, response)
             except (Unreachable, StopAsyncIteration, TimeoutError, ConnectionResetError):
-                # It missed something, or does not read: it comes back and reads everything again.
-                # An orderly end would wait for a page that may be gone.
+                # The page missed events or does not read: it reconnects and reads everything again.
+                # Closing in order would wait for a page that may be gone.
                 if request.transport is not None:
                     request.transport.abort()
         return response
@@ -82,14 +82,14 @@ class Streams:
         coming = asyncio.ensure_future(anext(events))
         try:
             while not leaving.done():
-                # `wait` and not `timeout`: a cancelled iterator would be at its end.
+                # `wait`, not `timeout`: cancelling would end the iterator.
                 await asyncio.wait(
                     {leaving, coming}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
                 event = coming.result() if coming.done() else None
                 if event is None or not event.request_id:
-                    # Time passed, or it may be about people: who may read is checked again.
-                    if not await self._guard.still(visitor):
+                    # On a timeout, or an event that may concern people, check the session again.
+                    if not await self._guard.is_signed_in(visitor):
                         return
                     if event is not None and event.type.startswith(_NEWS):
                         about = event.data.get("grant")

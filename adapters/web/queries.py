@@ -1,4 +1,4 @@
-"""What people read in the inbox: requests as rows or whole, sessions, and who they are."""
+"""Read calls of the inbox: requests as rows or in full, sessions, and the signed-in person."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from collections import OrderedDict
 from aiohttp import web
 
 from adapters.web.card_json import (
-    Look,
-    line_of,
-    row_of,
-    seen_by,
-    whole_of,
+    Viewer,
+    add_viewer,
+    build_line,
+    build_row,
+    build_whole,
 )
-from adapters.web.security import Guard, Handler, Refused, Visitor, csrf_token, seen_token
+from adapters.web.security import (
+    Guard,
+    Handler,
+    Refused,
+    Visitor,
+    build_csrf_token,
+    build_seen_token,
+)
 from gateway.ports import (
     LIFETIME_WORDS,
     Desk,
@@ -30,11 +37,11 @@ from gateway.ports import (
 
 _CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
 _PAGE = 50
-_MOST_KEPT = 200  # rows of large requests
+_MOST_KEPT = 200  # cached rows of large requests
 
 
-class Reading:
-    """The reads of the inbox over a desk."""
+class ReadHandlers:
+    """HTTP handlers of requests, sessions and the signed-in person."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
@@ -51,21 +58,23 @@ class Reading:
             ("GET", "/inbox/api/sessions", self._sessions),
         ]
 
-    async def row(self, record: Record, visitor: Visitor) -> JsonObject:
+    async def build_row(self, record: Record, visitor: Visitor) -> JsonObject:
         """Return a request as a row of the list."""
-        return await self._for(await self._row(record), record, visitor)
+        return await self._for_visitor(await self._build_row(record), record, visitor)
 
-    async def whole(self, record: Record, visitor: Visitor, *, reveal: bool = False) -> JsonObject:
+    async def build_whole(
+        self, record: Record, visitor: Visitor, *, reveal: bool = False
+    ) -> JsonObject:
         """Return everything about a request."""
-        view = await draw(lambda: whole_of(record, reveal=reveal), *weight_of(record))
-        return await self._for(view, record, visitor)
+        view = await draw(lambda: build_whole(record, reveal=reveal), *weight_of(record))
+        return await self._for_visitor(view, record, visitor)
 
     async def _me(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.reader(request)
+        visitor = await self._guard.check_reader(request)
         person = await self._desk.requests.person(visitor.identity)
         told = {
-            "name": await self._name(visitor),
-            "csrf": csrf_token(visitor.session),
+            "name": await self._find_name(visitor),
+            "csrf": build_csrf_token(visitor.session),
             "lifetimes": LIFETIME_WORDS,
             "admin": person is not None and person.admin,
             "stopped": await self._desk.operator.stopped(),
@@ -73,7 +82,7 @@ class Reading:
         return web.json_response(told)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.reader(request)
+        visitor = await self._guard.check_reader(request)
         final = request.query.get("status", "pending") != "pending"
         after = request.query.get("after")
         if after is not None and not _CURSOR.fullmatch(after):
@@ -82,48 +91,48 @@ class Reading:
         page = await self._desk.requests.page(query)
         items = []
         for record in page.items:
-            items.append(await self.row(record, visitor))
-            await asyncio.sleep(0)  # a page of rows must not hold up somebody's click
+            items.append(await self.build_row(record, visitor))
+            await asyncio.sleep(0)  # let clicks run between rows
         return web.json_response({"items": items, "next": page.next})
 
     async def _one(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.reader(request)
+        visitor = await self._guard.check_reader(request)
         record = await self._desk.requests.get(request.match_info["id"])
         if request.query.get("whole") == "1":
-            return web.json_response(await self.whole(record, visitor))
-        return web.json_response(await self.row(record, visitor))
+            return web.json_response(await self.build_whole(record, visitor))
+        return web.json_response(await self.build_row(record, visitor))
 
-    async def _row(self, record: Record) -> JsonObject:
-        """Return a row; large ones are kept, since their first lines cost as much as the whole."""
+    async def _build_row(self, record: Record) -> JsonObject:
+        """Return a row. Rows of large requests are cached, as they take long to render."""
         key = (record.id, record.revision, record.alike)
         if key in self._heavy:
             self._heavy.move_to_end(key)
             return self._heavy[key]
-        view = await draw(lambda: row_of(record), *weight_of(record))
+        view = await draw(lambda: build_row(record), *weight_of(record))
         if heavy(*weight_of(record)):
             self._heavy[key] = view
             if len(self._heavy) > _MOST_KEPT:
                 self._heavy.popitem(last=False)
         return view
 
-    async def _for(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
-        return _signed(seen_by(view, await self._look(record, visitor)), visitor)
+    async def _for_visitor(self, view: JsonObject, record: Record, visitor: Visitor) -> JsonObject:
+        return _add_seen_token(add_viewer(view, await self._find_viewer(record, visitor)), visitor)
 
     async def _reach(self, request: web.Request) -> web.StreamResponse:
-        """Say what an offer to remember would have covered of late."""
-        await self._guard.reader(request)
+        """Return how many recent requests an offer to remember would have covered."""
+        await self._guard.check_reader(request)
         offer = request.query.get("offer", "")
         words = await self._desk.requests.reach(request.match_info["id"], offer)
         return web.json_response({"words": words})
 
     async def _sessions(self, request: web.Request) -> web.StreamResponse:
-        await self._guard.reader(request)
+        await self._guard.check_reader(request)
         rows = await self._desk.sessions.open(None)
         items = [
             {
                 "agent": row.agent,
                 "name": row.name,
-                "shown": line_of(shown(row.name).segments),
+                "shown": build_line(shown(row.name).segments),
                 "last_seen": row.last_seen,
             }
             for row in rows
@@ -140,23 +149,23 @@ class Reading:
         ]
         return web.json_response({"items": [*stopped, *items]})
 
-    async def _name(self, visitor: Visitor) -> str:
+    async def _find_name(self, visitor: Visitor) -> str:
         person = await self._desk.requests.person(visitor.identity)
         return person.name if person else visitor.identity.written
 
-    async def _look(self, record: Record, visitor: Visitor) -> Look:
+    async def _find_viewer(self, record: Record, visitor: Visitor) -> Viewer:
         refusal = None
         if not record.final:
             refusal = await self._desk.requests.may_decide(visitor.identity, record)
-        return Look(name=await self._name(visitor), refusal=refusal)
+        return Viewer(name=await self._find_name(visitor), refusal=refusal)
 
 
-def _signed(view: JsonObject, visitor: Visitor) -> JsonObject:
-    """Add the token that approving needs to a request that is shown whole."""
+def _add_seen_token(view: JsonObject, visitor: Visitor) -> JsonObject:
+    """Add the token that approval requires, if the request is shown whole."""
     whole = view["status"] == "pending" and view["complete"] and not view["hides"]
     revealed = bool(view.get("revealed"))
     seen = (
-        seen_token(visitor.session, view["id"], view["revision"], revealed=revealed)
+        build_seen_token(visitor.session, view["id"], view["revision"], revealed=revealed)
         if whole
         else None
     )

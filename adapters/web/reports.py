@@ -1,4 +1,4 @@
-"""How people decide, for admins: one read, and the page that shows it."""
+"""The report for admins on how people decide."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.ports import Desk, plain
 
 
 class Reports:
-    """The report page's call over a desk."""
+    """HTTP handler of the report page."""
 
     def __init__(self, desk: Desk, guard: Guard) -> None:
         self._desk = desk
@@ -21,5 +21,5 @@ class Reports:
 
     async def _read(self, request: web.Request) -> web.StreamResponse:
         """Return the figures of the last 30 days."""
-        visitor = await self._guard.reader(request)
+        visitor = await self._guard.check_reader(request)
         return web.json_response(plain(await self._desk.operator.report(visitor.identity)))

@@ -1,34 +1,34 @@
-"""The inbox over HTTP: its pages, signing in and out, and where its calls are served."""
+"""The inbox's routes: pages, sign-in and sign-out, and API calls."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
-from adapters.web.assets import Asset, assets
-from adapters.web.batches import Batches
-from adapters.web.decisions import Decisions
-from adapters.web.grants_and_stop import Operating
+from adapters.web.assets import Asset, read_assets
+from adapters.web.batches import BatchHandlers
+from adapters.web.decisions import DecisionHandlers
+from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.live_updates import Streams
-from adapters.web.queries import Reading
+from adapters.web.queries import ReadHandlers
 from adapters.web.reports import Reports
-from adapters.web.security import Guard, Refused, finished, json_body
+from adapters.web.security import Guard, Refused, read_json_body, run_to_end
 from gateway.ports import Desk, Logins, parse_json
 
 
 class Inbox:
-    """The inbox's routes over a desk."""
+    """Builds the routes and serves pages and sign-in."""
 
     def __init__(self, desk: Desk, logins: Logins, *, secure: bool) -> None:
         self._logins = logins
         self._guard = Guard(logins, secure=secure)
-        self._reading = Reading(desk, self._guard)
-        self._decisions = Decisions(desk, self._guard, self._reading)
-        self._batches = Batches(desk, self._guard, self._reading)
+        self._reading = ReadHandlers(desk, self._guard)
+        self._decisions = DecisionHandlers(desk, self._guard, self._reading)
+        self._batches = BatchHandlers(desk, self._guard, self._reading)
         self._reports = Reports(desk, self._guard)
-        self._operating = Operating(desk, self._guard)
+        self._operating = GrantAndStopHandlers(desk, self._guard)
         self._streams = Streams(desk, self._guard)
-        self._pages = assets("templates")
-        self._files = assets("static")
+        self._pages = read_assets("templates")
+        self._files = read_assets("static")
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, each behind the guard."""
@@ -47,49 +47,49 @@ class Inbox:
             *self._reports.table(),
             *self._operating.table(),
         ]
-        return [web.route(method, path, self._guard.open(call)) for method, path, call in table]
+        return [web.route(method, path, self._guard.wrap(call)) for method, path, call in table]
 
     def end_streams(self) -> None:
         """End the live streams."""
         self._streams.end_all()
 
     async def _inbox(self, request: web.Request) -> web.StreamResponse:
-        return _file(self._pages["inbox.html"])
+        return _build_file_response(self._pages["inbox.html"])
 
     async def _batch_page(self, request: web.Request) -> web.StreamResponse:
-        return _file(self._pages["batch.html"])
+        return _build_file_response(self._pages["batch.html"])
 
     async def _report_page(self, request: web.Request) -> web.StreamResponse:
-        return _file(self._pages["report.html"])
+        return _build_file_response(self._pages["report.html"])
 
     async def _login_page(self, request: web.Request) -> web.StreamResponse:
-        return _file(self._pages["login.html"])
+        return _build_file_response(self._pages["login.html"])
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         found = self._files.get(request.match_info["name"])
         if found is None:
             raise Refused(404, "not_found", "there is no such file")
-        return _file(found)
+        return _build_file_response(found)
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         self._guard.check_origin(request)
-        body = parse_json(await json_body(request))
+        body = parse_json(await read_json_body(request))
         code = body.get("code") if isinstance(body, dict) else None
         if not isinstance(code, str):
             raise Refused(422, "invalid_request", "code is missing")
-        session = await finished(self._logins.redeem(code))
+        session = await run_to_end(self._logins.redeem(code))
         response = web.json_response({"ok": True})
         self._guard.sign_in(response, session)
         return response
 
     async def _logout(self, request: web.Request) -> web.StreamResponse:
-        visitor = await self._guard.writer(request)
-        await finished(self._logins.end(visitor.session))
+        visitor = await self._guard.check_writer(request)
+        await run_to_end(self._logins.end(visitor.session))
         self._streams.end(visitor.session)
         response = web.json_response({"ok": True})
         self._guard.sign_out(response)
         return response
 
 
-def _file(asset: Asset) -> web.Response:
+def _build_file_response(asset: Asset) -> web.Response:
     return web.Response(body=asset.body, content_type=asset.content_type, charset="utf-8")

@@ -1,4 +1,4 @@
-"""What every answer of the inbox carries, and what every request must prove.
+"""Security of the inbox: response headers, sessions, CSRF protection and body limits.
 
 A page of another site can make a browser send requests here, so each write needs three things it
 cannot forge: the session cookie (SameSite=Strict), our own `Origin`, and a token in a header that
@@ -40,7 +40,7 @@ HEADERS = {
 
 
 class Refused(Exception):
-    """The browser's request is turned away: HTTP status, a code for scripts, words for people."""
+    """The request is refused, with an HTTP status, a code for scripts and a text for people."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -49,14 +49,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who is signed in, and the session that says so."""
+    """The signed-in person and their session."""
 
     identity: Identity
     session: str
 
 
 class Guard:
-    """Checks the browser's requests and signs the answers with the security headers."""
+    """Checks requests and adds the security headers to responses."""
 
     def __init__(self, logins: Logins, *, secure: bool) -> None:
         self._logins = logins
@@ -64,21 +64,21 @@ class Guard:
 
     @property
     def cookie(self) -> str:
-        """The session cookie's name; browsers accept `__Host-` from TLS alone."""
+        """The session cookie's name; browsers accept `__Host-` over TLS only."""
         return "__Host-agw" if self._secure else "agw"
 
-    def open(self, handler: Handler) -> Handler:
-        """Return the handler with the security headers, and errors told as problem documents."""
+    def wrap(self, handler: Handler) -> Handler:
+        """Return the handler with security headers, and errors as problem documents."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
-            response = await self._answered(handler, request)
+            response = await self._call_handler(handler, request)
             if not response.prepared:
                 response.headers.update(self.headers())
             return response
 
         return answer
 
-    async def still(self, visitor: Visitor) -> bool:
+    async def is_signed_in(self, visitor: Visitor) -> bool:
         """Whether a visitor is still signed in."""
         return await self._logins.who(visitor.session) is not None
 
@@ -89,12 +89,12 @@ class Guard:
         return {**HEADERS, "Strict-Transport-Security": "max-age=31536000"}
 
     def check_site(self, request: web.Request) -> None:
-        """Refuse a read that another site's page asked for."""
+        """Refuse a read from another site's page."""
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             raise Refused(403, "foreign_site", "this can be asked for from the inbox alone")
 
     def check_origin(self, request: web.Request) -> None:
-        """Refuse a write that our own page did not send."""
+        """Refuse a write that the inbox's own page did not send."""
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             raise Refused(403, "foreign_site", "this can be sent from the inbox alone")
         ours = f"{'https' if self._secure else 'http'}://{request.host}"
@@ -104,37 +104,37 @@ class Guard:
     def check_token(self, request: web.Request, visitor: Visitor) -> None:
         """Refuse a write without the token that only our page can read."""
         given = request.headers.get(CSRF_HEADER, "")
-        if not hmac.compare_digest(given.encode(), csrf_token(visitor.session).encode()):
+        if not hmac.compare_digest(given.encode(), build_csrf_token(visitor.session).encode()):
             raise Refused(403, "csrf", f"the {CSRF_HEADER} header is missing or wrong")
 
-    async def visitor(self, request: web.Request) -> Visitor:
-        """Return who is signed in; refuses with 401 when nobody is."""
+    async def find_visitor(self, request: web.Request) -> Visitor:
+        """Return who is signed in. Raises Refused (401) when nobody is."""
         session = request.cookies.get(self.cookie, "")
         identity = await self._logins.who(session) if session else None
         if identity is None:
             raise Refused(401, "signed_out", "you are not signed in")
         return Visitor(identity, session)
 
-    async def reader(self, request: web.Request) -> Visitor:
-        """Return who reads."""
+    async def check_reader(self, request: web.Request) -> Visitor:
+        """Return the visitor of a read. Raises Refused."""
         self.check_site(request)
-        return await self.visitor(request)
+        return await self.find_visitor(request)
 
-    async def writer(self, request: web.Request) -> Visitor:
-        """Return who writes."""
+    async def check_writer(self, request: web.Request) -> Visitor:
+        """Return the visitor of a write. Raises Refused."""
         self.check_origin(request)
-        visitor = await self.visitor(request)
+        visitor = await self.find_visitor(request)
         self.check_token(request, visitor)
         return visitor
 
     def sign_in(self, response: web.Response, session: str) -> None:
-        """Give the browser its session; it ends with the browser or on the gateway's side."""
+        """Set the session cookie. It expires with the browser or with the session."""
         response.set_cookie(
             self.cookie, session, httponly=True, samesite="Strict", **self._cookie_scope()
         )
 
     def sign_out(self, response: web.Response) -> None:
-        """Take the session away from the browser."""
+        """Delete the session cookie."""
         response.del_cookie(self.cookie, httponly=True, samesite="Strict", **self._cookie_scope())
 
     def _cookie_scope(self) -> JsonObject:
@@ -142,29 +142,29 @@ class Guard:
         # the narrower path at least keeps ours away from what else is served there.
         return {"secure": True, "path": "/"} if self._secure else {"path": "/inbox"}
 
-    async def _answered(self, handler: Handler, request: web.Request) -> web.StreamResponse:
+    async def _call_handler(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
         except Refused as refused:
-            return problem(refused.status, refused.code, refused.detail)
+            return build_problem(refused.status, refused.code, refused.detail)
         except GatewayError as error:
-            return problem(error.status, error.code, str(error))
+            return build_problem(error.status, error.code, str(error))
 
 
-async def finished(work: Coroutine[Any, Any, T]) -> T:
-    """Let a write come to its end also when the browser hangs up in the middle."""
+async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Complete a write even when the browser disconnects."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Nobody is left to be told.
+            # There is no client to report it to.
             log.warning("a write failed: %r", error, extra={"event": "write_unheard"})
         raise
 
 
-async def json_body(request: web.Request) -> bytes:
+async def read_json_body(request: web.Request) -> bytes:
     """Return the JSON bytes of a write, at most MAX_BODY."""
     if request.content_type != "application/json":
         raise Refused(415, "content_type", "send application/json")
@@ -176,26 +176,28 @@ async def json_body(request: web.Request) -> bytes:
         raise Refused(408, "timeout", "the body did not arrive in time") from None
 
 
-def csrf_token(session: str) -> str:
-    """Return the token that proves a write came from a page that could read the session's API."""
+def build_csrf_token(session: str) -> str:
+    """Return the token that only a page with access to the session's API can know."""
     return hmac.new(session.encode(), b"inbox csrf", hashlib.sha256).hexdigest()
 
 
-def seen_token(session: str, request_id: str, revision: int, *, revealed: bool = False) -> str:
-    """Return what the page gets with a request that it shows whole, at this revision.
+def build_seen_token(
+    session: str, request_id: str, revision: int, *, revealed: bool = False
+) -> str:
+    """Return the token that the page gets with a request shown whole, at this revision.
 
-    Approving needs it: what was cut, or never fetched, was not seen. Another one tells that nothing
-    was masked.
+    Approval requires it, so nobody approves what was cut or never fetched. With `revealed`, a
+    different token says that secrets were shown too.
     """
     shown = f"{'revealed' if revealed else 'seen'} {request_id} {revision}"
     return hmac.new(session.encode(), shown.encode(), hashlib.sha256).hexdigest()
 
 
 def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: object) -> bool:
-    """Refuse a yes to what was not shown whole, at this revision; return if it was revealed."""
-    if given == seen_token(visitor.session, request_id, revision, revealed=True):
+    """Refuse an approval of what was not shown whole; return whether secrets were revealed."""
+    if given == build_seen_token(visitor.session, request_id, revision, revealed=True):
         return True
-    if given != seen_token(visitor.session, request_id, revision):
+    if given != build_seen_token(visitor.session, request_id, revision):
         raise Refused(
             409,
             "not_seen",
@@ -205,7 +207,7 @@ def refuse_unseen(visitor: Visitor, request_id: str, revision: int, given: objec
     return False
 
 
-def problem(status: int, code: str, detail: str, **more: object) -> web.Response:
+def build_problem(status: int, code: str, detail: str, **more: object) -> web.Response:
     """Return an RFC 9457 problem document; `more` are extension members."""
     members = {"type": "about:blank", "title": code, "status": status, "code": code}
     return web.json_response(

@@ -1,4 +1,4 @@
-"""Writes of the page: who sends them, and what they may say."""
+"""Handlers of write calls: checks of the sender and of the body."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 from aiohttp import web
 
-from adapters.web.security import Guard, Handler, Refused, Visitor, finished, json_body
+from adapters.web.security import Guard, Handler, Refused, Visitor, read_json_body, run_to_end
 from gateway.ports import JsonObject, parse_json
 
 Work = Callable[[web.Request, Visitor, JsonObject], Coroutine[Any, Any, web.Response]]
 
 
-def writing(
+def build_write_handler(
     guard: Guard, work: Work, members: dict[str, type], needed: tuple[str, ...] = ()
 ) -> Handler:
-    """Return a handler that checks who writes, and what, before it does the work."""
+    """Return a handler that checks the visitor and the body before it does the work."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
-        visitor = await guard.writer(request)
-        body = checked(parse_json(await json_body(request)), members, needed)
-        return await finished(work(request, visitor, body))
+        visitor = await guard.check_writer(request)
+        body = check_members(parse_json(await read_json_body(request)), members, needed)
+        return await run_to_end(work(request, visitor, body))
 
     return serve
 
 
-def checked(body: Any, members: dict[str, type], needed: tuple[str, ...]) -> JsonObject:
-    """Return a JSON object if its members are the ones there are, each of its type."""
+def check_members(body: Any, members: dict[str, type], needed: tuple[str, ...]) -> JsonObject:
+    """Return a JSON object. Raises Refused for unknown, missing or wrongly typed members."""
     if not isinstance(body, dict):
         raise Refused(422, "invalid_request", "send one JSON object")
     for name, value in body.items():

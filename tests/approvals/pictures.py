@@ -10,8 +10,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from adapters.discord.card_views import card_view
-from adapters.slack.card_blocks import message
+from adapters.discord.card_views import build_card_view
+from adapters.slack.card_blocks import build_message
 from gateway.approvals.grouping import Crowd
 from gateway.delivery.digest_cards import digest_card
 from gateway.ports.cards import Card
@@ -36,12 +36,12 @@ async def main() -> None:
         path = Path(folder) / "card.png"
         async with chromium() as page:
             for name, one in {"": crowd, ", paused": paused}.items():
-                html = render.page(render.message(*message(card(one), COPY)))
+                html = render.page(render.message(*build_message(card(one), COPY)))
                 await slack_pictures.shot(page, html, path, PHONE[0])
                 taken[f"Slack{name}"] = path.read_bytes()
             for name, one in {"": crowd, ", paused": paused}.items():
                 size = discord_pictures.NARROW
-                view = card_view(card(one), COPY)
+                view = build_card_view(card(one), COPY)
                 await discord_pictures.photographed(page, view, path, size, word="ci")
                 taken[f"Discord{name}"] = path.read_bytes()
     await asyncio.to_thread(

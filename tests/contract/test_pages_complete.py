@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from rich.console import Console, Group
 
-from adapters.discord.card_views import CARD_CHARS, CARD_LINES, card_view
-from adapters.discord.card_views import full_view as discord_view
+from adapters.discord.card_views import CARD_CHARS, CARD_LINES, build_card_view
+from adapters.discord.card_views import build_full_view as discord_view
 from adapters.discord.card_views import page_fits as discord_fits
-from adapters.discord.custom_ids import Button
+from adapters.discord.custom_ids import DiscordButton
 from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.card_blocks import CARD_CHARS as SLACK_CHARS
 from adapters.slack.card_blocks import CARD_LINES as SLACK_LINES
-from adapters.slack.payloads import Form
+from adapters.slack.payloads import Act, ModalMetadata
 from adapters.terminal import screen as answering
-from adapters.terminal.card_text import drawn, text_of
-from adapters.web.card_json import row_of, whole_of
+from adapters.terminal.card_text import render_card, render_text
+from adapters.web.card_json import build_row, build_whole
 from gateway.api.messages import masked_view
 from gateway.cli.formatting import format_line, format_request, summarize_action
 from gateway.domain.records import Record
@@ -73,7 +73,7 @@ def sent(shown: Any) -> Json:
 def discord_pages(record: Record) -> Iterator[tuple[str, Json]]:
     """Return what each page of Discord's full view shows of the text, and its message."""
     view = full_view(record, fits=discord_fits)
-    button = Button(verb="read", request_id=record.id, revision=record.revision)
+    button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
     card = everything(record)
     for page in range(len(view.pages)):
         message = sent(discord_view(card, view, button, page=page))
@@ -89,8 +89,8 @@ def slack_pages(record: Record) -> Iterator[tuple[str, Json]]:
     full = full_view(record, fits=modals.page_fits)
     card = everything(record)
     for page in range(len(full.pages)):
-        form = Form(record.id, record.revision, COPY, "C1", "1.1", page=page)
-        view = modals.details(card, full, form, refusal="")
+        form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1", page=page)
+        view = modals.build_details(card, full, form, refusal="")
         checked_view(view, "modal")
         (box,) = [one for one in view["blocks"] if one.get("block_id") == "page"]
         yield box["elements"][0]["elements"][0]["text"], view
@@ -127,7 +127,7 @@ def test_every_page_of_slack_together_is_what_runs() -> None:
         assert unescaped("".join(page for page, _ in pages)) == meant(text)
         assert pages[0][0].removeprefix("── command ──\n") not in ("", pages[0][0])
         assert all(page and units(page) <= modals.PAGE_UNITS for page, _ in pages)
-        found = [blocks.Act.APPROVE in acts(view) for _, view in pages]
+        found = [Act.APPROVE in acts(view) for _, view in pages]
         assert found == [False] * (len(pages) - 1) + [True]
 
 
@@ -135,8 +135,8 @@ def test_a_page_of_slack_that_is_not_whole_leaves_nothing_to_approve() -> None:
     """However it was cut, no page of Details decides then."""
     record = asked("x" * (modals.PAGE_UNITS + 1))
     full = full_view(record)
-    form = Form(record.id, record.revision, COPY, "C1", "1.1")
-    view = modals.details(everything(record), full, form, refusal="")
+    form = ModalMetadata(record.id, record.revision, COPY, "C1", "1.1")
+    view = modals.build_details(everything(record), full, form, refusal="")
     assert not acts(view)
     assert "cannot show all of a page" in json.dumps(view)
 
@@ -146,18 +146,18 @@ def test_a_card_with_approve_shows_all_that_runs() -> None:
     offered = 0
     for text in TEXTS:
         record = alone(text)
-        message = sent(card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
+        message = sent(build_card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
         said = "\n".join(one.get("content", "") for one in walk(message["components"]))
         if {"Approve", "Edit", "Respond instead", "Remember…"} & set(buttons(message)):
             offered += 1
             assert [unescaped(one) for one in FENCE.findall(said)] == [text]
         card = card_of(record, lines=SLACK_LINES, chars=SLACK_CHARS)
-        _, made = blocks.message(card, COPY)
+        _, made = blocks.build_message(card, COPY)
         check_blocks(made, blocks.MOST_UNITS)
         if {"approve", "more"} & acts({"blocks": made}) and card.complete:
             offered += 1
             assert [unescaped(one) for one in _boxes(made)] == [text]
-        assert card.complete or blocks.Act.APPROVE not in acts({"blocks": made})
+        assert card.complete or Act.APPROVE not in acts({"blocks": made})
     assert offered > len(TEXTS) / 2
 
 
@@ -167,14 +167,14 @@ def test_a_name_is_whole_wherever_it_may_be_approved() -> None:
         tool = f"tool{name[:90]}".replace("\n", "")
         where = Context(host=f"host{name[:300]}", cwd=f"/srv/{name[:900]}")
         record = stored(request(arguments={name: "one\ntwo"}, tool=tool, context=where))
-        message = sent(card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
+        message = sent(build_card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
         if "Approve" in buttons(message):
             said = "\n".join(one.get("content", "") for one in walk(message["components"]))
             assert_named(re.sub(r"\\([^\w\s])", r"\1", said), record)
         card = card_of(record, lines=SLACK_LINES, chars=SLACK_CHARS)
-        _, made = blocks.message(card, COPY)
+        _, made = blocks.build_message(card, COPY)
         check_blocks(made, blocks.MOST_UNITS)
-        if blocks.Act.APPROVE in acts({"blocks": made}):
+        if Act.APPROVE in acts({"blocks": made}):
             assert_named("\n".join(_strings(made)), record)
         assert_named("".join(page for page, _ in slack_pages(record)), record, only=len(name) > 60)
 
@@ -194,7 +194,7 @@ def test_discord_leaves_out_no_folder_of_what_it_lets_approve() -> None:
     where = Context(host="h" * 60, cwd="/srv/" + "*" * 55)
     base = request(arguments={"command": "ls"}, origin=origin, context=where, session="x" * 128)
     record = stored(base)
-    message = sent(card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
+    message = sent(build_card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
     assert "Approve" not in buttons(message)
     ((_, page),) = discord_pages(record)
     assert "Approve" in buttons(page)
@@ -206,9 +206,9 @@ def test_a_thousand_arguments_are_no_card_that_slack_refuses() -> None:
     """Nor one that can be approved: the rest is counted."""
     record = stored(request(arguments={f"n{number}": "a\nb" for number in range(1000)}))
     card = card_of(record, lines=SLACK_LINES, chars=SLACK_CHARS)
-    _, made = blocks.message(card, COPY)
+    _, made = blocks.build_message(card, COPY)
     check_blocks(made, blocks.MOST_UNITS)
-    assert blocks.Act.APPROVE not in acts({"blocks": made})
+    assert Act.APPROVE not in acts({"blocks": made})
     assert "970 more: not shown here" in _strings(made)
 
 
@@ -216,14 +216,14 @@ def test_the_web_page_gets_all_that_runs() -> None:
     """Opened always; in the list wherever its row may be approved, and nowhere else."""
     for text in TEXTS:
         record = alone(text)
-        for view in (whole_of(record), row_of(record)):
+        for view in (build_whole(record), build_row(record)):
             (block,) = json.loads(json.dumps(view["blocks"]))
             lines = [one if isinstance(one, str) else _joined(one) for one in block["lines"]]
             controls = {one["action"] for one in view["controls"]}
             if view["complete"]:
                 assert unescaped("\n".join(lines)) == text
             assert view["complete"] == (Action.APPROVE in controls)
-        assert whole_of(record)["complete"]
+        assert build_whole(record)["complete"]
 
 
 @pytest.mark.parametrize("width", [40, 90])
@@ -234,10 +234,10 @@ def test_the_terminal_draws_all_that_runs(width: int) -> None:
         record = alone(text)
         pages = full_view(record).pages
         assert len(pages) == 1 and unescaped(pages[0].text) == f"── command ──\n{text}"
-        assert _squeezed(_printed(text_of(pages[0]), width)) == _squeezed(pages[0].text)
+        assert _squeezed(_printed(render_text(pages[0]), width)) == _squeezed(pages[0].text)
         card = card_of(record, lines=answering.CARD_LINES, chars=answering.CARD_CHARS)
         if card.complete:
-            panel = _printed(drawn(card, now_ms=0), width).split("\n")
+            panel = _printed(render_card(card, now_ms=0), width).split("\n")
             inside = "".join(row[1:-1] for row in panel)
             assert _squeezed(card.blocks[0].text.text) in _squeezed(inside)
 

@@ -21,13 +21,13 @@ import simcord
 from adapters.discord.card_views import (
     CARD_CHARS,
     CARD_LINES,
-    Shown,
-    card_view,
-    full_view,
+    MessageContent,
+    build_card_view,
+    build_full_view,
     page_fits,
 )
-from adapters.discord.custom_ids import Button
-from adapters.discord.remember import grants_view
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.remember import build_grants_view
 from gateway.domain.records import Record, Vote
 from gateway.models import (
     Action,
@@ -157,7 +157,7 @@ def decided(record: Record, status: Status, **changes: Any) -> Record:
     return replace(record, status=status, revision=2, decision=Decision(**{**values, **changes}))
 
 
-def scenes() -> dict[str, Shown]:
+def scenes() -> dict[str, MessageContent]:
     """Return every picture by name."""
     plain = pending()
     risky = replace(
@@ -191,7 +191,7 @@ def scenes() -> dict[str, Shown]:
         "hostile": _card(hostile),
         "edited": _card(_edited(plain)),
         "question": _card(_question()),
-        "grants": grants_view(_grants()),
+        "grants": build_grants_view(_grants()),
     }
 
 
@@ -265,18 +265,24 @@ def pending_with(**arguments: Any) -> Record:
     return stored(request(agent=base.agent, session=base.session, arguments=arguments))
 
 
-def _card(record: Record) -> Shown:
-    return card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY)
+def _card(record: Record) -> MessageContent:
+    return build_card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY)
 
 
-def _full(record: Record) -> Shown:
+def _full(record: Record) -> MessageContent:
     whole = card_of(record, lines=10**9, chars=10**9)
-    button = Button(verb="read", request_id=record.id, revision=record.revision)
-    return full_view(whole, pages_of(record, fits=page_fits), button)
+    button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
+    return build_full_view(whole, pages_of(record, fits=page_fits), button)
 
 
 async def photographed(
-    page: Page, shown: Shown, path: Path, size: tuple[int, int], *, word: str, dark: bool = True
+    page: Page,
+    shown: MessageContent,
+    path: Path,
+    size: tuple[int, int],
+    *,
+    word: str,
+    dark: bool = True,
 ) -> str:
     """Draw one message as a person sees it, once `word` stands there; return all text."""
     client = discord.Client(intents=discord.Intents(guilds=True))

@@ -138,7 +138,7 @@ async def remember(stage: Stage, record: Record, card: Json) -> Status:
     opened = await stage.click(stage.server.ann, offer.private[0], "Deny and remember…")
     done = await stage.server.ann.submit(opened)
     kept = done.response if done.response is not None else done.private[0]
-    await stage.click(stage.server.ann, kept, "Take it back")
+    await stage.click(stage.server.ann, kept, "Revoke")
     return Status.DENIED
 
 

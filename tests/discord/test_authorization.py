@@ -179,7 +179,7 @@ async def test_28_commands_check_what_buttons_check(stage: Stage) -> None:
     empty = await server.bob.command(server.app, server.channel, "pending")
     assert "Nothing waits" in private_text(empty)
     gone = await server.bob.command(server.app, server.channel, "deny", request="0" * 32)
-    assert "not known" in private_text(gone)
+    assert "no longer exists" in private_text(gone)
 
 
 async def test_29_a_removed_approver_is_refused_on_the_next_click(stage: Stage) -> None:

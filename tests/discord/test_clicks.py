@@ -156,7 +156,7 @@ async def test_14_clicks_on_what_has_ended_are_told_the_truth(stage: Stage) -> N
         stage.gateway.backend.store.keys.record(record.id)
     )
     done = await _pressed_late(stage, before, card)
-    assert "not known any more" in private_text(done)
+    assert "no longer exists" in private_text(done)
 
 
 async def _pressed_late(stage: Stage, before: Json, card: Json) -> Interaction:

@@ -70,13 +70,13 @@ async def test_a_sessions_grants_and_all_are_taken_back_by_command(stage: Stage)
     values = [one["value"] for one in offered]
     assert {"all", "session bot default", "session bot other"} <= set(values)
     refused = await server.eve.command(server.app, server.channel, "revoke", grant="all")
-    assert "nothing there that you may" in private_text(refused)
+    assert "nothing that you may revoke" in private_text(refused)
     one = await server.bob.command(
         server.app, server.channel, "revoke", grant="session bot default"
     )
-    assert "Taken back: 2" in private_text(one)
+    assert "Revoked: 2" in private_text(one)
     rest = await server.bob.command(server.app, server.channel, "revoke", grant="all")
-    assert "Taken back: 1" in private_text(rest)
+    assert "Revoked: 1" in private_text(rest)
     assert await stage.core.grants.all() == []
 
 

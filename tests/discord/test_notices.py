@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from adapters.discord.responses import refusal
+from adapters.discord.responses import build_refusal
 from gateway.domain.policy_document import Budget, Escalation, Route
 from gateway.domain.records import Identity
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
@@ -119,7 +119,7 @@ def test_an_errors_words_do_nothing() -> None:
     """They may hold an agent's schema or a colleague's reason."""
     trick = "# Approved\n[x](https://y) @everyone \u202e <@&1>"
     for kind in (Conflict, InvalidRequest, Unauthorized):
-        said = text_of(refusal(kind(trick)).shown)
+        said = text_of(build_refusal(kind(trick)).shown)
         assert "\n#" not in said and "](https" not in said and "\u202e" not in said
         assert " @everyone" not in said and "<@&1" not in said
 

@@ -30,7 +30,7 @@ async def test_an_approval_is_remembered_and_the_next_one_needs_nobody(stage: St
     """The same request is then settled by the grant; it names it, and the first card is true."""
     record, card = await stage.asked(arguments={"command": "make lint"})
     done = await remembered(stage, card, "Approve", life="1d")
-    assert "Take it back" in labels(last(done))
+    assert "Revoke" in labels(last(done))
     assert (await stage.ended(record)).status is Status.APPROVED
     await stage.shows(card, "Approved")
     again = await stage.ended(await stage.ask(arguments={"command": "make lint"}))
@@ -42,8 +42,8 @@ async def test_what_is_remembered_is_taken_back_in_one_tap(stage: Stage) -> None
     _, card = await stage.asked(arguments={"command": "make lint"})
     done = await remembered(stage, card, "Approve")
     server = stage.server
-    back = await stage.click(server.ann, last(done), "Take it back")
-    assert "Taken back" in private_text(back)
+    back = await stage.click(server.ann, last(done), "Revoke")
+    assert "Revoked" in private_text(back)
     await stage.asked(arguments={"command": "make lint"})
 
 
@@ -68,16 +68,16 @@ async def test_grants_are_listed_and_revoked_by_command(stage: Stage) -> None:
     server.discord.town.join(server.guild, stranger.user)
     for other in (stranger, server.eve):
         empty = await other.command(server.app, server.channel, "grants")
-        assert "Nothing is remembered" in private_text(empty)
+        assert "no remembered decisions" in private_text(empty)
     assert await stranger.complete(server.app, server.channel, "revoke", "grant") == []
     choice, *more = await server.bob.complete(server.app, server.channel, "revoke", "grant", "")
     assert [one["value"] for one in more] == ["all", "session bot default"]
     refused = await server.eve.command(server.app, server.channel, "revoke", grant=choice["value"])
     assert "Not you" in private_text(refused)
     done = await server.bob.command(server.app, server.channel, "revoke", grant=choice["value"])
-    assert "Taken back" in private_text(done)
+    assert "Revoked" in private_text(done)
     empty = await server.bob.command(server.app, server.channel, "grants")
-    assert "Nothing is remembered" in private_text(empty)
+    assert "no remembered decisions" in private_text(empty)
 
 
 async def test_nothing_dangerous_is_offered_to_be_remembered(stage: Stage) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from adapters.discord.card_views import Shown, card_view, full_view, page_fits
-from adapters.discord.custom_ids import Button
-from adapters.discord.markup import clipped, fenced, inert, quoted, units
+from adapters.discord.card_views import MessageContent, build_card_view, build_full_view, page_fits
+from adapters.discord.custom_ids import DiscordButton
+from adapters.discord.markup import clip, count_units, escape_line, fence, quote
 from gateway.domain.policy_document import RiskRule
 from gateway.domain.records import Record
 from gateway.domain.safe_text import Visible
@@ -43,7 +43,7 @@ from tests.world import request
 COPY = "0" * 22
 
 
-def message(shown: Shown) -> Json:
+def message(shown: MessageContent) -> Json:
     """Return what Discord is sent, checked against its limits."""
     view: Any = shown.view
     body: Json = {"flags": V2, "components": view.to_components()}
@@ -51,21 +51,21 @@ def message(shown: Shown) -> Json:
     return {"content": "", **body}
 
 
-def text_of(shown: Shown) -> str:
+def text_of(shown: MessageContent) -> str:
     """Return what people read."""
     return shown_text(message(shown))
 
 
-def card(record: Record) -> Shown:
+def card(record: Record) -> MessageContent:
     """Return the card as the courier has it made."""
-    return card_view(card_of(record, lines=25, chars=1500), COPY)
+    return build_card_view(card_of(record, lines=25, chars=1500), COPY)
 
 
-def full(record: Record, **how: Any) -> Shown:
+def full(record: Record, **how: Any) -> MessageContent:
     """Return the full view."""
     whole = card_of(record, lines=10**9, chars=10**9)
-    button = Button(verb="read", request_id=record.id, revision=record.revision)
-    return full_view(whole, pages_of(record, fits=page_fits), button, **how)
+    button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
+    return build_full_view(whole, pages_of(record, fits=page_fits), button, **how)
 
 
 HIDDEN = "a\u202eb\u200bc\x1b[31md\x00e\u2066f\u00adg\U000e0041h"
@@ -107,10 +107,10 @@ def test_31_text_can_neither_hide_nor_act(name: str) -> None:
 def test_31_a_fence_cannot_be_closed_from_within() -> None:
     """Backticks in a row are spelled out, also where a cut could make new ones."""
     for text in ("```", "a````b", "`" * 4000, "x\n```\n# no"):
-        made, _ = fenced(text, "text", 200)
+        made, _ = fence(text, "text", 200)
         assert made.count("```") == 2
         assert made.startswith("```\n") and made.endswith("\n```")
-        assert units(made) <= 200
+        assert count_units(made) <= 200
 
 
 def test_31_lone_surrogates_and_ten_thousand_lines_are_sendable() -> None:
@@ -156,15 +156,15 @@ def test_32_escaping_and_cutting_keep_to_their_budget() -> None:
     """No helper ever returns more than it was given room for."""
     for text in ("x" * 500, "*" * 500, "😀" * 500, "a\n" * 300, "⟨U+202E⟩" * 80):
         for budget in (5, 40, 100, 333):
-            assert units(inert(text, budget)) <= budget
-            assert units(clipped(text, budget)) <= budget
-            assert units(quoted(text, budget)) <= budget
+            assert count_units(escape_line(text, budget)) <= budget
+            assert count_units(clip(text, budget)) <= budget
+            assert count_units(quote(text, budget)) <= budget
 
 
 def test_32_an_escape_is_never_cut_in_half() -> None:
     """Half an escape would read as plain text of the agent."""
     for budget in range(30, 60):
-        made, _ = fenced("ab⟨U+202E⟩cd" * 20, "text", budget)
+        made, _ = fence("ab⟨U+202E⟩cd" * 20, "text", budget)
         assert made.count("⟨") == made.count("⟩")
 
 
@@ -191,8 +191,8 @@ def test_33_what_fits_is_attached_and_what_does_not_is_refused_here(size: int, f
     parts = ["x" * 1500] * (size // 1500) + ["x" * (size % 1500 + 1)]
     pages = tuple(Visible(((part, False),)) for part in parts)
     view = FullView(pages=pages, chars=size, digest=record.digest)
-    button = Button(verb="read", request_id=record.id, revision=record.revision)
-    shown = full_view(whole, view, button)
+    button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
+    shown = build_full_view(whole, view, button)
     assert (shown.attached is not None) == fits
     assert ("Approve" in labels(message(shown))) == fits
     if shown.attached is not None:
@@ -208,9 +208,9 @@ def test_33_a_page_that_is_not_shown_whole_can_only_be_denied() -> None:
     whole = card_of(record, lines=10**9, chars=10**9)
     pages = tuple(Visible(((part, False),)) for part in ("ls\n", "```a" * 400, "ls"))
     view = FullView(pages=pages, chars=1600, digest=record.digest)
-    button = Button(verb="read", request_id=record.id, revision=record.revision)
+    button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
     for page in range(len(pages)):
-        sent = message(full_view(whole, view, button, page=page))
+        sent = message(build_full_view(whole, view, button, page=page))
         assert labels(sent) <= {"Deny", "Deny and stop", "◀ Back", "Next ▶"}
         assert "Deny" in labels(sent)
         assert "cannot show all of a page" in shown_text(sent)

@@ -15,7 +15,7 @@ import pytest
 import simcord
 
 from adapters.discord.card_views import CARD_CHARS, CARD_LINES
-from adapters.discord.clicks import Clicks
+from adapters.discord.clicks import InteractionHandler
 from adapters.discord.connection import Bot
 from adapters.discord.leader_lock import Lease, Sessions
 from adapters.discord.posting import Posting
@@ -44,7 +44,7 @@ class Posts(Posting):
 
 def bot(desk: Desk) -> Bot:
     """Return a client that answers clicks at this desk, as a gateway that has just started."""
-    return Bot(Clicks(desk).arrived, Lease(desk.notes), Sessions(desk.notes))
+    return Bot(InteractionHandler(desk).handle, Lease(desk.notes), Sessions(desk.notes))
 
 
 def as_json(message: Any) -> dict[str, Any]:

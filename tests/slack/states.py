@@ -8,8 +8,8 @@ from typing import Any
 from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, FullText
-from adapters.slack.home_tab import home
-from adapters.slack.payloads import Form
+from adapters.slack.home_tab import build_home
+from adapters.slack.payloads import ModalMetadata
 from gateway.domain.records import Claim, Record, Vote
 from gateway.models import (
     Action,
@@ -219,15 +219,15 @@ def messages() -> dict[str, tuple[str, list[Json]]]:
     for name, record in RECORDS.items():
         card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
         full = FullText.FITS if card.complete or card.final else FullText.ATTACHED
-        made[name] = blocks.message(card, COPY, full)
+        made[name] = blocks.build_message(card, COPY, full)
     long = card_of(LONG, lines=CARD_LINES, chars=CARD_CHARS)
-    made["pending-long-no-file"] = blocks.message(long, COPY, FullText.MISSING)
+    made["pending-long-no-file"] = blocks.build_message(long, COPY, FullText.MISSING)
     return made
 
 
 def views() -> dict[str, Json]:
     """Return every modal, and the Home tab."""
-    form = Form(asked().id, 1, COPY, "C1", "1790000000.000001")
+    form = ModalMetadata(asked().id, 1, COPY, "C1", "1790000000.000001")
     whole = {name: card_of(one, lines=10**9, chars=10**9) for name, one in RECORDS.items()}
     long = full_view(LONG, fits=modals.page_fits)
     short = full_view(asked(), fits=modals.page_fits)
@@ -237,25 +237,25 @@ def views() -> dict[str, Json]:
     reach = {scope.id: said for scope in git}
     diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'
     return {
-        "deny": modals.deny(whole["pending"], form),
-        "abort": modals.abort(whole["pending"], form),
-        "remember": modals.remember(whole["pending-git"], form, git, reach),
-        "remember-nothing": modals.remember(whole["pending-high-risk"], form, (), {}),
-        "edit": modals.edit(whole["pending"], form),
-        "edit-too-long": modals.edit(whole["pending-long"], form),
-        "check-edit": modals.check_edit(diff, replace(form, high=True)),
-        "respond": modals.respond(whole["pending"], form),
-        "answer": modals.answer(whole["question"], form),
-        "answer-secret": modals.answer(whole["question-secret"], form),
-        "details": modals.details(whole["pending"], short, form, refusal=""),
-        "details-first": modals.details(whole["pending-long"], long, form, refusal=""),
-        "details-last": modals.details(whole["pending-long"], long, last, refusal=""),
-        "details-refused": modals.details(
+        "deny": modals.build_deny(whole["pending"], form),
+        "abort": modals.build_abort(whole["pending"], form),
+        "remember": modals.build_remember(whole["pending-git"], form, git, reach),
+        "remember-nothing": modals.build_remember(whole["pending-high-risk"], form, (), {}),
+        "edit": modals.build_edit(whole["pending"], form),
+        "edit-too-long": modals.build_edit(whole["pending-long"], form),
+        "check-edit": modals.build_edit_check(diff, replace(form, high=True)),
+        "respond": modals.build_respond(whole["pending"], form),
+        "answer": modals.build_answer(whole["question"], form),
+        "answer-secret": modals.build_answer(whole["question-secret"], form),
+        "details": modals.build_details(whole["pending"], short, form, refusal=""),
+        "details-first": modals.build_details(whole["pending-long"], long, form, refusal=""),
+        "details-last": modals.build_details(whole["pending-long"], long, last, refusal=""),
+        "details-refused": modals.build_details(
             whole["pending"], short, form, refusal="You are not an approver for this request."
         ),
-        "details-ended": modals.details(whole["denied"], short, form, refusal=""),
-        "loading": modals.loading(),
-        "home": home([known_as(PAYMENT, "3a"), known_as(QUESTION, "4b"), HOSTILE], [GRANT]),
-        "home-empty": home([], []),
-        "told": modals.told("Approvals", "This was decided already: denied by bob."),
+        "details-ended": modals.build_details(whole["denied"], short, form, refusal=""),
+        "loading": modals.build_loading(),
+        "home": build_home([known_as(PAYMENT, "3a"), known_as(QUESTION, "4b"), HOSTILE], [GRANT]),
+        "home-empty": build_home([], []),
+        "told": modals.build_notice("Approvals", "This was decided already: denied by bob."),
     }

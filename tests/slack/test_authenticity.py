@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from adapters.slack.payloads import Button, Malformed, button_of, form_of
+from adapters.slack.payloads import Malformed, SlackButton, read_button, read_metadata
 from gateway.models import Status, new_id
 from tests.slack.counterpart.deliveries import form as form_body
 from tests.slack.counterpart.slack import Slack
@@ -191,11 +191,11 @@ async def test_17_button_value_tampered(office: Office) -> None:
 
 def test_17_values_are_read_strictly() -> None:
     """What a button carries round-trips, and nothing else is read."""
-    button = Button(new_id(), 3, "ab12")
-    assert button_of(button.written()) == button
-    for value in (None, 3, "", "v1::1:a", button.written() + " ", button.written().upper()):
+    button = SlackButton(new_id(), 3, "ab12")
+    assert read_button(button.encode()) == button
+    for value in (None, 3, "", "v1::1:a", button.encode() + " ", button.encode().upper()):
         with pytest.raises(Malformed):
-            button_of(value)
+            read_button(value)
     for metadata in (None, "", "[]", "{}", '{"v": 2}', '{"v":1,"request_id":"x"}'):
         with pytest.raises(Malformed):
-            form_of(metadata)
+            read_metadata(metadata)

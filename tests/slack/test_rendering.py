@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES, MOST_UNITS
-from adapters.slack.payloads import Form
+from adapters.slack.payloads import ModalMetadata
 from gateway.errors import InvalidRequest
 from gateway.models import Context, Risk, RiskLevel
 from gateway.ports.cards import card_of, full_view
@@ -146,14 +146,16 @@ def test_07_any_text_makes_a_card_that_slack_takes(
         card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
     except InvalidRequest:  # the gateway itself refuses such a request
         return
-    text, made = blocks.message(card, states.COPY)
+    text, made = blocks.build_message(card, states.COPY)
     check_message(made, MOST_UNITS)
     json.dumps([text, made]).encode("utf-8")
     full = full_view(record, fits=modals.page_fits)
-    form = Form(record.id, 1, states.COPY, "C1", "1.1")
+    form = ModalMetadata(record.id, 1, states.COPY, "C1", "1.1")
     whole = card_of(record, lines=10**9, chars=10**9)
     for page in range(len(full.pages)):
-        view = modals.details(whole, full, Form(**{**_plain(form), "page": page}), refusal="")
+        view = modals.build_details(
+            whole, full, ModalMetadata(**{**_plain(form), "page": page}), refusal=""
+        )
         checked_view(view, "modal")
     if card.complete:
         exact = [
@@ -168,8 +170,8 @@ def test_07_any_text_makes_a_card_that_slack_takes(
         ]
 
 
-def _plain(form: Form) -> Json:
-    return {name: getattr(form, name) for name in Form.__slots__}
+def _plain(form: ModalMetadata) -> Json:
+    return {name: getattr(form, name) for name in ModalMetadata.__slots__}
 
 
 def test_07_a_megabyte_and_one_long_line_fit() -> None:
@@ -178,7 +180,7 @@ def test_07_a_megabyte_and_one_long_line_fit() -> None:
         record = states.asked(arguments={"command": command})
         card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
         assert not card.complete
-        _, made = blocks.message(card, states.COPY)
+        _, made = blocks.build_message(card, states.COPY)
         check_message(made, MOST_UNITS)
         assert "Not all of it is shown" in " ".join(words(made))
         assert "Approve" not in [one["text"]["text"] for one in made[-1]["elements"][:-1]]

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 import pytest
 
-from adapters.slack.manifest import BOT_SCOPES, manifest, problems
+from adapters.slack.manifest import BOT_SCOPES, build_manifest, find_problems
 from gateway.approvals.grouping import Crowd
 from gateway.cli import main
 from gateway.delivery.digest_cards import digest_card
@@ -202,7 +202,7 @@ def test_45_the_manifest_is_one_that_slack_takes(capsys: pytest.CaptureFixture[s
     socket = json.loads(capsys.readouterr().out)
     assert main(["manifest", "slack", "--http", "https://gateway.example"]) == 0
     http = json.loads(capsys.readouterr().out)
-    assert (problems(socket), problems(http)) == ([], [])
+    assert (find_problems(socket), find_problems(http)) == ([], [])
     assert socket["settings"]["socket_mode_enabled"] is True
     events = http["settings"]["event_subscriptions"]
     assert events["request_url"] == "https://gateway.example/slack/events"
@@ -210,10 +210,10 @@ def test_45_the_manifest_is_one_that_slack_takes(capsys: pytest.CaptureFixture[s
     assert "chat:write.public" not in BOT_SCOPES
     assert not any("history" in scope for scope in BOT_SCOPES)
     assert main(["manifest", "slack", "--http", "http://gateway.example"]) == 2
-    assert problems(manifest("https://gateway.example", org=True)) == []
-    long = manifest()
+    assert find_problems(build_manifest("https://gateway.example", org=True)) == []
+    long = build_manifest()
     long["display_information"]["name"] = "x" * 36
-    assert problems(long)
+    assert find_problems(long)
 
 
 async def test_45_missing_scopes_stop_the_start(slack: Slack, world: World) -> None:

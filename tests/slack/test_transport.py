@@ -11,8 +11,8 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.slack import SlackAdapter
-from adapters.slack.actions import Acts
-from adapters.slack.users import Directory
+from adapters.slack.actions import ButtonActions
+from adapters.slack.users import UserDirectory
 from gateway.errors import GatewayError
 from gateway.models import Status
 from gateway.server.adapter_process import run_adapter
@@ -132,12 +132,12 @@ async def test_38_a_failing_handler_still_answers(
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("xoxb-T1-secret broke")
 
-    monkeypatch.setattr(Acts, "approve", broken)
+    monkeypatch.setattr(ButtonActions, "approve", broken)
     assert (await office.ann.click(message, "Approve")).ok
     await told(office.ann, "Not recorded, as far as we know")
     assert "not done: RuntimeError in broken:" in caplog.text
     monkeypatch.undo()
-    monkeypatch.setattr(Directory, "member", broken)
+    monkeypatch.setattr(UserDirectory, "find_member", broken)
     await office.bob.click(message, "Deny…")
     await office.slack.until(lambda: "Not recorded" in office.modal_says(office.bob))
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING

@@ -11,7 +11,7 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from adapters.terminal.screen import Answering
+from adapters.terminal.screen import TerminalApp
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, RiskRule, Route
 from gateway.domain.records import Identity, Person, Record
@@ -33,7 +33,7 @@ class Seat:
     """One person's screen."""
 
     world: World
-    screen: Answering
+    screen: TerminalApp
     pilot: Pilot[None]
 
     async def press(self, *keys: str) -> None:
@@ -81,7 +81,7 @@ async def seated(
 ) -> AsyncIterator[Seat]:
     """Sit a person down at a terminal."""
     desk = desk_of("terminal", world.core, world.store)
-    screen = Answering(desk, Identity(platform="terminal", id=name), SystemClock())
+    screen = TerminalApp(desk, Identity(platform="terminal", id=name), SystemClock())
     async with screen.run_test(size=size, notifications=True) as pilot:
         yield Seat(world, screen, pilot)
 

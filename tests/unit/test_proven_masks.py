@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from adapters.discord import card_views as views
-from adapters.discord.custom_ids import Button
+from adapters.discord.custom_ids import DiscordButton
 from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
-from adapters.slack.payloads import Form
-from adapters.terminal.card_text import drawn
-from adapters.web.card_json import row_of, whole_of
+from adapters.slack.payloads import ModalMetadata
+from adapters.terminal.card_text import render_card
+from adapters.web.card_json import build_row, build_whole
 from gateway.domain.records import Record
 from gateway.domain.redaction import secrets_in
 from gateway.models import Action, Context, Kind, new_id
@@ -237,7 +237,7 @@ def test_no_surface_draws_approve_over_a_mask_that_could_hide_something() -> Non
         for lines, chars in ((25, 1500), (WHOLE, WHOLE)):
             for said in drawings(one, lines, chars):
                 assert not re.search(r'"(?:approve|approve_sure|edit|respond|remember)', said), said
-        assert HIDDEN in json.dumps(row_of(one))
+        assert HIDDEN in json.dumps(build_row(one))
     for said in drawings(asking(DATA[1], kind=Kind.COMMAND), WHOLE, WHOLE):
         assert '"approve' in said
 
@@ -246,14 +246,17 @@ def drawings(one: Record, lines: int, chars: int) -> list[str]:
     """Return what each surface draws of a request, as JSON in which controls stand by action."""
     card = card_of(one, lines=lines, chars=chars)
     full = full_view(one, fits=views.page_fits)
-    form = Form(one.id, one.revision, copy="0" * 22, page=len(full.pages) - 1)
-    button = Button(verb="read", request_id=one.id, revision=one.revision)
-    drawn(card, now_ms=one.created)
+    form = ModalMetadata(one.id, one.revision, copy="0" * 22, page=len(full.pages) - 1)
+    button = DiscordButton(verb="read", request_id=one.id, revision=one.revision)
+    render_card(card, now_ms=one.created)
     pages = range(len(full.pages))
-    discord: list[Any] = [views.card_view(card, "0" * 22)]
-    discord += [views.full_view(card, full, button, page=page) for page in pages]
-    web = [view["controls"] for view in (row_of(one), whole_of(one))]
-    slack = [blocks.actions(card, "0" * 22), modals.details(card, full, form, refusal="")]
+    discord: list[Any] = [views.build_card_view(card, "0" * 22)]
+    discord += [views.build_full_view(card, full, button, page=page) for page in pages]
+    web = [view["controls"] for view in (build_row(one), build_whole(one))]
+    slack = [
+        blocks.build_actions(card, "0" * 22),
+        modals.build_details(card, full, form, refusal=""),
+    ]
     for made in (*(one.view.to_components() for one in discord), slack[-1]):
         assert (HIDDEN in json.dumps(made)) == card.hides
     said = [pressed(made.view.to_components()) for made in discord]
