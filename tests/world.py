@@ -28,7 +28,7 @@ from gateway.stores.event_feed import RedisFeed
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
-from gateway.stores.scripts import At, unwatched
+from gateway.stores.scripts import At, ignore_step
 from gateway.wire.codec import JsonObject
 from gateway.wire.signatures import Signer
 
@@ -169,7 +169,7 @@ class World:
 
 @asynccontextmanager
 async def assembled(
-    url: str, namespace: str, deciders: tuple[Decider, ...] = (), *, at: At = unwatched
+    url: str, namespace: str, deciders: tuple[Decider, ...] = (), *, at: At = ignore_step
 ) -> AsyncIterator[World]:
     """Assemble a gateway as gateway.app does, without HTTP; ann and bob may approve."""
     redis, blocking = connect(url), connect(url, blocking=True)

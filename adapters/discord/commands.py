@@ -30,7 +30,7 @@ from gateway.ports import (
     Record,
     Worklist,
     headline,
-    shown,
+    render_safe,
     start_of,
 )
 
@@ -110,7 +110,7 @@ class Commands:
                 return await self._approve(interaction, record)
             case "deny":
                 identity, wanted = identity_of(interaction), options.get("request", "")
-                record = await self._worklist.named(identity, wanted)
+                record = await self._worklist.find(identity, wanted)
                 return await self._deny(interaction, record, options.get("reason", ""))
         return await self._operated(interaction, str(data.get("name")), options.get("grant", ""))
 
@@ -202,7 +202,7 @@ class Commands:
     async def _waiting(self, interaction: discord.Interaction, limit: int) -> list[Record]:
         """Return what waits for the caller to decide it, the newest first."""
         identity, found = identity_of(interaction), list[Record]()
-        async for record in self._worklist.waiting(identity):
+        async for record in self._worklist.list_waiting(identity):
             if await self._desk.requests.may_decide(identity, record) is None:
                 found.append(record)
             if len(found) == limit:
@@ -212,11 +212,11 @@ class Commands:
     async def _found(self, interaction: discord.Interaction, written: str) -> Record:
         """Return the request that a person means, if they may decide it. Raises NotFound,
         InvalidRequest, Unauthorized."""
-        record = await self._worklist.named(identity_of(interaction), written)
+        record = await self._worklist.find(identity_of(interaction), written)
         await refuse_stranger(self._desk, interaction, record)
         return record
 
     def _line(self, record: Record) -> str:
-        tool = shown(start_of(record.request.tool, _LINE)).text
+        tool = render_safe(start_of(record.request.tool, _LINE)).text
         said = headline(record, _LINE).text
         return clipped(f"{record.id[:_SHORT]} · {tool} · {said}", _LINE)

@@ -92,7 +92,7 @@ class Operating:
         person = await self._desk.requests.person(identity_of(interaction))
         if person is None or not person.admin:
             raise Unauthorized("only an admin may use the kill switch")
-        return Answer(_switch_view(await self._desk.operator.stopped()))
+        return Answer(_switch_view(await self._desk.operator.is_stopped()))
 
     async def pressed(self, interaction: discord.Interaction, button: Button) -> Answer:
         """Turn the kill switch."""

@@ -25,8 +25,8 @@ from gateway.ports import (
     Record,
     Remember,
     Worklist,
+    render_safe,
     scopes_of,
-    shown,
 )
 
 KEEP = "keep"
@@ -133,7 +133,7 @@ class Remembering:
         """Return (value, words) of what `/revoke` offers: each of them, all, and each session's."""
         grants = await self._worklist.grants(identity_of(interaction))
         found = [
-            (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {shown(one.words).text}")
+            (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {render_safe(one.words).text}")
             for one in grants
         ]
         found += [(_ALL, "all that you may take back")] if grants else []
@@ -176,7 +176,7 @@ def remember_of(data: Any) -> Remember:
 
 def _words(text: str, budget: int) -> str:
     """Return what a grant covers; names from the agent's arguments stand in it."""
-    return inert(shown(text).text, budget)
+    return inert(render_safe(text).text, budget)
 
 
 def _chosen(given: dict[str, Any], name: str) -> str:

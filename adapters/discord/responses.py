@@ -20,7 +20,7 @@ from gateway.errors import (
     Unauthorized,
     Unreachable,
 )
-from gateway.ports import shown
+from gateway.ports import render_safe
 
 log = logging.getLogger("adapters.discord")
 
@@ -67,7 +67,7 @@ def refusal(error: Exception) -> Answer:
 
 def _sentence(text: str) -> str:
     """Return an error's words as a sentence. Parts of it may be anybody's."""
-    said = shown(text).text
+    said = render_safe(text).text
     return named(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
 
 

@@ -67,7 +67,7 @@ class Operating:
         """Return what stands above everything on a Home tab: the kill switch, for admins."""
         person = await self._desk.requests.person(identity)
         admin = person is not None and person.admin
-        stopped = await self._desk.operator.stopped()
+        stopped = await self._desk.operator.is_stopped()
         blocks: list[Json] = []
         if stopped:
             blocks.append(section(ours("*Everything is denied:* the kill switch is on.")))

@@ -32,7 +32,7 @@ from adapters.slack.text_objects import (
 from adapters.slack.workspaces import Workspace
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
-from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, card_of, visible
+from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, card_of, make_visible
 
 COMMAND = "/approvals"
 _MOST_LISTED = 12
@@ -91,7 +91,7 @@ class Commands:
 
     async def _list(self, workspace: Workspace, did: Interaction, reply: Reply) -> None:
         identity = await self._rights.caller(workspace, did.actor)
-        found = [record async for record in self._worklist.waiting(identity)]
+        found = [record async for record in self._worklist.list_waiting(identity)]
         if not found:
             await reply.tell("Nothing waits for you.")
             return
@@ -139,7 +139,7 @@ class Commands:
 
     async def _named(self, workspace: Workspace, did: Interaction, name: str) -> Record:
         """Return the one waiting request, of those the caller may see, whose id begins so."""
-        return await self._worklist.named(await self._rights.caller(workspace, did.actor), name)
+        return await self._worklist.find(await self._rights.caller(workspace, did.actor), name)
 
 
 def listed(record: Record) -> list[Json]:
@@ -170,7 +170,7 @@ def remembered(grant: Grant) -> list[Json]:
     """Return a remembered decision in words, with a button that takes it back."""
     where = f"session {grant.session}" if grant.session else "everywhere"
     lead = f"{grant.effect.value.title()} for {grant.agent}, {where}: "
-    said = [words(lead, bold=True), words(fitted(one_line(visible(grant.words).text), 600))]
+    said = [words(lead, bold=True), words(fitted(one_line(make_visible(grant.words).text), 600))]
     ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"
     confirm = ("From then on it is asked about again.", "Revoke")
     take_back = button("Revoke", Act.REVOKE, grant.id, style="danger", confirm=confirm)

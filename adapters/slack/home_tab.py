@@ -47,7 +47,7 @@ class Home:
         except Stranger as stranger:
             return _home([section(plain(str(stranger)))])
         identity = replace(identity, groups=await self._directory.groups(workspace, identity))
-        waiting = [record async for record in self._worklist.waiting(identity)]
+        waiting = [record async for record in self._worklist.list_waiting(identity)]
         frame = await self._operating.frame(identity)
         return home(waiting, await self._worklist.grants(identity), frame)
 

@@ -7,7 +7,7 @@ from aiohttp import web
 from adapters.web.card_json import line_of
 from adapters.web.security import Guard, Handler, Visitor
 from adapters.web.writes import writing
-from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card_of, shown
+from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card_of, render_safe
 
 
 class Operating:
@@ -62,7 +62,7 @@ def _row(grant: Grant, card: GrantCard) -> JsonObject:
         "allows": grant.effect is Effect.ALLOW,
         "agent": grant.agent,
         "session": grant.session,
-        "where": grant.session and line_of(shown(grant.session).segments),
+        "where": grant.session and line_of(render_safe(grant.session).segments),
         "made_by": grant.made_by,
     }
 

@@ -24,7 +24,7 @@ from gateway.ports import (
     Record,
     draw,
     heavy,
-    shown,
+    render_safe,
     weight_of,
 )
 
@@ -68,7 +68,7 @@ class Reading:
             "csrf": csrf_token(visitor.session),
             "lifetimes": LIFETIME_WORDS,
             "admin": person is not None and person.admin,
-            "stopped": await self._desk.operator.stopped(),
+            "stopped": await self._desk.operator.is_stopped(),
         }
         return web.json_response(told)
 
@@ -123,7 +123,7 @@ class Reading:
             {
                 "agent": row.agent,
                 "name": row.name,
-                "shown": line_of(shown(row.name).segments),
+                "shown": line_of(render_safe(row.name).segments),
                 "last_seen": row.last_seen,
             }
             for row in rows
@@ -136,7 +136,7 @@ class Reading:
                 "last_seen": one.until,
                 "paused": True,
             }
-            for one in await self._desk.operator.paused()
+            for one in await self._desk.operator.list_paused()
         ]
         return web.json_response({"items": [*stopped, *items]})
 

@@ -22,7 +22,7 @@ from gateway.models import Action, Reason, RiskLevel, Status
 from gateway.policy.authorization import Approver, approver, with_valid_votes
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
-from gateway.policy.guardrails import assessed
+from gateway.policy.guardrails import assess
 from gateway.ports.desk import Groups
 from gateway.ports.offload import draw, weight_of
 from gateway.ports.proven_masks import NEEDS_ALL_SEEN, hides, judged
@@ -150,7 +150,7 @@ class Clicks:
     async def _review_edit(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
         """Return an edit's effect with the new arguments assessed; raises when policy, or the click
         itself, does not allow them."""
-        after = assessed(effect.after, policy)
+        after = assess(effect.after, policy)
         request = replace(after.request, arguments=after.arguments)
         if after.risk.level is RiskLevel.HIGH and not click.confirmed:
             raise Unconfirmed("the edited arguments are high risk: confirm them")

@@ -54,8 +54,8 @@ class Rereading:
         found = [(grant, after) for grant in unread if (after := await self._read(grant))]
         policy = await self._writer.fresh_policy()
         done = {"kept": 0, "rest": 0, "ended": 0, "failed": len(unread) - len(found)}
-        for grant, after in announcing(policy, known, found):
-            if became := await self._written(grant, after):
+        for grant, after in order_announcements(policy, known, found):
+            if became := await self._save(grant, after):
                 done[became] += 1
         self._writer.forget_policy()
         if any(done.values()):
@@ -64,30 +64,30 @@ class Rereading:
     async def _read(self, grant: Grant) -> Grant | None:
         """Return a grant as it is to be from now on; None when that could not be told."""
         try:
-            return await self._judged(grant)
+            return await self._reread(grant)
         except Exception:
             # It decides nothing, is looked at again, and keeps no other from being settled.
             about = {"event": "reread_failed", "grant": grant.id}
             log.exception("a remembered decision could not be read", extra=about)
             return None
 
-    async def _judged(self, grant: Grant) -> Grant:
+    async def _reread(self, grant: Grant) -> Grant:
         if grant.match.shape in PASSES:
             return grant
         if grant.from_request is None:
-            return self._resting(grant, BY_HAND)
+            return self._suspend(grant, BY_HAND)
         record = await self._store.load(grant.from_request)
         if record is None or record.erased:
-            return self._resting(grant, GONE)
+            return self._suspend(grant, GONE)
         same = next((offer for offer in offers(record) if offer.match == grant.match), None)
         if same is None:
-            return self._resting(grant, WIDER)
+            return self._suspend(grant, WIDER)
         return replace(grant, reading=READING, words=same.words)
 
-    def _resting(self, grant: Grant, why: str) -> Grant:
+    def _suspend(self, grant: Grant, why: str) -> Grant:
         return replace(grant, rests=Rest(why=why, at=self._clock.now_ms()))
 
-    async def _written(self, grant: Grant, after: Grant) -> str:
+    async def _save(self, grant: Grant, after: Grant) -> str:
         """Store what became of a grant; return what that is, "" when somebody else was first."""
         store = self._book.store
         if after is grant:
@@ -97,7 +97,7 @@ class Rereading:
         return became if await store.reread(grant, after) else ""
 
 
-def announcing(
+def order_announcements(
     policy: PolicyDocument, known: Iterable[Grant], found: list[tuple[Grant, Grant]]
 ) -> list[tuple[Grant, Grant]]:
     """Return what was found with one that announces on each route where none did, those last."""

@@ -18,8 +18,8 @@ from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.policy.authorization import (
     ADMIN,
     Approver,
+    count_needed,
     matching_approver,
-    needed,
     refuse_requester,
     refuse_unknown,
 )
@@ -28,9 +28,9 @@ from gateway.policy.evaluation import judge
 from gateway.policy.grant_deciders import PAGE
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import ANY_TOOL, PASSES, Backer, Cover, Effect, Grant, Match, Shape
-from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered, offers
+from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.policy.grants.past_coverage import Blast
-from gateway.ports.proven_masks import clouded
+from gateway.ports.proven_masks import hides_words
 
 _REMEMBERED = {
     Action.APPROVE: Effect.ALLOW,
@@ -70,7 +70,9 @@ class Remembering:
             refuse_requester(policy, shown, click.identity, "remember it for the session only")
         _refuse_unlimited(wish)
         route = policy.route_for(shown.request.agent, shown.request.tool)
-        needs = needed(shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere)
+        needs = count_needed(
+            shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere
+        )
         if needs > 1:
             refuse_unknown(policy, click.identity)
         return Wish(remember=replace(wish, offer=offer.id), needs=needs)
@@ -252,7 +254,7 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     entries = [matching_approver(route, names) for route in routes]
     via = tuple(dict.fromkeys(one for one in entries if one is not None))
     alone = all(
-        needed(one.quorum, one.scope_quorum, match, everywhere=False) <= 1 for one in routes
+        count_needed(one.quorum, one.scope_quorum, match, everywhere=False) <= 1 for one in routes
     )
     if not routes or None in entries or not alone:
         raise Unauthorized(
@@ -289,7 +291,7 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
     """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
     where they were read."""
     offer = _choose(record, offer_id, effect)
-    if not click.revealed and clouded(record, offer.words):
+    if not click.revealed and hides_words(record, offer.words):
         raise InvalidRequest(
             "a mask hides what this would cover: it is remembered in the inbox only, once it is "
             "revealed there"
@@ -298,7 +300,7 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
 
 
 def _choose(record: Record, offer_id: str, effect: Effect) -> Offer:
-    made = offered(record, offer_id, effect) if offer_id else narrowest(record, effect)
+    made = find_offer(record, offer_id, effect) if offer_id else narrowest(record, effect)
     if made is not None:
         return made
     if not offers(record, effect):

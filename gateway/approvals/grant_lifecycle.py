@@ -244,7 +244,7 @@ class Granted:
     async def retire_used(self, record: Record) -> None:
         """Drop the grant that decided, if that was its last use."""
         by = record.decision and record.decision.decided_by
-        if by and by.kind is DeciderKind.GRANT and self._book.limited(by.name):
+        if by and by.kind is DeciderKind.GRANT and self._book.is_limited(by.name):
             await self.retire(by.name)
 
     async def retire(self, grant_id: str) -> None:

@@ -70,7 +70,7 @@ class HeldStore(Protocol):
     async def load(self, agent: str) -> AgentLoad:
         """Return what an agent's digest card must say beside who waits behind it."""
 
-    async def paused(self) -> list[Paused]:
+    async def list_paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now."""
 
     async def resume_agent(self, agent: str, *, by: str) -> bool:
@@ -149,7 +149,7 @@ class Holding:
                 return None
             planned = self._writer.plan_end(follower, ending)
             note = f"denied together with {leader.id}, which asked the same"
-            return planned._replace(after=planned.after.revised(note=note), clock="before")
+            return planned._replace(after=planned.after.copy_with(note=note), clock="before")
 
         with suppress(NotFound, Overtaken):
             await self._writer.update(known.id, decide, known=known)

@@ -22,9 +22,9 @@ class OperatorDesk:
         self._held = held
         self._reporting = reporting
 
-    async def stopped(self) -> bool:
+    async def is_stopped(self) -> bool:
         """Tell whether the kill switch is on."""
-        return await self._store.stopped()
+        return await self._store.is_stopped()
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
         """Turn the kill switch on or off. See `gateway.ports.OperatorCalls` for what it raises."""
@@ -32,12 +32,12 @@ class OperatorDesk:
         if not policy.is_admin(identity):
             await self._refuse(identity, "only an admin may use the kill switch")
             raise Unauthorized("only an admin may stop everything, or lift that")
-        if await self._store.stopped() != on:
+        if await self._store.is_stopped() != on:
             await self._store.set_stopped(on, by=policy.name_of(identity))
 
-    async def paused(self) -> list[Paused]:
+    async def list_paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now, as people denied too much of them in a row."""
-        return await self._held.paused()
+        return await self._held.list_paused()
 
     async def budget_of(self, agent: str) -> Budget:
         """Return how much of an agent may wait, and how often it may be denied before a pause."""

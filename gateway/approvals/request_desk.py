@@ -47,7 +47,7 @@ class RequestDesk:
             raise NotFound("no such request")
         return record
 
-    async def seen(self, request_id: str, revision: int) -> Record:
+    async def get_at_revision(self, request_id: str, revision: int) -> Record:
         """Return a request that a card shows at this revision. See `gateway.ports`."""
         known = self._store.recent(request_id)
         if known is not None and known.revision == revision and not known.unreviewed:

@@ -74,7 +74,7 @@ def close_record(
     )
     approved = ending.status is Status.APPROVED
     consumers = (record.process,) if approved and record.process else ()
-    return record.revised(
+    return record.copy_with(
         status=ending.status,
         revision=revision,
         decision=sign(decision),

@@ -21,7 +21,7 @@ async def recount(writer: Writer, store: Store) -> None:
 
     They count for nothing in any case: this is for the cards, which say how many have approved.
     """
-    for request_id in await store.voted():
+    for request_id in await store.list_voted():
         try:
             await _recount(writer, request_id)
         except Exception:

@@ -10,7 +10,7 @@ from gateway.approvals.grouping import Crowd
 from gateway.delivery.copies import Copies, Subject
 from gateway.domain.clock import Clock
 from gateway.domain.records import Record
-from gateway.domain.redaction import shown, start_of
+from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible
 from gateway.models import Kind, RiskLevel, Status
 from gateway.ports.blocks import Block, headline, warnings
@@ -84,7 +84,7 @@ class Crowds:
     def _subject(self, crowd: Crowd) -> Subject:
         card, adapter = digest_card(crowd, self._inbox, self._command), self._adapter
 
-        async def noted(event: str, copy: Copy, why: str) -> None:
+        async def note(event: str, copy: Copy, why: str) -> None:
             await self._posted.note(event, crowd.agent, {"crowd": crowd.id}, copy, why)
 
         async def remind(copy: Copy) -> None:
@@ -101,7 +101,7 @@ class Crowds:
             deliver=lambda target, nonce: adapter.deliver(target, card, nonce),
             update=lambda ref, nonce: adapter.update(ref, card, nonce),
             remind=remind,
-            noted=noted,
+            noted=note,
             stands=lambda copy: None,
         )
 
@@ -112,10 +112,10 @@ def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
     It leads to the `inbox`, where that has an address that people can open, or else names the
     `command` that lists what waits where the card stands.
     """
-    agent = shown(crowd.agent)
+    agent = render_safe(crowd.agent)
     icon, word = _state(crowd)
-    said = _said(crowd)
-    listed = _listed(crowd)
+    said = _describe(crowd)
+    listed = _list_oldest(crowd)
     return Card(
         request_id=crowd.id,
         short_id="",
@@ -129,7 +129,7 @@ def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
         word=word,
         tool=agent,
         summary=said,
-        headline=shown(said),
+        headline=render_safe(said),
         facts=(Fact("Agent", agent),),
         risk=_risk(crowd),
         reasons=(),
@@ -146,7 +146,7 @@ def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
         created=crowd.records[0].created if crowd.records else 0,
         deadline=max((one.deadline for one in crowd.records), default=0),
         digest="",
-        outcome=shown(said),
+        outcome=render_safe(said),
         decided_at=None,
         note=None,
         result=None,
@@ -161,7 +161,7 @@ def _state(crowd: Crowd) -> tuple[str, str]:
     return ("📭", "Nothing waits here") if not crowd.records else ("📚", "Too many at once")
 
 
-def _said(crowd: Crowd) -> str:
+def _describe(crowd: Crowd) -> str:
     agent, count = crowd.agent, len(crowd.records)
     requests = "request" if count == 1 else "requests"
     waits = f"{count} more {requests} of {agent} wait; they get cards as its budget allows"
@@ -193,7 +193,7 @@ def _risk(crowd: Crowd) -> RiskLevel:
     return RiskLevel.MEDIUM if RiskLevel.MEDIUM in levels else RiskLevel.LOW
 
 
-def _listed(crowd: Crowd) -> Block | None:
+def _list_oldest(crowd: Crowd) -> Block | None:
     """Return the oldest of a crowd, a line each."""
     if not crowd.records:
         return None
@@ -209,7 +209,10 @@ def _listed(crowd: Crowd) -> Block | None:
 
 
 def _line(record: Record) -> list[Segment]:
-    tool, first = shown(start_of(record.request.tool, _LINE_CHARS)), headline(record, _LINE_CHARS)
+    tool, first = (
+        render_safe(start_of(record.request.tool, _LINE_CHARS)),
+        headline(record, _LINE_CHARS),
+    )
     alike = f" (and {record.alike} the same)" if record.alike else ""
     found: list[Segment] = []
     for one in warnings(record)[:1]:

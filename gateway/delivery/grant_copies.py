@@ -50,14 +50,14 @@ class GrantCourier:
             final=card.ended,
             deliver=lambda target, nonce: adapter.deliver_grant(target, card, nonce),
             update=lambda ref, nonce: adapter.update_grant(ref, card, nonce),
-            remind=lambda copy: adapter.tell_grant(_announced(copy), shown.news),
-            noted=partial(self._noted, shown),
+            remind=lambda copy: adapter.tell_grant(_make_reminder(copy), shown.news),
+            noted=partial(self._note, shown),
             stands=partial(self._posted.remember_place, subject_id),
         )
 
-    async def _noted(self, shown: Shown, event: str, copy: Copy, why: str) -> None:
+    async def _note(self, shown: Shown, event: str, copy: Copy, why: str) -> None:
         await self._posted.note(event, shown.grant.agent, {"grant": shown.grant.id}, copy, why)
 
 
-def _announced(copy: Copy) -> Notice:
+def _make_reminder(copy: Copy) -> Notice:
     return Notice(kind=NoticeKind.REMINDER, target=copy.target, nonce=copy.nonce, ref=copy.ref)

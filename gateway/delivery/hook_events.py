@@ -63,7 +63,7 @@ class HookEvents:
         request = record.request
         payload = {"Tool": request.tool, "Arguments": record.arguments}
         self._host.tell(kind, {"Kind": kind, "Meta": meta_of(request), "Payload": payload})
-        if kind != "tool_exec_end" or not self._host.asked("after_tool"):
+        if kind != "tool_exec_end" or not self._host.list_interceptors("after_tool"):
             return
         try:
             self._returned.put_nowait(request.id)

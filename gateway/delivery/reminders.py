@@ -53,12 +53,12 @@ class Followups:
         now = self._clock.now_ms()
         waited = (now - record.created) / 1000
         silent = (now - max(record.created, record.tier_at)) / 1000
-        failed = _unreached(record, route, copies)
+        failed = _is_unreached(record, route, copies)
         later = route.escalations[record.tier :]
         if failed and not later:
             await self._requests.end_undelivered(record)
             return _SOON
-        quiet = silent >= GRACE_SECONDS and _unreached(record, route, copies, missing=True)
+        quiet = silent >= GRACE_SECONDS and _is_unreached(record, route, copies, missing=True)
         if later and (failed or quiet or later[0].after <= waited):
             # The policy may name other adapters by now than when the request was born.
             queues = tuple(dict.fromkeys((*record.queues, *adapters_of(later[0].targets))))
@@ -77,7 +77,7 @@ class Followups:
         return max(_SOON, min(coming)) if coming else None
 
 
-def _unreached(
+def _is_unreached(
     record: Record, route: Route, copies: Mapping[str, Copy], *, missing: bool = False
 ) -> bool:
     """Whether every place of the request was tried, and none of them shows it.

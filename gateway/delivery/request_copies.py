@@ -86,7 +86,7 @@ class Courier:
         await passed()
         waits = await self._copies.look(subject, places, copies)
         if record.final and not record.follows:
-            informed = self._informed(record, policy, route)
+            informed = self._list_informed(record, policy, route)
             waits += await self._copies.take(
                 self._inform(record, target, copies) for target in informed
             )
@@ -118,7 +118,7 @@ class Courier:
             deliver=deliver,
             update=update,
             remind=remind,
-            noted=partial(self._noted, record),
+            noted=partial(self._note, record),
             stands=partial(self._posted.remember_place, record.id),
         )
 
@@ -131,7 +131,7 @@ class Courier:
             mentions=mentions(policy, route, self._adapter.name),
         )
 
-    def _informed(self, record: Record, policy: PolicyDocument, route: Route) -> Iterable[str]:
+    def _list_informed(self, record: Record, policy: PolicyDocument, route: Route) -> Iterable[str]:
         """Return where the outcome is told on this platform."""
         owner = next((one for one in policy.people if one.name == record.owner), None)
         targets = [target for target in route.notify if target != REQUESTER]
@@ -181,9 +181,9 @@ class Courier:
     async def _untold(self, record: Record, copy: Copy, why: str) -> None:
         failed = replace(copy, state=CopyState.FAILED, why=why)
         await self._copies.keep(record.id, failed, copy)
-        await self._noted(record, "undelivered", failed, why)
+        await self._note(record, "undelivered", failed, why)
 
-    async def _noted(self, record: Record, event: str, copy: Copy, why: str) -> None:
+    async def _note(self, record: Record, event: str, copy: Copy, why: str) -> None:
         about = {"request_id": record.id}
         await self._posted.note(event, record.holder, about, copy, why)
 

@@ -27,7 +27,7 @@ from gateway.delivery.egress_guard import (
     Forbidden,
     Resolve,
     Target,
-    pinned,
+    pin_addresses,
     resolve_by_system,
     target_of,
 )
@@ -136,7 +136,7 @@ class Webhooks:
     async def _catch_up(self, first: Event | None) -> None:
         while (event := await self._due(first)) is not None:
             check_wanted()
-            if not event.request_id or await self._sent(event):
+            if not event.request_id or await self._send(event):
                 await self._cursor.save_cursor(event.id)
             else:
                 await self._pause(_OTHERS_SECONDS)
@@ -148,7 +148,7 @@ class Webhooks:
             return first
         return next(iter(await self._past.history(last, 1)), None)
 
-    async def _sent(self, event: Event) -> bool:
+    async def _send(self, event: Event) -> bool:
         """Send an event, or give it up; False when another replica is at it."""
         hook, pause = self._hook, self._hook.first_pause
         for attempt in range(1, hook.attempts + 1):
@@ -185,7 +185,7 @@ class Webhooks:
         url = URL(self._target.url)
         if (url.host, url.port) != (self._target.host, self._target.port):
             raise Forbidden("two parsers read the address differently")
-        addresses = await pinned(self._target, self._resolve)
+        addresses = await pin_addresses(self._target, self._resolve)
         connector = aiohttp.TCPConnector(
             resolver=_Pinned(self._target, addresses), use_dns_cache=False, force_close=True
         )

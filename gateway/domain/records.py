@@ -160,7 +160,7 @@ class Record(Wire):
     behind: str = ""
     alike: int = field(default=0, compare=False)
 
-    def revised(self, **members: Any) -> Record:
+    def copy_with(self, **members: Any) -> Record:
         """Return a copy with these members instead: `dataclasses.replace` in a fifth of the time,
         where nothing is checked at birth."""
         twin = object.__new__(Record)

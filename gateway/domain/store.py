@@ -129,7 +129,7 @@ class Store(Protocol):
     async def pending_of(self, agent: str) -> list[str]:
         """Return the ids of an agent's pending requests, oldest first."""
 
-    async def voted(self) -> list[str]:
+    async def list_voted(self) -> list[str]:
         """Return the ids of the waiting requests that somebody has approved already."""
 
     async def count_pending(self) -> int:
@@ -172,7 +172,7 @@ class Store(Protocol):
     async def set_stopped(self, stopped: bool, *, by: str) -> None:
         """Turn the kill switch on or off."""
 
-    async def stopped(self) -> bool:
+    async def is_stopped(self) -> bool:
         """Tell whether the kill switch is on."""
 
     async def history(self, after: str | None, limit: int) -> list[Event]:

@@ -149,11 +149,11 @@ def _by_admin(policy: PolicyDocument, voices: tuple[Backer, ...]) -> bool:
 
 def _speaks(route: Route, grant: Grant, voices: tuple[Backer, ...]) -> bool:
     everywhere = grant.session is None
-    needs = needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
+    needs = count_needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
     return sum(matching_approver(route, one.via) is not None for one in voices) >= needs
 
 
-def needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: bool) -> int:
+def count_needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: bool) -> int:
     """Return how many people must vote for remembering an approval so."""
     own = {
         Scope.PATTERN: wider.pattern,

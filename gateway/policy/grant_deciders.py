@@ -125,7 +125,7 @@ class GrantBook:
         """Never use this grant again: the server says that it is over."""
         self._spent.add(grant_id)
 
-    def limited(self, grant_id: str) -> bool:
+    def is_limited(self, grant_id: str) -> bool:
         """Whether a grant that was seen here may be used so many times only."""
         return grant_id in self._limited
 
@@ -147,10 +147,12 @@ class GrantBook:
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
-    def declared(self, record: Record) -> Record:
+    def redeclare(self, record: Record) -> Record:
         """Return the record as this policy declares its tool, whatever was declared before."""
         request = record.request
-        return record.revised(harmless=self._policy.declares_harmless(request.agent, request.tool))
+        return record.copy_with(
+            harmless=self._policy.declares_harmless(request.agent, request.tool)
+        )
 
     def fit(self, grant: Grant, record: Record, route: Route) -> bool:
         """Whether a pass, whose requests nobody sees, is for one like this. Other grants are."""
@@ -177,7 +179,7 @@ class _Link:
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Answer with the first grant that covers the request."""
-        record = self._book.declared(record)
+        record = self._book.redeclare(record)
         mine = [one for one in await self._book.about(record) if one.effect is self._effect]
         if any(one.match.shape in PASSES for one in mine):
             mine = [one for one in mine if self._book.fit(one, record, route)]
@@ -185,14 +187,14 @@ class _Link:
         for cover, grant in covered:
             if cover is Cover.YES:
                 effect = DENY if self._effect is Effect.DENY else ALLOW
-                return _cited(effect, grant, grant.match.scope.value)
+                return _cite(effect, grant, grant.match.scope.value)
         for cover, grant in covered:
             if cover is Cover.UNSURE:
-                return _cited(ASK, grant, "may be what a remembered denial covers")
+                return _cite(ASK, grant, "may be what a remembered denial covers")
         return None
 
 
-def _cited(effect: str, grant: Grant, message: str) -> Verdict:
+def _cite(effect: str, grant: Grant, message: str) -> Verdict:
     # Agents and the audit read the message: nothing of what the grant covers stands in it.
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)

@@ -30,7 +30,7 @@ from gateway.policy.grants.argument_names import (
     paths_in,
     second_paths_in,
 )
-from gateway.policy.grants.command_patterns import allowing, denying
+from gateway.policy.grants.command_patterns import derive_allow_pattern, derive_deny_pattern
 from gateway.policy.grants.coverage import fits_tool, legible, lies_in, runs_only
 from gateway.policy.grants.denials import command_reaches, forbids_command, forbids_folder, most
 from gateway.policy.grants.grant import CommandPattern, Cover
@@ -61,7 +61,7 @@ class Rules:
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Answer with the first rule that fits and is in force."""
-        found = [one for one in await self._fitting(record) if not one[0].shadow]
+        found = [one for one in await self._find_fitting(record) if not one[0].shadow]
         certain = (_verdict(rule) for rule, cover in found if cover is Cover.YES)
         unsure = (
             replace(_verdict(rule), effect=ASK, message=f"may be {rule.name}")
@@ -72,10 +72,10 @@ class Rules:
 
     async def shadows(self, record: Record) -> list[Shadow]:
         """Return what the rules in shadow would have done."""
-        found = await self._fitting(record)
+        found = await self._find_fitting(record)
         return [Shadow(rule=one.name, effect=one.effect.value) for one, _ in found if one.shadow]
 
-    async def _fitting(self, record: Record) -> list[tuple[PolicyRule, Cover]]:
+    async def _find_fitting(self, record: Record) -> list[tuple[PolicyRule, Cover]]:
         rules = [one for one in (await self._policy()).rules if one.effect is self._effect]
         found = [(rule, fits(rule, record)) for rule in rules]
         return [one for one in found if one[1] is not Cover.NO]
@@ -118,7 +118,7 @@ def fits(rule: PolicyRule, record: Record) -> Cover:
     if rule.kinds and request.kind not in rule.kinds:
         return Cover.NO
     if rule.effect is RuleEffect.ALLOW:
-        return Cover.YES if _allowed(rule, record) else Cover.NO
+        return Cover.YES if _may_allow(rule, record) else Cover.NO
     found = set(_hits(rule, record))
     if Cover.NO in found:
         return Cover.NO
@@ -133,7 +133,7 @@ def mistakes(rule: PolicyRule) -> Iterator[str]:
     if allows and not (rule.tools or rule.commands):
         yield "an allow names tools or commands."
     for text in rule.commands:
-        if (allowing(text, None) if allows else denying(text)) is None:
+        if (derive_allow_pattern(text, None) if allows else derive_deny_pattern(text)) is None:
             known = "known in commands.txt, without flags" if allows else "plain"
             yield f"the command {text!r} is not {known}."
     for folder in rule.folders:
@@ -147,7 +147,7 @@ def _verdict(rule: PolicyRule) -> Verdict:
     return Verdict(effect=effect, by=by, reason=Reason.RULE, message=rule.message)
 
 
-def _allowed(rule: PolicyRule, record: Record) -> bool:
+def _may_allow(rule: PolicyRule, record: Record) -> bool:
     request = record.request
     high = record.risk.level is RiskLevel.HIGH
     if high or request.questions or rule.contains or not legible(record.arguments):
@@ -172,7 +172,7 @@ def _runs_one_of(rule: PolicyRule, record: Record) -> bool:
         return False
     # An agent says where it works: that must not be everywhere.
     folders = rule.folders or (() if is_root(cwd) else (cwd,))
-    patterns = (allowing(text, folder) for text in rule.commands for folder in folders)
+    patterns = (derive_allow_pattern(text, folder) for text in rule.commands for folder in folders)
     return any(one is not None and runs_only(one, *values[0], record) for one in patterns)
 
 
@@ -193,7 +193,7 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
         text = searchable_text(record.parts)
         yield Cover.YES if any(part.lower() in text for part in rule.contains) else Cover.NO
     if rule.commands:
-        patterns = filter(None, map(denying, rule.commands))
+        patterns = filter(None, map(derive_deny_pattern, rule.commands))
         yield most([_forbidden(pattern, record) for pattern in patterns])
     if rule.folders:
         yield most(

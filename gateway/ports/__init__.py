@@ -25,8 +25,8 @@ from gateway.domain.records import (
     Remember,
     Session,
 )
-from gateway.domain.redaction import bug, shown, start_of
-from gateway.domain.safe_text import Segment, Visible, visible
+from gateway.domain.redaction import bug, render_safe, start_of
+from gateway.domain.safe_text import Segment, Visible, make_visible
 from gateway.domain.tasks import cancel_and_wait
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.grants.grant import Effect, Grant
@@ -42,7 +42,7 @@ from gateway.ports.adapters import (
 from gateway.ports.blocks import LABEL_CHARS, Block, Change, changes, headline, warnings
 from gateway.ports.card_size import CardSizes
 from gateway.ports.cards import Card, Control, Field, FullView, Style, card_of, full_view
-from gateway.ports.checks import FAIL, Finding, doubtful, failed, fine
+from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
     Desk,
     Feed,
@@ -149,22 +149,22 @@ __all__ = [
     "cancel_and_wait",
     "card_of",
     "changes",
-    "doubtful",
     "draw",
-    "failed",
-    "fine",
     "full_view",
     "grant_card_of",
     "headline",
     "heavy",
     "hides",
+    "make_visible",
     "parse_json",
     "plain",
     "read_whole",
+    "render_safe",
+    "report_doubt",
+    "report_failure",
+    "report_ok",
     "scopes_of",
-    "shown",
     "start_of",
-    "visible",
     "warnings",
     "weight_of",
 ]

@@ -58,7 +58,7 @@ class RequestCalls(Protocol):
     async def get(self, request_id: str) -> Record:
         """Return a request; raises NotFound."""
 
-    async def seen(self, request_id: str, revision: int) -> Record:
+    async def get_at_revision(self, request_id: str, revision: int) -> Record:
         """Return a request that a card shows at this revision; raises NotFound.
 
         It may have changed since: `decide` has the last word, and refuses what the card is too old
@@ -166,14 +166,14 @@ class SessionCalls(Protocol):
 class OperatorCalls(Protocol):
     """The kill switch, paused agents, and how people decide."""
 
-    async def stopped(self) -> bool:
+    async def is_stopped(self) -> bool:
         """Tell whether the kill switch is on."""
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
         """Deny everything from now on, or lift that again. Raises Unauthorized unless they are an
         admin; that somebody else tried is audited."""
 
-    async def paused(self) -> list[Paused]:
+    async def list_paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now, as people denied too much of them in a row."""
 
     async def lift(self, agent: str, identity: Identity) -> bool:

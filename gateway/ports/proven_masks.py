@@ -87,7 +87,7 @@ def judged(record: Record) -> bool | None:
     return None if record.final else _known.get(_key(record))
 
 
-def clouded(record: Record, words: str) -> bool:
+def hides_words(record: Record, words: str) -> bool:
     """Whether a mask in words about a request leaves out more than is proven data in it."""
     found = [words[start:end] for start, end in secrets_in(words)]
     if not found:
@@ -126,11 +126,11 @@ def _shown_in(record: Record) -> set[str]:
     for _, kind, text in texts_of(record):
         for start, end in secrets_in(text):
             secret = text[start:end]
-            found.add(_decoded(secret) if kind == "json" else secret)
+            found.add(_decode(secret) if kind == "json" else secret)
     return found
 
 
-def _decoded(secret: str) -> str:
+def _decode(secret: str) -> str:
     try:
         return str(json.loads(f'"{secret}"'))
     except ValueError:

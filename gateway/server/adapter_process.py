@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from gateway.api.adapter_pages import build_pages
-from gateway.policy.hooks.host import hosted
+from gateway.policy.hooks.host import host_hooks
 from gateway.ports import HasRoutes
 from gateway.ports.outgoing import Posts
 from gateway.server.app import listen, site_of
@@ -34,7 +34,7 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
         await refuse_unsafe(settings, backend.store)
         blocking = connect(url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
-        hooks = hosted(settings.hooks_file)
+        hooks = host_hooks(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, backend.store.keys)
         core = build_core(settings, backend.store, feed, hooks, signer_of(settings))

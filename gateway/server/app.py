@@ -21,7 +21,7 @@ from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.errors import Conflict, GatewayError, InvalidRequest
-from gateway.policy.hooks.host import HookHost, hosted
+from gateway.policy.hooks.host import HookHost, host_hooks
 from gateway.policy.policy_file import differences, read_policy_file
 from gateway.ports import Adapter, Desk, Feed, HasRoutes, HasStreams
 from gateway.server.background import (
@@ -46,7 +46,7 @@ from gateway.stores.event_feed import RedisFeed
 from gateway.stores.ingress import Ingress
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
-from gateway.stores.scripts import At, unwatched
+from gateway.stores.scripts import At, ignore_step
 from gateway.stores.seals import Sealer
 from gateway.stores.webhook_cursor import RedisCursor
 from gateway.wire.local_discovery import announce
@@ -65,7 +65,7 @@ class Gateway:
 
 
 @asynccontextmanager
-async def run_gateway(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Gateway]:
+async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncIterator[Gateway]:
     """Run a gateway: embedded server, intake, HTTP, adapters. Inside the block it is ready.
 
     `at` is called at every step at which a killed gateway may stop; tests kill it there.
@@ -82,7 +82,7 @@ async def run_gateway(settings: Settings, *, at: At = unwatched) -> AsyncIterato
         signer = signer_of(settings)
         blocking = connect(redis_url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
-        hooks = hosted(settings.hooks_file)
+        hooks = host_hooks(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
         core = build_core(settings, store, feed, hooks, signer)
@@ -110,7 +110,7 @@ async def run_gateway(settings: Settings, *, at: At = unwatched) -> AsyncIterato
             ready=partial(_problems, ingress, store, feed, tuple(adapters.values())),
             store_errors=REDIS_ERRORS,
             site=replace(
-                site_of(settings, adapters, desks, backend.logins), intercept=hooks.passed
+                site_of(settings, adapters, desks, backend.logins), intercept=hooks.review_message
             ),
             enrolment=enrolling,
         )

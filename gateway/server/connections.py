@@ -27,7 +27,7 @@ from gateway.stores.groups import RedisHeld
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
-from gateway.stores.scripts import At, unwatched
+from gateway.stores.scripts import At, ignore_step
 from gateway.wire.local_discovery import write_private
 from gateway.wire.signatures import SEED_BYTES, Signer
 
@@ -46,7 +46,7 @@ class Backend:
 
 @asynccontextmanager
 async def open_backend(
-    settings: Settings, redis_url: str, *, at: At = unwatched
+    settings: Settings, redis_url: str, *, at: At = ignore_step
 ) -> AsyncIterator[Backend]:
     """Connect to the namespace; leaving closes the connections."""
     redis = connect(redis_url)

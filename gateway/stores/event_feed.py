@@ -141,14 +141,14 @@ class RedisFeed:
         log.warning("event ids ran backwards", extra={"event": "feed_went_back"})
         self._cursor = last
         for watch in (watch for watches in self._watches.values() for watch in watches):
-            watch.ring()
+            watch.wake()
         for queue in list(self._subscribers):
             self._cut_off(queue)
 
     def _tell(self, event: Event) -> None:
         for watched in (event.request_id, None):
             for watch in self._watches.get(watched, ()):
-                watch.ring()
+                watch.wake()
         for queue in list(self._subscribers):
             if queue.full():
                 # A reader this slow must not hold events in memory.
@@ -170,7 +170,7 @@ class Bell:
     def __init__(self) -> None:
         self._bell = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the waiter."""
         self._bell.set()
 

@@ -94,7 +94,7 @@ class RedisHeld:
             return AgentLoad(revision=int(revision or 0))
         return AgentLoad(revision=int(revision or 0), paused=int(until), denied=last)
 
-    async def paused(self) -> list[Paused]:
+    async def list_paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now."""
         now = await self._now()
         rows = await self._redis.hgetall(self._keys.breakers)

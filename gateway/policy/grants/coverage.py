@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.domain.records import Record
-from gateway.domain.safe_text import visible
+from gateway.domain.safe_text import make_visible
 from gateway.errors import InvalidRequest
 from gateway.models import Kind, RiskLevel
 from gateway.policy.grants.argument_names import (
@@ -279,7 +279,7 @@ def _place(text: str) -> tuple[str, ...] | None:
 def legible(value: Any, depth: int = 0) -> bool:
     """Whether nothing in a value hides, reorders or passes for other text."""
     if isinstance(value, str):
-        seen = visible(value)
+        seen = make_visible(value)
         return not seen.hidden and not seen.mixed_script
     if depth > _MAX_DEPTH:
         return False

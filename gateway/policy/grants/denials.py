@@ -14,7 +14,7 @@ from gateway.policy.grants.argument_names import ARGUMENT_LIST, COMMAND_LIST, pl
 from gateway.policy.grants.command_table import RUNNERS, Reading, paths_of, read
 from gateway.policy.grants.grant import CommandPattern, Cover
 from gateway.policy.grants.paths import components
-from gateway.policy.grants.shell_words import WRAPPER, Word, plain_words, simple_command, wrapped
+from gateway.policy.grants.shell_words import WRAPPER, Word, plain_words, simple_command, unwrap
 
 _Words = tuple[Word, ...] | None
 _PART = re.compile(r"[^\s=:,'\"]+")
@@ -30,7 +30,7 @@ def runs_of(name: str, value: Any) -> tuple[tuple[Word, ...], ...] | None:
         found = [simple_command(value)] if plain_name(name) != ARGUMENT_LIST else [None]
     elif not _is_texts(value):
         return None
-    elif (inner := wrapped(value)) is not None:
+    elif (inner := unwrap(value)) is not None:
         found = [simple_command(inner)] if plain_name(name) != COMMAND_LIST else [None]
     elif plain_name(name) == ARGUMENT_LIST:
         found = [plain_words(value)]
@@ -48,7 +48,7 @@ def most(covers: list[Cover]) -> Cover:
 def forbids_command(pattern: CommandPattern, name: str, value: Any) -> Cover:
     """Whether what an argument runs is a command that a denial means, or may be."""
     found = _over_readings(name, value, lambda words: _forbids(pattern, words))
-    wrapping = _is_texts(value) and wrapped(value) is not None
+    wrapping = _is_texts(value) and unwrap(value) is not None
     doubt = wrapping and _program(pattern.program) == WRAPPER[0]
     return most([found, Cover.UNSURE]) if doubt else found
 
@@ -70,7 +70,7 @@ def _readings(name: str, value: Any) -> list[list[_Words]]:
         return [[None]]
     each: list[_Words] = [simple_command(one) for one in value]
     whole: list[_Words] = [tuple(_argument(one) for one in value)]
-    if (inner := wrapped(value)) is not None:
+    if (inner := unwrap(value)) is not None:
         whole = [simple_command(inner)]
     if plain_name(name) == COMMAND_LIST:
         return [each] if " " in value[0] else [each, whole]
