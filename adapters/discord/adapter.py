@@ -30,7 +30,7 @@ from gateway.ports import (
     MessageRef,
     Notes,
     Notice,
-    TryLater,
+    RetryLater,
 )
 
 log = logging.getLogger("adapters.discord")
@@ -66,7 +66,7 @@ class DiscordAdapter:
         """Register the commands. Cards work without them, so that a failure is only told."""
         try:
             await registered(connection.client(), desk.notes)
-        except (TryLater, discord.DiscordException, OSError) as error:
+        except (RetryLater, discord.DiscordException, OSError) as error:
             log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
 
     def problems(self) -> Sequence[str]:
@@ -111,7 +111,7 @@ class DiscordAdapter:
 
     def _post(self) -> Posting:
         if self._posting is None:
-            raise TryLater(1.0, "the adapter is not running")
+            raise RetryLater(1.0, "the adapter is not running")
         return self._posting
 
     # --- HTTP -----------------------------------------------------------------------------------

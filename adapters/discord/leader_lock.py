@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 
-from gateway.ports import Notes, TryLater
+from gateway.ports import Notes, RetryLater
 
 log = logging.getLogger("adapters.discord")
 
@@ -106,5 +106,5 @@ class Sessions:
             )
             self._next = asyncio.get_running_loop().time() + told
         if wait := self.wait():
-            raise TryLater(wait, _SPENT)
+            raise RetryLater(wait, _SPENT)
         self._next = None

@@ -49,8 +49,8 @@ from gateway.ports import (
     Notes,
     Notice,
     Pace,
+    RetryLater,
     SystemClock,
-    TryLater,
     Worklist,
 )
 
@@ -223,12 +223,12 @@ class SlackAdapter:
     async def _patient(self, work: Callable[[Posts], Awaitable[_T]]) -> _T:
         """Do it, and while Slack is unavailable let it rest longer and longer."""
         if self._posts is None:
-            raise TryLater(1.0, "Slack is not connected yet")
+            raise RetryLater(1.0, "Slack is not connected yet")
         try:
             done = await work(self._posts)
         except Unavailable as outage:
             wait = self._patience.failed(asyncio.get_running_loop().time())
-            raise TryLater(wait, str(outage)) from outage
+            raise RetryLater(wait, str(outage)) from outage
         self._patience.worked()
         return done
 

@@ -31,7 +31,16 @@ from adapters.slack.text_objects import (
 )
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
-from gateway.ports import HIDDEN, LIFETIME_WORDS, Card, Field, FullView, Remember, Scope, parse_json
+from gateway.ports import (
+    HIDDEN,
+    LIFETIME_WORDS,
+    Card,
+    Field,
+    FullView,
+    Remember,
+    RememberOption,
+    parse_json,
+)
 
 DENY, EDIT, CHECK, RESPOND = "deny", "edit", "check_edit", "respond"
 ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"
@@ -106,7 +115,9 @@ def abort(card: Card, form: Form) -> Json:
     return modal("Deny and stop", blocks, form=form, kind=ABORT, submit="Deny and stop")
 
 
-def remember(card: Card, form: Form, scopes: Sequence[Scope], reach: Mapping[str, str]) -> Json:
+def remember(
+    card: Card, form: Form, scopes: Sequence[RememberOption], reach: Mapping[str, str]
+) -> Json:
     """Ask what an approval shall cover from now on, where, and until when.
 
     `reach` says for each scope how much of late it would have covered.

@@ -25,7 +25,7 @@ from gateway.ports import (
     NoticeKind,
     Pace,
     Rate,
-    TryLater,
+    RetryLater,
 )
 
 # Slack's tier 3 is 50 in any minute: 45, a burst of 2, and one for what is late. What no
@@ -143,7 +143,7 @@ class Posts:
         top = text if made and made[0]["type"] == "section" else escaped(text)
         try:
             await posted(workspace, channel, top, made, thread=thread)
-        except (TryLater, DeliveryUncertain, SlackRefused):
+        except (RetryLater, DeliveryUncertain, SlackRefused):
             # A reply is a courtesy: the card itself says the same.
             return
 

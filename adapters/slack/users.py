@@ -12,7 +12,7 @@ from adapters.slack.text_objects import Json
 from adapters.slack.web_api import asked
 from adapters.slack.workspaces import Workspace
 from gateway.errors import GatewayError
-from gateway.ports import DeliveryFailed, Identity, TryLater
+from gateway.ports import DeliveryFailed, Identity, RetryLater
 
 _CHECK_SECONDS = 8.0
 
@@ -94,7 +94,7 @@ class Directory:
                 while True:
                     try:
                         return await shared.next(lambda: asked(call))
-                    except TryLater as wait:
+                    except RetryLater as wait:
                         await asyncio.sleep(wait.seconds)
         except (DeliveryFailed, TimeoutError) as error:
             raise Unknown("Slack did not say who you are; nothing was recorded") from error

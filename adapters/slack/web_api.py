@@ -12,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.text_objects import Json
-from gateway.ports import DeliveryFailed, DeliveryUncertain, TryLater
+from gateway.ports import DeliveryFailed, DeliveryUncertain, RetryLater
 
 CALL_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
@@ -40,7 +40,7 @@ class SlackRefused(DeliveryFailed):
         self.error = error
 
 
-class Unavailable(TryLater):
+class Unavailable(RetryLater):
     """Slack's API was not reached, so that nothing was done."""
 
     def __init__(self, why: str) -> None:
@@ -119,7 +119,7 @@ def _meaning(error: SlackApiError) -> DeliveryFailed:
     data = getattr(response, "data", None)
     code = str(data.get("error", "")) if isinstance(data, dict) else ""
     if status == _TOO_MANY or code in _LATER:
-        return TryLater(_retry_after(response), "Slack's rate limit")
+        return RetryLater(_retry_after(response), "Slack's rate limit")
     if code in _DOUBTFUL:
         return DeliveryUncertain(f"Slack says {code}")
     if not code:

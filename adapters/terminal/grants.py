@@ -10,7 +10,7 @@ from rich.text import Text
 
 from adapters.terminal.card_text import text_of
 from gateway.errors import InvalidRequest
-from gateway.ports import Desk, Event, Grant, Identity, grant_card_of
+from gateway.ports import AuditEvent, Desk, Grant, Identity, grant_card_of
 
 ALL = "all"
 _SAID = {
@@ -48,7 +48,7 @@ async def revoked(desk: Desk, who: Identity, grants: Sequence[Grant], chosen: st
     return "taken back: it decides nothing any more"
 
 
-def told(event: Event) -> str:
+def told(event: AuditEvent) -> str:
     """Return what to say about an event of a remembered decision, empty for any other."""
     said = _SAID.get(event.type, "")
     return f"{said} for {event.agent}: press g" if said else ""

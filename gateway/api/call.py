@@ -19,7 +19,7 @@ from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, Wrong
 from gateway.approvals.core import Core
 from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.parsing import parse_message, parse_off_loop, sentence
-from gateway.domain.records import Event, Identity, Page, Query
+from gateway.domain.records import AuditEvent, Identity, Page, Query
 from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, NotFound
@@ -65,7 +65,7 @@ class Reads(Protocol):
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first."""
 
-    async def history(self, after: str | None, limit: int) -> list[Event]:
+    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id."""
 
     async def count_pending(self) -> int:

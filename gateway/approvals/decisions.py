@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.approvals.grant_creation import Remembering
-from gateway.approvals.transitions import By, Effect, apply_click, nonce_of, outcome_words
+from gateway.approvals.grant_creation import GrantCreation
+from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of, outcome_words
 from gateway.approvals.writer import Writer
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Record
@@ -45,7 +45,7 @@ async def with_groups(click: Click, groups: Groups) -> Click:
     return replace(click, identity=replace(click.identity, groups=await groups()))
 
 
-class Clicks:
+class ClickJudge:
     """Decides on clicks, under the policy as it is now."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Clicks:
         store: Store,
         chain: Chain,
         writer: Writer,
-        remembering: Remembering,
+        remembering: GrantCreation,
     ) -> None:
         self._store = store
         self._chain = chain
@@ -116,7 +116,7 @@ class Clicks:
         effect = apply_click(
             with_valid_votes(policy, who.route, record),
             click,
-            By(who.name, who.via, nonce),
+            Clicker(who.name, who.via, nonce),
             now=self._writer.now(),
             sign=self._writer.sign,
             wished=lambda shown: self._remembering.check_wish(policy, shown, click, who),
@@ -147,7 +147,9 @@ class Clicks:
             data = {"request_id": click.request_id, "why": str(refusal)}
             await self._store.note("refused", agent=click.identity.written, data=data)
 
-    async def _review_edit(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
+    async def _review_edit(
+        self, effect: ClickResult, click: Click, policy: PolicyDocument
+    ) -> ClickResult:
         """Return an edit's effect with the new arguments assessed; raises when policy, or the click
         itself, does not allow them."""
         after = assess(effect.after, policy)
@@ -180,7 +182,7 @@ async def _refuse_hidden(record: Record, click: Click) -> None:
         )
 
 
-def _step(record: Record, effect: Effect, policy: PolicyDocument) -> Transition:
+def _step(record: Record, effect: ClickResult, policy: PolicyDocument) -> Transition:
     """Return a click's effect as a transition, under the policy it was checked against."""
     after = effect.after
     return Transition(

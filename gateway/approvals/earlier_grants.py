@@ -31,7 +31,7 @@ _DONE = (
 )
 
 
-class Rereading:
+class EarlierGrants:
     """Settles each approval of earlier rules once. All replicas may do so, and a crash in the
     middle is made up for by the next look."""
 

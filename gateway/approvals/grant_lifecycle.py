@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gateway.approvals.earlier_grants import Rereading, route_of, tally
+from gateway.approvals.earlier_grants import EarlierGrants, route_of, tally
 from gateway.approvals.posted_copies import PostedCopies
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
@@ -34,7 +34,7 @@ _ID_LENGTH = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class GrantView:
     """A grant as its copies must show it now, and the places where they stand.
 
     `news` is the card with what is announced beside it.
@@ -46,7 +46,7 @@ class Shown:
     places: tuple[str, ...]
 
 
-class Granted:
+class GrantLifecycle:
     """A `gateway.ports.GrantCalls`: remembered decisions as they stand. Agents have no way in."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Granted:
         self._book = book
         self._clock = clock
         self._writer = writer
-        self._rereading = Rereading(store, book, clock, writer)
+        self._rereading = EarlierGrants(store, book, clock, writer)
         self._copies = copies
         self._policy_changed = asyncio.Event()
 
@@ -93,7 +93,7 @@ class Granted:
         """Return the grants that ended last, as far as they are not forgotten yet."""
         return await self._book.store.list_ended(limit)
 
-    async def view(self, grant_id: str) -> Shown | None:
+    async def view(self, grant_id: str) -> GrantView | None:
         """Return what the copies of a grant's card must show; None once it is forgotten."""
         grant = await self._book.store.find(grant_id)
         if grant is None:
@@ -110,7 +110,7 @@ class Granted:
             said = tally(policy, route_of(policy, grant), await self.all())
             news = replace(card, notices=(said,))
         places = route.places(record.tier if record else 0)
-        return Shown(grant=grant, card=card, news=news, places=places)
+        return GrantView(grant=grant, card=card, news=news, places=places)
 
     async def card(self, grant_id: str) -> GrantCard:
         """Return the card of a grant, also of one that ended. Raises NotFound."""

@@ -25,7 +25,7 @@ _RETRY = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crowd:
+class AgentGroup:
     """What an agent's digest card is about: the requests that wait behind it, the oldest first,
     and until when the agent is `paused`, in ms since the epoch.
 
@@ -50,7 +50,7 @@ class Crowd:
         return not self.records and self.paused is None
 
 
-class HeldStore(Protocol):
+class GroupStore(Protocol):
     """Who waits behind whom, changed by one script for each step."""
 
     async def behind(self, what: str) -> list[str]:
@@ -77,10 +77,10 @@ class HeldStore(Protocol):
         """Let an agent ask again; return whether it was paused."""
 
 
-class Holding:
+class Grouping:
     """Takes the steps of requests that wait without a card. Every step may be taken twice."""
 
-    def __init__(self, store: Store, held: HeldStore, writer: Writer) -> None:
+    def __init__(self, store: Store, held: GroupStore, writer: Writer) -> None:
         self._store = store
         self._writer = writer
         self._held = held
@@ -114,11 +114,11 @@ class Holding:
         policy = await self._writer.policy()
         return await self._held.release(agent, policy.budget_for(agent))
 
-    async def crowd(self, agent: str) -> Crowd:
+    async def crowd(self, agent: str) -> AgentGroup:
         """Return what an agent's digest card is about."""
         load = await self._held.load(agent)
         found = await self._store.load_many(await self._held.behind(crowd_of(agent)))
-        return Crowd(
+        return AgentGroup(
             agent=agent,
             revision=load.revision,
             records=tuple(one for one in found if one is not None and not one.final),

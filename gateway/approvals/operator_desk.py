@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.approvals.grouping import HeldStore
-from gateway.approvals.report_query import Reporting
+from gateway.approvals.grouping import GroupStore
+from gateway.approvals.report_query import ReportQuery
 from gateway.approvals.writer import Writer
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import Identity, Paused
-from gateway.domain.statistics import Report
+from gateway.domain.statistics import PeriodReport
 from gateway.domain.store import Store
 from gateway.errors import Unauthorized
 from gateway.policy.authorization import answers_for
@@ -16,7 +16,9 @@ from gateway.policy.authorization import answers_for
 class OperatorDesk:
     """A `gateway.ports.OperatorCalls`: rights are checked under the policy read anew."""
 
-    def __init__(self, store: Store, writer: Writer, held: HeldStore, reporting: Reporting) -> None:
+    def __init__(
+        self, store: Store, writer: Writer, held: GroupStore, reporting: ReportQuery
+    ) -> None:
         self._store = store
         self._writer = writer
         self._held = held
@@ -58,7 +60,7 @@ class OperatorDesk:
 
     async def report(
         self, identity: Identity, *, since: int | None = None, until: int | None = None
-    ) -> Report:
+    ) -> PeriodReport:
         """Return how people decided, in the last 30 days where no period is given.
 
         Raises Unauthorized for all but admins.

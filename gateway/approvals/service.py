@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.approvals.grant_lifecycle import Granted
+from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.transitions import erase_content, is_news
 from gateway.approvals.writer import LATE, STOPPED, TOMBSTONE_DIGEST, TOO_LATE, Creation, Writer
 from gateway.domain.outcome import Outcome
@@ -30,7 +30,7 @@ _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for 
 class Approvals:
     """Requests and their answers. One instance per gateway process; replicas share the store."""
 
-    def __init__(self, store: Store, chain: Chain, writer: Writer, grants: Granted) -> None:
+    def __init__(self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle) -> None:
         self._store = store
         self._chain = chain
         self._writer = writer

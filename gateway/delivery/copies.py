@@ -26,7 +26,7 @@ from gateway.ports.outgoing import (
     DeliveryFailed,
     DeliveryUncertain,
     Outbox,
-    TryLater,
+    RetryLater,
 )
 
 log = logging.getLogger("gateway.courier")
@@ -152,7 +152,7 @@ class Copies:
             return self._timings.retry
         try:
             ref = await self.ask(subject.deliver(due.target, due.nonce))
-        except TryLater as wait:
+        except RetryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.
             later = intent if repeated else replace(intent, state=CopyState.DUE)
             await self.keep(subject.id, later, intent)
@@ -198,7 +198,7 @@ class Copies:
             if copy.reminders < subject.reminders:
                 await self._remind(subject, copy)
                 await self.keep(subject.id, replace(copy, reminders=subject.reminders), copy)
-        except TryLater as wait:
+        except RetryLater as wait:
             return wait.seconds
         except CopyGone as gone:
             await self.keep(subject.id, replace(copy, state=CopyState.GONE, why=str(gone)), copy)
@@ -260,7 +260,7 @@ class Copies:
                 raise
             # It may be there. One that is missing is better than one every few seconds.
             log.warning("reminder uncertain: %s", doubt, extra={"event": "reminder_uncertain"})
-        except (TryLater, CopyGone):
+        except (RetryLater, CopyGone):
             raise
         except DeliveryFailed as failure:
             # The card stands, and the next reminder may be taken.

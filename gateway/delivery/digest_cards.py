@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.approvals.core import Core
-from gateway.approvals.grouping import Crowd
+from gateway.approvals.grouping import AgentGroup
 from gateway.delivery.copies import Copies, Subject
 from gateway.domain.clock import Clock
 from gateway.domain.records import Record
@@ -23,7 +23,7 @@ _DOUBT_MS = 30_000
 _LEAST_REST = 1.0  # the server's clock, by which a pause ends, may be behind ours
 
 
-class Crowds:
+class DigestCards:
     """Looks at one agent's digest card at a time, for one adapter that posts."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Crowds:
             waits += await self._at(replace(crowd, records=here), target, copies.get(target))
         return min(waits) if waits else None
 
-    async def _at(self, crowd: Crowd, target: str, known: Copy | None) -> list[float]:
+    async def _at(self, crowd: AgentGroup, target: str, known: Copy | None) -> list[float]:
         subject = self._subject(crowd)
         if known is not None and self._in_doubt(known) and not crowd.final:
             # No click will tell whether it stands there: one too many is better than a crowd that
@@ -81,7 +81,7 @@ class Crowds:
         if copy and (copy.state is not CopyState.POSTED or copy.revision >= subject.revision):
             await self._outbox.forget(subject.id, copy)
 
-    def _subject(self, crowd: Crowd) -> Subject:
+    def _subject(self, crowd: AgentGroup) -> Subject:
         card, adapter = digest_card(crowd, self._inbox, self._command), self._adapter
 
         async def note(event: str, copy: Copy, why: str) -> None:
@@ -106,7 +106,7 @@ class Crowds:
         )
 
 
-def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
+def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
     """Return the card that stands for a crowd. Nothing is decided on it.
 
     It leads to the `inbox`, where that has an address that people can open, or else names the
@@ -155,13 +155,13 @@ def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
     )
 
 
-def _state(crowd: Crowd) -> tuple[str, str]:
+def _state(crowd: AgentGroup) -> tuple[str, str]:
     if crowd.paused is not None:
         return "⏸️", "Paused"
     return ("📭", "Nothing waits here") if not crowd.records else ("📚", "Too many at once")
 
 
-def _describe(crowd: Crowd) -> str:
+def _describe(crowd: AgentGroup) -> str:
     agent, count = crowd.agent, len(crowd.records)
     requests = "request" if count == 1 else "requests"
     waits = f"{count} more {requests} of {agent} wait; they get cards as its budget allows"
@@ -171,7 +171,7 @@ def _describe(crowd: Crowd) -> str:
     return waits if count else f"no request of {agent} waits for a card any more, and it may ask"
 
 
-def _notices(crowd: Crowd, inbox: str, command: str) -> tuple[str, ...]:
+def _notices(crowd: AgentGroup, inbox: str, command: str) -> tuple[str, ...]:
     """Say how people go on from here."""
     agent, said = crowd.agent, []
     if crowd.paused is not None:
@@ -188,12 +188,12 @@ def _notices(crowd: Crowd, inbox: str, command: str) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _risk(crowd: Crowd) -> RiskLevel:
+def _risk(crowd: AgentGroup) -> RiskLevel:
     levels = {one.risk.level for one in crowd.records}
     return RiskLevel.MEDIUM if RiskLevel.MEDIUM in levels else RiskLevel.LOW
 
 
-def _list_oldest(crowd: Crowd) -> Block | None:
+def _list_oldest(crowd: AgentGroup) -> Block | None:
     """Return the oldest of a crowd, a line each."""
     if not crowd.records:
         return None

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from gateway.domain.records import Event
+from gateway.domain.records import AuditEvent
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports.outgoing import Outbox, Task, is_grant
@@ -51,7 +51,7 @@ TIMINGS = Timings()
 
 Look = Callable[[str], Awaitable[float | None]]
 """Looks at a request; returns in how many seconds to look again, or None."""
-Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[Event]]]
+Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[AuditEvent]]]
 
 
 class InOrder:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from gateway.approvals.core import Core
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import Route, adapters_of
-from gateway.domain.records import CROWD, Record
+from gateway.domain.records import GROUP_MARK, Record
 from gateway.errors import NotFound
 from gateway.ports.outgoing import Copy, CopyState
 
@@ -19,7 +19,7 @@ _SOON = 0.05
 _REACHES = (CopyState.DUE, CopyState.POSTED, CopyState.STUCK)
 
 
-class Followups:
+class Reminders:
     """Looks at one waiting request at a time. Every step is a transition, so that it happens
     once."""
 
@@ -32,8 +32,8 @@ class Followups:
 
     async def look(self, request_id: str) -> float | None:
         """Take the next step that is due; return in how many seconds to look again, or None."""
-        if request_id.startswith(CROWD):
-            return await self._holding.release(request_id.removeprefix(CROWD))
+        if request_id.startswith(GROUP_MARK):
+            return await self._holding.release(request_id.removeprefix(GROUP_MARK))
         try:
             record = await self._requests.get(request_id)
         except NotFound:

@@ -15,11 +15,11 @@ from gateway.delivery.copies import (
     Copies,
     Subject,
 )
-from gateway.delivery.digest_cards import Crowds
+from gateway.delivery.digest_cards import DigestCards
 from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
-from gateway.domain.records import CROWD, MessageRef, Record
+from gateway.domain.records import GROUP_MARK, MessageRef, Record
 from gateway.errors import NotFound
 from gateway.ports.cards import Card, card_of
 from gateway.ports.offload import draw, weight_of
@@ -31,14 +31,14 @@ from gateway.ports.outgoing import (
     Notice,
     NoticeKind,
     Posts,
-    TryLater,
+    RetryLater,
 )
 
 _TELLING_SECONDS = 30.0  # by then a telling has ended, or whoever did it
 _MOST_TELLINGS = 2
 
 
-class Courier:
+class RequestCopies:
     """Looks at one request at a time for one adapter that posts. `inbox` is the address of the
     inbox as people open it, empty without one."""
 
@@ -63,12 +63,12 @@ class Courier:
             adapter.name, core.outbox, clock, repeatable=adapter.repeatable, timings=timings
         )
         self._order = InOrder(timings.line)
-        self._crowds = Crowds(adapter, core, clock, self._copies, inbox=inbox)
+        self._crowds = DigestCards(adapter, core, clock, self._copies, inbox=inbox)
 
     async def look(self, request_id: str) -> float | None:
         """Make the copies of a request true; return in how many seconds to look again, or None."""
-        if request_id.startswith(CROWD):
-            return await self._crowds.look(request_id.removeprefix(CROWD))
+        if request_id.startswith(GROUP_MARK):
+            return await self._crowds.look(request_id.removeprefix(GROUP_MARK))
         # Cards come to a channel as they were asked for, however long each takes to be read.
         async with self._order.standing() as passed:
             return await self._show(request_id, passed)
@@ -165,7 +165,7 @@ class Courier:
         try:
             card = await self._card(record)
             await self._copies.ask(self._adapter.tell(notice, card))
-        except TryLater as wait:
+        except RetryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.
             await self._copies.keep(record.id, replace(due, at=intent.at), intent)
             return wait.seconds

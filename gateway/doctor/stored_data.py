@@ -16,7 +16,7 @@ from gateway.ports.outgoing import UNTRUE
 from gateway.server.connections import Backend
 from gateway.stores.credentials import AGENT, APPROVER
 from gateway.stores.grants import RedisGrants
-from gateway.stores.groups import RedisHeld
+from gateway.stores.groups import RedisGroups
 
 _LARGEST_CLOCK_GAP_MS = 1000
 _LATE_MS = 60_000
@@ -87,7 +87,7 @@ async def _kill_switch(backend: Backend) -> Finding:
 
 
 async def _paused_agents(backend: Backend) -> Finding:
-    if paused := await RedisHeld(backend.store).list_paused():
+    if paused := await RedisGroups(backend.store).list_paused():
         names = ", ".join(one.agent for one in paused)
         says = f"people denied too much of these in a row, and they ask nobody for now: {names}"
         return report_doubt(says, "gateway agent paused, gateway agent lift NAME")

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from gateway.domain.policy_document import Budget, PolicyDocument
-from gateway.domain.records import Event, Page, Query, Record, Session
+from gateway.domain.records import AuditEvent, Page, Query, Record, Session
 from gateway.wire.codec import JsonObject
 
 REROUTING = "rerouting"
@@ -175,7 +175,7 @@ class Store(Protocol):
     async def is_stopped(self) -> bool:
         """Tell whether the kill switch is on."""
 
-    async def history(self, after: str | None, limit: int) -> list[Event]:
+    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
 
 

@@ -17,7 +17,7 @@ from gateway.policy.authorization import is_still_authorized, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import PASSES, Cover, Effect, Grant
+from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult
 from gateway.policy.guardrails import findings
 
 DENY_PRIORITY, ALLOW_PRIORITY = 900, 500
@@ -185,11 +185,11 @@ class _Link:
             mine = [one for one in mine if self._book.fit(one, record, route)]
         covered = [(covers(grant, record), grant) for grant in mine]
         for cover, grant in covered:
-            if cover is Cover.YES:
+            if cover is MatchResult.YES:
                 effect = DENY if self._effect is Effect.DENY else ALLOW
                 return _cite(effect, grant, grant.match.scope.value)
         for cover, grant in covered:
-            if cover is Cover.UNSURE:
+            if cover is MatchResult.UNSURE:
                 return _cite(ASK, grant, "may be what a remembered denial covers")
         return None
 

@@ -13,8 +13,8 @@ from typing import Protocol
 from gateway.domain.clock import Clock, SystemClock
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.records import (
+    AuditEvent,
     Click,
-    Event,
     Identity,
     MessageRef,
     Page,
@@ -65,11 +65,11 @@ from gateway.ports.outgoing import (
     NoticeKind,
     Posts,
     PostsGrants,
-    TryLater,
+    RetryLater,
 )
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.rate_limit import Pace, Rate
-from gateway.ports.remember_options import LIFETIME_WORDS, Scope, scopes_of
+from gateway.ports.remember_options import LIFETIME_WORDS, RememberOption, scopes_of
 from gateway.ports.worklist import Worklist
 from gateway.wire.canonical_json import parse as parse_json
 from gateway.wire.codec import JsonObject, plain
@@ -83,6 +83,7 @@ __all__ = [
     "NEEDS_ALL_SEEN",
     "REQUEST_ID",
     "Adapter",
+    "AuditEvent",
     "Block",
     "BodyTooLarge",
     "BodyTooSlow",
@@ -100,7 +101,6 @@ __all__ = [
     "DeliveryUncertain",
     "Desk",
     "Effect",
-    "Event",
     "Feed",
     "Field",
     "Finding",
@@ -133,14 +133,14 @@ __all__ = [
     "Rate",
     "Record",
     "Remember",
+    "RememberOption",
     "RequestCalls",
-    "Scope",
+    "RetryLater",
     "Segment",
     "Session",
     "SessionCalls",
     "Style",
     "SystemClock",
-    "TryLater",
     "Verdict",
     "Visible",
     "Watch",

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.records import (
+    AuditEvent,
     Click,
-    Event,
     Identity,
     MessageRef,
     Page,
@@ -23,7 +23,7 @@ from gateway.domain.records import (
     Record,
     Session,
 )
-from gateway.domain.statistics import Report
+from gateway.domain.statistics import PeriodReport
 from gateway.policy.grants.grant import Grant
 from gateway.ports.card_size import CardSizes
 from gateway.ports.grant_cards import GrantCard
@@ -40,7 +40,7 @@ class Watch(Protocol):
 class Feed(Protocol):
     """The event stream as it grows, from all replicas."""
 
-    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[AuditEvent]]:
         """Subscribe to events from now on; entering has registered, so read state after it."""
 
     def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
@@ -180,7 +180,7 @@ class OperatorCalls(Protocol):
         """Let an agent ask again; return whether it was paused. Raises Unauthorized unless the
         person is an admin, or an approver of the agent."""
 
-    async def report(self, identity: Identity) -> Report:
+    async def report(self, identity: Identity) -> PeriodReport:
         """Return how people decided in the last 30 days. Raises Unauthorized for all but admins."""
 
 

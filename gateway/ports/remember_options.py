@@ -18,14 +18,16 @@ LIFETIME_WORDS = {name: words for name, words, _ in LIFETIMES}
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class RememberOption:
     """One offer: the id that a click names, and in words what would then be covered."""
 
     id: str
     words: Visible
 
 
-def scopes_of(record: Record, action: Action, *, reveal: bool = False) -> tuple[Scope, ...]:
+def scopes_of(
+    record: Record, action: Action, *, reveal: bool = False
+) -> tuple[RememberOption, ...]:
     """Return what may be remembered with this action, narrow first; nothing on what has ended.
 
     Without `reveal` nothing whose words would hide what could act.
@@ -34,7 +36,7 @@ def scopes_of(record: Record, action: Action, *, reveal: bool = False) -> tuple[
         return ()
     effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
     return tuple(
-        Scope(
+        RememberOption(
             offer.id, render_safe(offer.words + _votes(record, offer.match, effect), reveal=reveal)
         )
         for offer in offers(record, effect)

@@ -13,11 +13,11 @@ from gateway.approvals.canaries import Canaries
 from gateway.approvals.core import Core
 from gateway.approvals.vote_recount import recount
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.delivery.grant_copies import GrantCourier
+from gateway.delivery.grant_copies import GrantCopies
 from gateway.delivery.new_targets import Rerouting
 from gateway.delivery.outbox_worker import TIMINGS, Look, Timings, Worker, either
-from gateway.delivery.reminders import Followups
-from gateway.delivery.request_copies import Courier
+from gateway.delivery.reminders import Reminders
+from gateway.delivery.request_copies import RequestCopies
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
@@ -56,9 +56,9 @@ async def served(
 
 def _look(adapter: Posts, core: Core, inbox: str, timings: Timings) -> Look:
     clock = SystemClock()
-    requests, grants = Courier(adapter, core, clock, timings, inbox=inbox).look, None
+    requests, grants = RequestCopies(adapter, core, clock, timings, inbox=inbox).look, None
     if isinstance(adapter, PostsGrants):
-        grants = GrantCourier(adapter, core, clock, timings).look
+        grants = GrantCopies(adapter, core, clock, timings).look
     return either(requests, grants)
 
 
@@ -80,7 +80,7 @@ async def followed_up(core: Core, store: RedisStore) -> AsyncIterator[None]:
     notes = RedisNotes(store, "canaries")
     canaries = Canaries(store, core.writer, notes, SystemClock(), SystemRandom())
     async with (
-        _working(FOLLOWUPS, Followups(core, SystemClock()).look, core),
+        _working(FOLLOWUPS, Reminders(core, SystemClock()).look, core),
         _working(REROUTING, Rerouting(core).look, core),
         background("canaries", canaries.run),
     ):

@@ -23,7 +23,7 @@ from gateway.stores.credentials import RedisCredentials
 from gateway.stores.embedded_server import engine_url
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
-from gateway.stores.groups import RedisHeld
+from gateway.stores.groups import RedisGroups
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
@@ -89,7 +89,7 @@ def core_over(
         signer=signer,
         grants=RedisGrants(store),
         outbox=RedisOutbox(store),
-        held=RedisHeld(store),
+        held=RedisGroups(store),
     )
 
 

@@ -54,7 +54,7 @@ class NewCredential:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedCredential:
     """One credential as it is listed; `created` is in ms since the epoch."""
 
     kind: str
@@ -111,10 +111,10 @@ class RedisCredentials:
             raise Unauthorized(f"the agent {agent} has no credential")
         return _credential("", found)
 
-    async def list_all(self, kind: str) -> list[Listed]:
+    async def list_all(self, kind: str) -> list[ListedCredential]:
         """Return all credentials of a kind by name."""
         rows = [
-            Listed(
+            ListedCredential(
                 kind=kind,
                 name=entry["name"],
                 key_id=key_id,

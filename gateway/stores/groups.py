@@ -11,7 +11,7 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
 
 
-class RedisHeld:
+class RedisGroups:
     """A `gateway.approvals.grouping.HeldStore` over one namespace."""
 
     def __init__(self, store: RedisStore) -> None:

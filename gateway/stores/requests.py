@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.domain.policy_document import Budget, PolicyDocument
-from gateway.domain.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
+from gateway.domain.records import SCHEMA_VERSION, AuditEvent, Page, Query, Record, Session
 from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
@@ -341,7 +341,7 @@ class RedisStore:
         """Tell whether the kill switch is on."""
         return bool(await self.redis.hexists(self.keys.meta, "stopped"))
 
-    async def history(self, after: str | None, limit: int) -> list[Event]:
+    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
         start = "-" if after is None else f"({after}"
         rows = await self.redis.xrange(self.keys.events, start, "+", count=limit)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.api.messages import masked_view, view
-from gateway.approvals.grouping import Crowd
+from gateway.approvals.grouping import AgentGroup
 from gateway.delivery.digest_cards import digest_card
 from gateway.domain.policy_document import Guardrails, Mode, RiskRule, Route
 from gateway.domain.records import Record, Remember
@@ -187,7 +187,7 @@ async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
     assert [one.text for one in card.findings] == [QUOTED]
     confirms = {one.confirm for one in card.controls if one.confirm}
     assert confirms == {f"This is high risk. Have you read all of it? ⚠️ {QUOTED}."}
-    crowd = Crowd(agent="bot", revision=1, records=(record,))
+    crowd = AgentGroup(agent="bot", revision=1, records=(record,))
     (listed,) = digest_card(crowd, "", "").blocks
     assert listed.text.text.startswith(f"⚠️ {QUOTED} · read_file")
     secret = "ghp_" + "a1B2c3D4e5" * 3

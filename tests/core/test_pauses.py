@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.models import Action, DeciderKind, Reason, Status
 from gateway.ports.cards import Card
-from gateway.stores.groups import RedisHeld
+from gateway.stores.groups import RedisGroups
 from tests.core.test_fatigue import distinct, govern, settled
 from tests.core.test_outbox import Office
 from tests.world import AGENT, PEOPLE, World, click
@@ -32,7 +32,7 @@ async def test_denials_in_a_row_pause_an_agent_until_somebody_lifts_it(world: Wo
     assert refused.decision is not None
     assert (refused.status, refused.decision.reason) == (Status.DENIED, Reason.BREAKER)
     assert refused.decision.decided_by.kind is DeciderKind.SYSTEM
-    held = RedisHeld(world.store)
+    held = RedisGroups(world.store)
     assert [one.agent for one in await held.list_paused()] == [AGENT]
     assert await held.resume_agent(AGENT, by="ann")
     assert (await world.submit()).status is Status.PENDING
@@ -147,4 +147,4 @@ async def test_the_pause_ends_by_itself(world: World) -> None:
     await world.core.requests.decide(click(made, Action.DENY))
     while (await world.submit()).status is not Status.PENDING:
         pass
-    assert await RedisHeld(world.store).list_paused() == []
+    assert await RedisGroups(world.store).list_paused() == []

@@ -17,7 +17,7 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.domain.policy_document import Budget, PolicyRule, RuleEffect
-from gateway.domain.records import REVIEWS, Event, Query, Record, Remember
+from gateway.domain.records import REVIEWS, AuditEvent, Query, Record, Remember
 from gateway.errors import Aborted, Denied, NotFound, Unauthorized
 from gateway.models import Action, Reason, Status
 from gateway.policy.hooks.config import Hook
@@ -174,7 +174,7 @@ async def test_a_slow_hook_holds_up_nobody_else(
         await world.until(lambda found: {held.id, quick.id} <= _reviewed(found))
 
 
-def _reviewed(events: list[Event]) -> set[str]:
+def _reviewed(events: list[AuditEvent]) -> set[str]:
     return {event.request_id for event in events if event.type == "reviewed"}
 
 

@@ -62,7 +62,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ParsedCommand:
     """A command as its program would take it: which flags it carries, and the rest."""
 
     known: Known
@@ -80,7 +80,7 @@ def entry(words: tuple[Word, ...]) -> Known | None:
 
 
 @lru_cache(maxsize=1024)
-def read(words: tuple[Word, ...]) -> Reading | None:
+def read(words: tuple[Word, ...]) -> ParsedCommand | None:
     """Return the reading of a command that the table knows with every flag of it, else None."""
     known = entry(words)
     if known is None:
@@ -103,7 +103,7 @@ def read(words: tuple[Word, ...]) -> Reading | None:
             return None
         else:
             flags |= found
-    reading = Reading(known=known, flags=frozenset(flags), operands=tuple(operands))
+    reading = ParsedCommand(known=known, flags=frozenset(flags), operands=tuple(operands))
     return reading if _fits(reading) else None
 
 
@@ -117,7 +117,7 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and ".." not in re.split("[/:]", text)
 
 
-def paths_of(reading: Reading) -> tuple[str, ...]:
+def paths_of(reading: ParsedCommand) -> tuple[str, ...]:
     """Return the operands that are paths."""
     known, operands = reading.known, reading.operands
     if known.program == "pytest":
@@ -127,7 +127,7 @@ def paths_of(reading: Reading) -> tuple[str, ...]:
     return operands[1:] if known.operands is Operands.TEXT_PATHS else ()
 
 
-def files_of(reading: Reading) -> tuple[str, ...]:
+def files_of(reading: ParsedCommand) -> tuple[str, ...]:
     """Return what may name files: paths, and to git also names, as in `git show HEAD:.env`."""
     named = reading.operands if reading.known.operands is Operands.NAMES else ()
     parts = (part for operand in named for part in (operand, operand.rpartition(":")[2]))
@@ -184,7 +184,7 @@ def _is(kind: str, value: str) -> bool:
     return value in kind.split("|") if kind != "text" else bool(value)
 
 
-def _fits(reading: Reading) -> bool:
+def _fits(reading: ParsedCommand) -> bool:
     known, operands = reading.known, reading.operands
     texts = operands[:1] if known.operands is Operands.TEXT_PATHS else operands
     if known.first is not None and not all(map(known.first.fullmatch, texts)):

@@ -23,16 +23,16 @@ from gateway.policy.grants.argument_names import (
     runs_what_it_is_given,
 )
 from gateway.policy.grants.command_patterns import denial
-from gateway.policy.grants.command_table import Reading, read
+from gateway.policy.grants.command_table import ParsedCommand, read
 from gateway.policy.grants.coverage import covers, is_file_call, legible
 from gateway.policy.grants.denials import runs_of
 from gateway.policy.grants.grant import (
     MAX_RULES,
     CommandPattern,
-    Cover,
     Effect,
     Grant,
     Match,
+    MatchResult,
     Operands,
     Rule,
     RuleKind,
@@ -152,7 +152,7 @@ def _denials(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
     yield wide
 
 
-def _patterns(reading: Reading, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
+def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
     """Yield the command with the flags and the kind of operands it has, then with harmless ones."""
     known, used = reading.known, reading.flags
     if is_root(folder) and known.operands in (Operands.PATHS, Operands.TEXT_PATHS):
@@ -282,7 +282,7 @@ def _covers(offer: Offer, record: Record, effect: Effect) -> bool:
         made_by="",
         made_at=0,
     )
-    return covers(grant, record) is Cover.YES
+    return covers(grant, record) is MatchResult.YES
 
 
 def _short(value: Any, most: int = 60) -> str:

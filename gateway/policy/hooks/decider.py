@@ -8,7 +8,7 @@ from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Reason
 from gateway.policy.chain import ALLOW, DENY, MODIFY, RESPOND
 from gateway.policy.decider import Verdict
 from gateway.policy.hooks.host import HookHost
-from gateway.policy.hooks.replies import Answer, HookAction, ToolCall
+from gateway.policy.hooks.replies import HookAction, HookReply, ToolCall
 from gateway.wire.codec import JsonObject
 
 PRIORITY = 800
@@ -87,7 +87,7 @@ def meta_of(request: ApprovalRequest) -> JsonObject:
     }
 
 
-def _to_verdict(call: ToolCall, changed: ToolCall, answer: Answer, by: str) -> Verdict | None:
+def _to_verdict(call: ToolCall, changed: ToolCall, answer: HookReply, by: str) -> Verdict | None:
     if answer.action is HookAction.DENY_TOOL:
         return _verdict(DENY, by, answer.reason)
     if answer.action in _ABORTS:

@@ -12,9 +12,9 @@ from typing import Any
 from gateway.policy.hooks.config import Hook, read_hooks
 from gateway.policy.hooks.process import HookFailed, HookProcess
 from gateway.policy.hooks.replies import (
-    Answer,
-    Approval,
     HookAction,
+    HookApproval,
+    HookReply,
     ToolCall,
     approval,
     other_answer,
@@ -51,13 +51,15 @@ class HookHost:
         together = [one.hook.timeout for one in self.list_interceptors("approve_tool")]
         return one_by_one + max(together, default=0.0) + 1.0
 
-    async def before_tool(self, call: ToolCall, about: JsonObject) -> tuple[ToolCall, Answer, str]:
+    async def before_tool(
+        self, call: ToolCall, about: JsonObject
+    ) -> tuple[ToolCall, HookReply, str]:
         """Ask each hook in turn about the call as those before left it.
 
         Returns the call, the answer that ended it or the last one, and whose it is. Raises
         HookFailed: a hook without an answer could have refused.
         """
-        answer, by = Answer(action=HookAction.CONTINUE), ""
+        answer, by = HookReply(action=HookAction.CONTINUE), ""
         for hook in self.list_interceptors("before_tool"):
             params = {**about, "tool": call.tool, "arguments": call.arguments}
             found = tool_answer(await hook.ask("hook.before_tool", params))
@@ -71,7 +73,9 @@ class HookHost:
             call = found.call
         return call, answer, by
 
-    async def approve_tool(self, call: ToolCall, about: JsonObject) -> list[tuple[str, Approval]]:
+    async def approve_tool(
+        self, call: ToolCall, about: JsonObject
+    ) -> list[tuple[str, HookApproval]]:
         """Ask all approvers at once; return what each says. Raises HookFailed if any says nothing,
         unless another one refuses."""
         hooks = self.list_interceptors("approve_tool")
@@ -79,7 +83,7 @@ class HookHost:
         raw = await asyncio.gather(
             *(hook.ask("hook.approve_tool", params) for hook in hooks), return_exceptions=True
         )
-        found: list[tuple[str, Approval]] = []
+        found: list[tuple[str, HookApproval]] = []
         failures: list[BaseException] = []
         for hook, answer in zip(hooks, raw, strict=True):
             try:
@@ -95,13 +99,13 @@ class HookHost:
         hooks = self.list_interceptors("approve_tool")
         return bool(hooks) and all(hook.hook.may_allow for hook in hooks)
 
-    async def intercept(self, method: str, params: JsonObject) -> Answer:
+    async def intercept(self, method: str, params: JsonObject) -> HookReply:
         """Ask about before_llm, after_llm or after_tool; return the last change, or what ended it.
 
         These guard nothing: a hook that fails is passed over.
         """
         member = _CHANGES[method]
-        last = Answer(action=HookAction.CONTINUE)
+        last = HookReply(action=HookAction.CONTINUE)
         for hook in self.list_interceptors(method):
             try:
                 found = other_answer(await hook.ask(f"hook.{method}", params), member)
