@@ -25,6 +25,7 @@ from gateway.policy.rules import rule_links
 from gateway.ports import Desk, Feed
 from gateway.ports.card_size import CardSizes
 from gateway.ports.outgoing import Notes, Outbox
+from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.signatures import Signer
 
 
@@ -48,6 +49,7 @@ class Core:
         self.outbox = outbox
         self.held = held
         self.sizes = CardSizes()
+        self.proofs = MaskProofs()
         self.writer = writer = Writer(store, clock, signer, book)
         chain = Chain([*book.deciders, *rule_links(writer.policy), *deciders])
         self.copies = PostedCopies(store, outbox)
@@ -57,7 +59,7 @@ class Core:
         self.holding = Grouping(store, held, writer)
         self.reporting = ReportQuery(store, writer)
         self.approvals = Approvals(store, chain, writer, self.grants)
-        self.clicks = ClickJudge(store, chain, writer, self.remembering)
+        self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
         self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
         self.sessions = SessionDesk(store, writer, self.approvals, self.grants)
         self.operator = OperatorDesk(store, writer, held, self.reporting)

@@ -25,7 +25,7 @@ from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assess
 from gateway.ports.desk import Groups
 from gateway.ports.offload import draw, weight_of
-from gateway.ports.proven_masks import NEEDS_ALL_SEEN, hides, judged
+from gateway.ports.proven_masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.wire.codec import JsonObject, plain
 
 TOLD = {
@@ -54,11 +54,13 @@ class ClickJudge:
         chain: Chain,
         writer: Writer,
         remembering: GrantCreation,
+        proofs: MaskProofs,
     ) -> None:
         self._store = store
         self._chain = chain
         self._writer = writer
         self._remembering = remembering
+        self._proofs = proofs
 
     async def decide(self, click: Click, groups: Groups | None = None) -> Record:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
@@ -112,7 +114,7 @@ class ClickJudge:
             return None, again
         if record.final:
             raise Conflict(f"this was decided already: {outcome_words(record)}")
-        await _refuse_hidden(record, click)
+        await self._refuse_hidden(record, click)
         effect = apply_click(
             with_valid_votes(policy, who.route, record),
             click,
@@ -167,19 +169,18 @@ class ClickJudge:
             raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
         return effect._replace(after=after)
 
-
-async def _refuse_hidden(record: Record, click: Click) -> None:
-    """Raise InvalidRequest when a mask left out what could act, where this click was made."""
-    if click.revealed or click.action not in NEEDS_ALL_SEEN:
-        return
-    known = judged(record)
-    if known is None:
-        known = await draw(lambda: hides(record), *weight_of(record))
-    if known:
-        raise InvalidRequest(
-            "a masked part of this could act, so it is approved in the inbox only, once it is "
-            "revealed there (`gateway login NAME` prints a link to the inbox)"
-        )
+    async def _refuse_hidden(self, record: Record, click: Click) -> None:
+        """Raise InvalidRequest when a mask left out what could act, where this click was made."""
+        if click.revealed or click.action not in NEEDS_ALL_SEEN:
+            return
+        known = self._proofs.recall(record)
+        if known is None:
+            known = await draw(lambda: self._proofs.hides(record), *weight_of(record))
+        if known:
+            raise InvalidRequest(
+                "a masked part of this could act, so it is approved in the inbox only, once it is "
+                "revealed there (`gateway login NAME` prints a link to the inbox)"
+            )
 
 
 def _step(record: Record, effect: ClickResult, policy: PolicyDocument) -> Transition:

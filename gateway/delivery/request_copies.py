@@ -58,6 +58,7 @@ class RequestCopies:
         self._posted = core.copies
         self._outbox = core.outbox
         self._sizes = core.sizes
+        self._proofs = core.proofs
         self._clock = clock
         self._copies = Copies(
             adapter.name, core.outbox, clock, repeatable=adapter.repeatable, timings=timings
@@ -189,7 +190,10 @@ class RequestCopies:
 
     async def _card(self, record: Record) -> Card:
         lines, chars = self._adapter.card_lines, self._adapter.card_chars
-        card = await draw(lambda: card_of(record, lines=lines, chars=chars), *weight_of(record))
+        card = await draw(
+            lambda: card_of(record, lines=lines, chars=chars, proofs=self._proofs),
+            *weight_of(record),
+        )
         self._sizes.remember_fit(record, lines, chars, card.complete)
         return card
 

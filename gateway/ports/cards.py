@@ -18,7 +18,7 @@ from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel
 from gateway.ports.blocks import Block, Change, blocks_of, changes, cut, headline, pretty, warnings
 from gateway.ports.card_size import same
 from gateway.ports.paging import Fits, paginate
-from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
 
 HEADLINE_CHARS = 240
@@ -180,13 +180,24 @@ _LABELS = {
 _DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Answered instead of running"}
 
 
-def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> Card:
-    """Return the card of a request with so many lines and characters for what would run."""
+def card_of(
+    record: Record,
+    *,
+    lines: int,
+    chars: int,
+    reveal: bool = False,
+    proofs: MaskProofs | None = None,
+) -> Card:
+    """Return the card of a request with so many lines and characters for what would run.
+
+    `proofs` remembers for the next look whether a mask hides something; without it, it is computed.
+    """
     request = record.request
     whole = blocks_of(record, reveal=reveal)
     blocks = cut(whole, lines=lines, chars=chars)
     complete = same(blocks, whole)
-    hidden = not reveal and not record.final and hides(record)
+    proofs = proofs or MaskProofs()
+    hidden = not reveal and not record.final and proofs.hides(record)
     icon, word = _state(record)
     tool = render_safe(_short(request.tool), reveal=reveal)
     decision = record.decision

@@ -50,7 +50,7 @@ class Pace:
     ) -> AsyncIterator[None]:
         """Hold a budget for one call, once nobody of a lower rank waits for it here.
 
-        Raises TryLater when the call must be made later; nothing is held meanwhile.
+        Raises RetryLater when the call must be made later; nothing is held meanwhile.
         """
         async with self._line(budget, rank):
             kept = await self._due(budget, rate, name)
@@ -62,7 +62,7 @@ class Pace:
     async def slot(self, budget: str, rate: Rate, name: str) -> None:
         """Return when it is this name's turn, whoever else is under way.
 
-        Raises TryLater when that is not now.
+        Raises RetryLater when that is not now.
         """
         kept = await self._due(budget, rate, name)
         if ahead := self._ahead(budget, rate):
