@@ -64,7 +64,7 @@ SCHEMA_NAMES: dict[type, str] = {
     messages.Reported: "Reported",
     messages.RequestView: "RequestView",
     messages.Requests: "Requests",
-    grant.Rest: "Rest",
+    grant.Suspension: "Rest",
     grants.Revoked: "Revoked",
     models.Risk: "Risk",
     models.RiskLevel: "RiskLevel",

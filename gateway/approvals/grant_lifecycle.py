@@ -106,7 +106,7 @@ class GrantLifecycle:
         route = policy.route_for(grant.agent, grant.match.tool)
         card = news = grant_card_of(grant, record, reach=reach)
         if grant.end is None and grant.rests is not None and grant.rests.announced:
-            # It speaks for all that rest on its route.
+            # It speaks for all that are suspended on its route.
             said = tally(policy, route_of(policy, grant), await self.all())
             news = replace(card, notices=(said,))
         places = route.places(record.tier if record else 0)
@@ -200,12 +200,12 @@ class GrantLifecycle:
         await self.end(await self.all(), why, _GATEWAY)
 
     async def reread(self) -> None:
-        """Settle what was remembered under earlier rules: what today's do not bear out rests."""
+        """Re-evaluate grants of earlier rules; suspend what today's do not allow."""
         await self._rereading.look(await self.all())
 
     async def look_over(self) -> None:
         """Drop what has no end and was not used for 30 days, and say which grants are suspended
-        because those who made them may no longer approve there. What rests had no use since."""
+        because those who made them may no longer approve there. The 30 days begin at a suspension, if there was one."""
         policy, since = await self._writer.fresh_policy(), self._clock.now_ms() - _UNUSED_MS
         for grant in await self.all():
             last = grant.rests.at if grant.rests else grant.last_used or grant.made_at

@@ -1,7 +1,7 @@
-"""What can be done to requests: the agents' five verbs, people's clicks, and what the clock does.
+"""The agents' five verbs.
 
-Each method says what should become of the record that it is shown, mostly by the pure functions of
-`approvals.transitions`; `approvals.writer` writes that, if nothing changed meanwhile.
+Each method computes a transition of the record it reads, mostly by the pure functions of
+`approvals.transitions`, and hands it to `approvals.writer`.
 """
 
 from __future__ import annotations

@@ -96,12 +96,12 @@ async def _paused_agents(backend: Backend) -> Finding:
 
 async def _grants(backend: Backend) -> Finding:
     grants = await every(RedisGrants(backend.store))
-    resting = sum(grant.rests is not None for grant in grants)
-    if resting:
-        says = f"{resting} of {len(grants)} remembered answers rest: stricter rules came since"
+    suspended = sum(grant.rests is not None for grant in grants)
+    if suspended:
+        says = f"{suspended} of {len(grants)} remembered answers suspended by stricter rules"
         remedy = "gateway grant list --suspended; let the agent ask again and remember that anew"
         return report_doubt(says, remedy)
-    return report_ok(f"{len(grants)} remembered, and none rests")
+    return report_ok(f"{len(grants)} remembered, none suspended by stricter rules")
 
 
 async def _unread(backend: Backend) -> Finding:

@@ -53,8 +53,8 @@ class GrantStore(Protocol):
         """Note something about a live grant, if it stood as `before`; return whether it did."""
 
     async def reread(self, before: Grant, after: Grant) -> bool:
-        """Put a live grant as today's rules read it, or at rest, in the place of what it was;
-        return whether it still was that. One at rest is found by no request any more."""
+        """Replace a live grant by the result of re-evaluating it; return False when it changed
+        meanwhile. No request finds a suspended grant any more."""
 
     async def erase(self, grant: Grant) -> None:
         """Put a grant that ended in the place of what it covered."""

@@ -25,13 +25,13 @@ from gateway.policy.hooks.host import HookHost, host_hooks
 from gateway.policy.policy_file import differences, read_policy_file
 from gateway.ports import Adapter, Desk, Feed, HasRoutes, HasStreams
 from gateway.server.background import (
-    background,
     desk_of,
-    followed_up,
-    policy_followed,
+    follow_policy,
     problems,
-    reviewed,
-    served,
+    run_in_background,
+    run_reminders,
+    run_reviews,
+    serve_adapters,
 )
 from gateway.server.connections import Backend, build_core, open_backend, signer_of
 from gateway.server.first_run import enrolment
@@ -98,10 +98,10 @@ async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncItera
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
             await stack.enter_async_context(
-                served(adapter, desks[name], core, inbox=settings.inbox_url)
+                serve_adapters(adapter, desks[name], core, inbox=settings.inbox_url)
             )
-        await stack.enter_async_context(reviewed(core))
-        await stack.enter_async_context(followed_up(core, store))
+        await stack.enter_async_context(run_reviews(core))
+        await stack.enter_async_context(run_reminders(core, store))
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         app = build_api(
             core=core,
@@ -130,21 +130,23 @@ async def _upkeep(
     """Run the work that time and events trigger: deadlines, seals, retention, webhooks, hooks."""
     async with AsyncExitStack() as stack:
         sweeper = Sweeper(core, store, session_idle_hours=settings.session_idle_hours)
-        await stack.enter_async_context(background("sweeper", sweeper.run))
-        await stack.enter_async_context(background("policy", partial(policy_followed, core, store)))
-        await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
+        await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
+        await stack.enter_async_context(
+            run_in_background("policy", partial(follow_policy, core, store))
+        )
+        await stack.enter_async_context(run_in_background("sealer", Sealer(store, feed).run))
         retention = Retention(store, SystemClock(), days=settings.retention_days)
-        await stack.enter_async_context(background("retention", retention.run))
+        await stack.enter_async_context(run_in_background("retention", retention.run))
 
         unused = core.grants.run
-        await stack.enter_async_context(background("unused grants", unused))
+        await stack.enter_async_context(run_in_background("unused grants", unused))
 
         if settings.webhook_url is not None:
             posting = _webhooks(settings, core.feed, store)
-            await stack.enter_async_context(background("webhooks", posting.run))
+            await stack.enter_async_context(run_in_background("webhooks", posting.run))
         if settings.hooks_file is not None:
             hook_events = HookEvents(hooks, store, feed)
-            await stack.enter_async_context(background("hook events", hook_events.run))
+            await stack.enter_async_context(run_in_background("hook events", hook_events.run))
         yield
 
 

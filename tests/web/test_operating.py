@@ -69,8 +69,8 @@ async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, pa
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     await page.until(f"{GRANTS} === 3")
     said = await page.evaluate("document.querySelector('.grants > .notice').textContent")
-    assert said.startswith("2 of the remembered answers rest: they may have covered more")
-    assert "1 goes on." in said
+    assert said.startswith("2 of the remembered answers are suspended: they may have covered more")
+    assert "1 stays in force." in said
     cards = await page.evaluate(
         "[...document.querySelectorAll('.grant')].map((card) => card.textContent)"
     )

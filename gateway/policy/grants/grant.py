@@ -211,10 +211,10 @@ class End(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rest(Wire):
+class Suspension(Wire):
     """Why an approval that was remembered under earlier rules decides nothing, and since when.
 
-    Of those that rest on one route, one is `announced` beside its card, for all of them.
+    Of those suspended on one route, one is `announced` beside its card, for all of them.
     """
 
     why: str
@@ -255,7 +255,7 @@ class Grant(Wire):
     notices: int = 0
     suspended: bool = False
     reading: int = READING
-    rests: Rest | None = None
+    rests: Suspension | None = None
     end: End | None = None
     erased: bool = False
 
