@@ -1,4 +1,4 @@
-"""Several waiting requests of one agent, decided by one answer: all of them, or none."""
+"""Decides several waiting requests of one agent by one answer: all of them, or none."""
 
 from __future__ import annotations
 

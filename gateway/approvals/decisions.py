@@ -1,4 +1,4 @@
-"""What people do: who clicked is checked at that moment, and at most one decision comes of it."""
+"""Decides on clicks: rights are checked at that moment, and one decision at most results."""
 
 from __future__ import annotations
 

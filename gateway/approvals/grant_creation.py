@@ -1,4 +1,4 @@
-"""Makes remembered decisions, by a click or without a request, and settles what already waits."""
+"""Creates grants, by a click or without a request, and applies them to what already waits."""
 
 from __future__ import annotations
 

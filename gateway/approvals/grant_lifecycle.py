@@ -1,4 +1,4 @@
-"""What is remembered, after it was made: seen, announced, and taken back by people and by time."""
+"""The life of a grant after its creation: its card, its announcement, its end."""
 
 from __future__ import annotations
 
@@ -204,8 +204,8 @@ class GrantLifecycle:
         await self._rereading.look(await self.all())
 
     async def look_over(self) -> None:
-        """Drop what has no end and was not used for 30 days, and say which grants are suspended
-        because those who made them may no longer approve there. The 30 days begin at a suspension, if there was one."""
+        """Drop what has no end and was not used for 30 days since it was made or suspended, and
+        say which grants are suspended because those who made them may no longer approve there."""
         policy, since = await self._writer.fresh_policy(), self._clock.now_ms() - _UNUSED_MS
         for grant in await self.all():
             last = grant.rests.at if grant.rests else grant.last_used or grant.made_at

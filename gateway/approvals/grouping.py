@@ -86,7 +86,7 @@ class Grouping:
         self._held = held
 
     async def settle(self, leader: Record, now: int) -> float | None:
-        """See to those behind a request that leads no more; return in how many seconds again.
+        """Resolve the requests grouped behind a former leader; return seconds until the next check.
 
         They take over the denial of a person; else the next of them is asked.
         """

@@ -1,4 +1,4 @@
-"""Where the copies of cards stand: clicks are accepted on those alone that the gateway posted."""
+"""Where copies of cards were posted. Clicks are accepted on these copies only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follows a new policy to what waits: what people said under an older one is counted again."""
+"""Applies a new policy to waiting requests: votes under the older one are counted again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Works through a queue of requests that changed: the loop that couriers and followups share."""
+"""Works through a queue of requests that changed: the loop behind cards and reminders."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What happens to a request that waits: reminders, escalation, fail-over, the word that nobody
-could be reached, and what becomes of those that wait behind others."""
+"""Follows waiting requests: reminders, escalation, fail-over, a note when nobody could be reached,
+and the requests grouped behind others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has the policy chain judge a request, and says how that ends it."""
+"""Runs the policy chain for a request, and derives the outcome."""
 
 from __future__ import annotations
 

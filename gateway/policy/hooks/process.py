@@ -1,4 +1,4 @@
-"""One hook process: started, greeted, asked, and started again with growing pauses when it ends.
+"""Runs one hook process, and restarts it with growing pauses when it ends.
 
 One JSON-RPC 2.0 message a line. Answers are matched by their id, in whatever order they come.
 """
