@@ -103,7 +103,7 @@ class Connection:
         self.listening = False
 
     def client(self) -> discord.Client:
-        """Return the client that is logged in; raises TryLater while there is none."""
+        """Return the client that is logged in; raises RetryLater while there is none."""
         if self._client is None or self._client.is_closed():
             raise RetryLater(5.0, f"not logged in to Discord: {self.problem}")
         return self._client

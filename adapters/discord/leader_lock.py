@@ -99,7 +99,7 @@ class Sessions:
         return max(0.0, self._next - asyncio.get_running_loop().time())
 
     async def begin(self) -> None:
-        """Return when a session may begin now; raises TryLater otherwise, and `wait` tells when."""
+        """Return when a session may begin now; else raises RetryLater, and `wait` tells when."""
         if self._next is None:
             told = await self._notes.delay(
                 "sessions", per_minute=_SESSIONS_PER_MINUTE, burst=_SESSIONS_AT_ONCE

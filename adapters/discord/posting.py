@@ -63,7 +63,7 @@ View = Callable[[bool], Shown]
 
 class Posting:
     """The message side of the adapter. `client` gives the one that is logged in, or raises
-    TryLater."""
+    RetryLater."""
 
     def __init__(self, client: Clients, notes: Notes) -> None:
         self._client = client

@@ -152,14 +152,14 @@ class Posts:
         return self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name, rank=rank)
 
     async def edit_slot(self, workspace: Workspace, name: str, *, decided: bool) -> None:
-        """Return when a message may be edited; raises TryLater when that is not now."""
+        """Return when a message may be edited; raises RetryLater when that is not now."""
         budget = f"update {workspace.team}"
         if not decided:
             await self._pace.slot(f"other {budget}", OTHER_UPDATES, name)
         await self._pace.slot(budget, UPDATES, name)
 
     async def place(self, target: str) -> tuple[Workspace, Place]:
-        """Return the workspace and channel of a target; raises DeliveryFailed, TryLater."""
+        """Return the workspace and channel of a target; raises DeliveryFailed, RetryLater."""
         try:
             place = place_of(target)
             return await self._workspaces.of(place.team), place

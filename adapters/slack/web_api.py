@@ -84,7 +84,7 @@ def client_of(token: str | None, api_url: str, session: aiohttp.ClientSession) -
 async def asked(call: Callable[[], Awaitable[Any]]) -> Json:
     """Make a call that changes nothing, or that may be repeated; return its answer.
 
-    Raises SlackRefused, TryLater.
+    Raises SlackRefused, RetryLater.
     """
     try:
         return await sent(call)
@@ -101,7 +101,7 @@ async def sent(call: Callable[[], Awaitable[Any]]) -> Json:
 async def answered(call: Callable[[], Awaitable[Any]]) -> Any:
     """Make a call once; return the SDK's whole response, with its headers.
 
-    Raises SlackRefused, TryLater when it certainly had no effect, DeliveryUncertain otherwise.
+    Raises SlackRefused, RetryLater when it certainly had no effect, DeliveryUncertain otherwise.
     """
     try:
         return await call()
