@@ -16,7 +16,7 @@ from gateway.approvals.deadlines import Sweeper
 from gateway.approvals.service import Approvals
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
-from gateway.domain.records import Click, Event, Identity, Person, Record
+from gateway.domain.records import AuditEvent, Click, Identity, Person, Record
 from gateway.domain.store import MessageContext
 from gateway.models import Action, ApprovalRequest, digest_of, new_id
 from gateway.policy.chain import ModeDecider
@@ -28,7 +28,7 @@ from gateway.stores.event_feed import RedisFeed
 from gateway.stores.ingress import Ingress
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
-from gateway.stores.scripts import At, unwatched
+from gateway.stores.scripts import At, ignore_step
 from gateway.wire.codec import JsonObject
 from gateway.wire.signatures import Signer
 
@@ -154,12 +154,12 @@ class World:
         for entry, fields in rows:
             await self.intake.handle(agent, entry, fields)
 
-    async def events(self, request_id: str | None = None) -> list[Event]:
+    async def events(self, request_id: str | None = None) -> list[AuditEvent]:
         """Return all events, or those of one request."""
         found = await self.store.history(None, 10_000)
         return [event for event in found if request_id in (None, event.request_id)]
 
-    async def until(self, holds: Callable[[list[Event]], bool]) -> list[Event]:
+    async def until(self, holds: Callable[[list[AuditEvent]], bool]) -> list[AuditEvent]:
         """Return the events once they hold what a test waits for."""
         async with asyncio.timeout(40), self.core.feed.changes() as changes:
             while not holds(events := await self.events()):
@@ -169,7 +169,7 @@ class World:
 
 @asynccontextmanager
 async def assembled(
-    url: str, namespace: str, deciders: tuple[Decider, ...] = (), *, at: At = unwatched
+    url: str, namespace: str, deciders: tuple[Decider, ...] = (), *, at: At = ignore_step
 ) -> AsyncIterator[World]:
     """Assemble a gateway as gateway.app does, without HTTP; ann and bob may approve."""
     redis, blocking = connect(url), connect(url, blocking=True)

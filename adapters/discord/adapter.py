@@ -30,7 +30,7 @@ from gateway.ports import (
     MessageRef,
     Notes,
     Notice,
-    TryLater,
+    RetryLater,
 )
 
 log = logging.getLogger("adapters.discord")
@@ -68,7 +68,7 @@ class DiscordAdapter:
         """Register the commands. A failure is only logged: cards work without them."""
         try:
             await register_if_changed(connection.client(), desk.notes)
-        except (TryLater, discord.DiscordException, OSError) as error:
+        except (RetryLater, discord.DiscordException, OSError) as error:
             log.warning("commands not registered: %s", error, extra={"event": "no_commands"})
 
     def problems(self) -> Sequence[str]:
@@ -113,7 +113,7 @@ class DiscordAdapter:
 
     def _post(self) -> Posting:
         if self._posting is None:
-            raise TryLater(1.0, "the adapter is not running")
+            raise RetryLater(1.0, "the adapter is not running")
         return self._posting
 
     # --- HTTP -----------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from gateway.ports import (
     Record,
     Worklist,
     headline,
-    shown,
+    render_safe,
     start_of,
 )
 
@@ -114,7 +114,7 @@ class DiscordCommands:
                 return await self._show_for_approval(interaction, record)
             case "deny":
                 identity, wanted = read_identity(interaction), options.get("request", "")
-                record = await self._worklist.named(identity, wanted)
+                record = await self._worklist.find(identity, wanted)
                 return await self._deny(interaction, record, options.get("reason", ""))
         return await self._run_admin_command(
             interaction, str(data.get("name")), options.get("grant", "")
@@ -214,7 +214,7 @@ class DiscordCommands:
     async def _find_waiting(self, interaction: discord.Interaction, limit: int) -> list[Record]:
         """Return pending requests that the caller may decide, newest first."""
         identity, found = read_identity(interaction), list[Record]()
-        async for record in self._worklist.waiting(identity):
+        async for record in self._worklist.list_waiting(identity):
             if await self._desk.requests.may_decide(identity, record) is None:
                 found.append(record)
             if len(found) == limit:
@@ -226,11 +226,11 @@ class DiscordCommands:
 
         Raises NotFound, InvalidRequest, Unauthorized.
         """
-        record = await self._worklist.named(read_identity(interaction), written)
+        record = await self._worklist.find(read_identity(interaction), written)
         await refuse_stranger(self._desk, interaction, record)
         return record
 
     def _render_line(self, record: Record) -> str:
-        tool = shown(start_of(record.request.tool, _LINE)).text
+        tool = render_safe(start_of(record.request.tool, _LINE)).text
         said = headline(record, _LINE).text
         return clip(f"{record.id[:_SHORT]} · {tool} · {said}", _LINE)

@@ -20,7 +20,7 @@ from adapters.discord import library
 from adapters.discord.leader_lock import Lease, Sessions
 from adapters.discord.settings import DiscordSettings
 from gateway.errors import GatewayError, Misconfigured
-from gateway.ports import Notes, TryLater, cancel_and_wait
+from gateway.ports import Notes, RetryLater, cancel_and_wait
 
 log = logging.getLogger("adapters.discord")
 
@@ -56,7 +56,7 @@ class Bot(discord.Client):
         """Count the session, so that repeated failures cannot use up the daily limit."""
         try:
             await self._sessions.begin()
-        except TryLater:
+        except RetryLater:
             await library.close_new_sockets(self)
             raise
         await super().before_identify_hook(shard_id, initial=initial)
@@ -107,9 +107,9 @@ class Connection:
         self.listening = False
 
     def client(self) -> discord.Client:
-        """Return the client that is logged in; raises TryLater while there is none."""
+        """Return the client that is logged in; raises RetryLater while there is none."""
         if self._client is None or self._client.is_closed():
-            raise TryLater(5.0, f"not logged in to Discord: {self.problem}")
+            raise RetryLater(5.0, f"not logged in to Discord: {self.problem}")
         return self._client
 
     def problems(self) -> list[str]:

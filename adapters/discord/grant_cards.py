@@ -95,7 +95,7 @@ class KillSwitchActions:
         person = await self._desk.requests.person(read_identity(interaction))
         if person is None or not person.admin:
             raise Unauthorized("only an admin may use the kill switch")
-        return InteractionReply(_build_switch_view(await self._desk.operator.stopped()))
+        return InteractionReply(_build_switch_view(await self._desk.operator.is_stopped()))
 
     async def turn(
         self, interaction: discord.Interaction, button: DiscordButton

@@ -21,8 +21,8 @@ from gateway.ports import (
     BodyTooSlow,
     JsonObject,
     Notes,
+    RetryLater,
     SystemClock,
-    TryLater,
     read_whole,
 )
 
@@ -87,7 +87,7 @@ class Endpoint:
             return web.Response(status=401)
         try:
             interaction = library.read_interaction(self._client(), payload)
-        except TryLater:
+        except RetryLater:
             return web.Response(status=503)
         except Exception as error:
             # discord.py may raise anything for unexpected content.

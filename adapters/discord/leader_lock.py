@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 
-from gateway.ports import Notes, TryLater
+from gateway.ports import Notes, RetryLater
 
 log = logging.getLogger("adapters.discord")
 
@@ -99,12 +99,12 @@ class Sessions:
         return max(0.0, self._next - asyncio.get_running_loop().time())
 
     async def begin(self) -> None:
-        """Count a session. Raises TryLater when it may not start yet; see `wait`."""
+        """Count a session. Raises RetryLater when it may not start yet; see `wait`."""
         if self._next is None:
             told = await self._notes.delay(
                 "sessions", per_minute=_SESSIONS_PER_MINUTE, burst=_SESSIONS_AT_ONCE
             )
             self._next = asyncio.get_running_loop().time() + told
         if wait := self.wait():
-            raise TryLater(wait, _SPENT)
+            raise RetryLater(wait, _SPENT)
         self._next = None

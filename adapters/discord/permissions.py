@@ -15,7 +15,7 @@ from adapters.discord.connection import log_in
 from adapters.discord.custom_ids import DiscordPlace, read_target
 from adapters.discord.settings import read_settings
 from gateway.errors import GatewayError
-from gateway.ports import FAIL, Finding, failed, fine
+from gateway.ports import FAIL, Finding, report_failure, report_ok
 
 NEEDED = discord.Permissions(
     view_channel=True,
@@ -69,25 +69,27 @@ async def check_target(client: discord.Client, target: str) -> Finding:
     """Check whether cards can be posted to a target."""
     place = read_target(target)
     if place is None:
-        return failed(
+        return report_failure(
             "this is not a target in Discord", "write discord:SERVER/CHANNEL or discord:@USER"
         )
     try:
         return await (_check_person(client, place) if place.user else _check_channel(client, place))
     except discord.NotFound:
         said = "it does not exist, or the bot is not in the server"
-        return failed(said, "invite it with the link of `gateway invite discord`")
+        return report_failure(said, "invite it with the link of `gateway invite discord`")
     except discord.Forbidden:
-        return failed("the bot cannot see it", "let its role view the channel")
+        return report_failure("the bot cannot see it", "let its role view the channel")
     except discord.HTTPException as error:
-        return failed(f"Discord refuses to tell ({error.status}, {error.code})", "try again later")
+        return report_failure(
+            f"Discord refuses to tell ({error.status}, {error.code})", "try again later"
+        )
     except (aiohttp.ClientError, OSError) as error:
-        return failed(f"no answer from Discord ({type(error).__name__})", "try again later")
+        return report_failure(f"no answer from Discord ({type(error).__name__})", "try again later")
 
 
 async def _check_person(client: discord.Client, place: DiscordPlace) -> Finding:
     await client.create_dm(discord.Object(int(place.user or 0)))
-    return fine("whether they take direct messages shows when one is sent")
+    return report_ok("whether they take direct messages shows when one is sent")
 
 
 async def _check_channel(client: discord.Client, place: DiscordPlace) -> Finding:
@@ -95,9 +97,9 @@ async def _check_channel(client: discord.Client, place: DiscordPlace) -> Finding
     channel = await guild.fetch_channel(int(place.channel or 0))
     if isinstance(channel, discord.ForumChannel | discord.CategoryChannel):
         said = "cards cannot be posted in a channel of this kind"
-        return failed(said, "use a text channel or a thread")
+        return report_failure(said, "use a text channel or a thread")
     if client.user is None:
-        return failed("not logged in", "see GATEWAY_DISCORD_TOKEN")
+        return report_failure("not logged in", "see GATEWAY_DISCORD_TOKEN")
     member = await guild.fetch_member(client.user.id)
     parent: Any = channel
     skipped = _OF_THREADS
@@ -109,10 +111,10 @@ async def _check_channel(client: discord.Client, place: DiscordPlace) -> Finding
     missing = [name for name, value in NEEDED if value and name not in skipped and not held[name]]
     if missing:
         words = ", ".join(_NAMES.get(name, name.replace("_", " ")) for name in missing)
-        return failed(f"the bot lacks: {words}", "allow it in the channel's permissions")
+        return report_failure(f"the bot lacks: {words}", "allow it in the channel's permissions")
     if isinstance(channel, discord.Thread) and channel.locked and not held["manage_threads"]:
-        return failed("the thread is locked", "unlock it, or name another in the route")
-    return fine("the bot may post here")
+        return report_failure("the thread is locked", "unlock it, or name another in the route")
+    return report_ok("the bot may post here")
 
 
 @asynccontextmanager

@@ -26,8 +26,8 @@ from gateway.ports import (
     NoticeKind,
     Pace,
     Rate,
+    RetryLater,
     SystemClock,
-    TryLater,
 )
 
 log = logging.getLogger("adapters.discord")
@@ -62,7 +62,7 @@ View = Callable[[bool], MessageContent]
 
 
 class Posting:
-    """Posts and edits messages. `client` returns the logged-in client or raises TryLater."""
+    """Posts and edits messages. `client` returns the logged-in client or raises RetryLater."""
 
     def __init__(self, client: Clients, notes: Notes) -> None:
         self._client = client
@@ -203,7 +203,7 @@ class Posting:
         async with self._pace.turn(budget, rate, name, rank=rank):
             wait = await self._notes.delay("all calls", per_minute=ALL_PER_MINUTE, burst=ALL_BURST)
             if wait > _PATIENCE:
-                raise TryLater(wait, "the bot's overall rate limit is used up")
+                raise RetryLater(wait, "the bot's overall rate limit is used up")
             await asyncio.sleep(wait)
             yield
 
@@ -251,22 +251,22 @@ async def _translate_errors(*, sending: bool) -> AsyncIterator[None]:
         async with asyncio.timeout(_LONGEST_CALL):
             yield
     except discord.RateLimited as error:
-        raise TryLater(error.retry_after, "Discord asks to wait") from error
+        raise RetryLater(error.retry_after, "Discord asks to wait") from error
     except discord.HTTPException as error:
         raise _translate_error(error, sending=sending) from error
     except (OSError, TimeoutError, aiohttp.ClientError) as error:
         why = f"no answer from Discord: {type(error).__name__}"
-        raise (DeliveryUncertain(why) if sending else TryLater(RETRY_SECONDS, why)) from error
+        raise (DeliveryUncertain(why) if sending else RetryLater(RETRY_SECONDS, why)) from error
 
 
 def _translate_error(error: discord.HTTPException, *, sending: bool) -> DeliveryFailed:
     if error.code == OLD_EDITS:
-        return TryLater(OLD_EDIT_SECONDS, "Discord limits edits of messages older than an hour")
+        return RetryLater(OLD_EDIT_SECONDS, "Discord limits edits of messages older than an hour")
     if error.status == 429:  # noqa: PLR2004 (too many requests; without Via, a ban by its proxy)
-        return TryLater(RETRY_SECONDS * 12, "Discord refuses requests for now")
+        return RetryLater(RETRY_SECONDS * 12, "Discord refuses requests for now")
     if error.status >= 500:  # noqa: PLR2004 (its own failure)
         why = f"Discord failed ({error.status})"
-        return DeliveryUncertain(why) if sending else TryLater(RETRY_SECONDS, why)
+        return DeliveryUncertain(why) if sending else RetryLater(RETRY_SECONDS, why)
     why = _WHY.get(error.code, f"Discord refuses it ({error.status}, {error.code})")
     if error.status == 401:  # noqa: PLR2004 (the token is no good any more)
         return DeliveryFailed("Discord does not accept the bot's token")

@@ -25,8 +25,8 @@ from gateway.ports import (
     Record,
     Remember,
     Worklist,
+    render_safe,
     scopes_of,
-    shown,
 )
 
 KEEP = "keep"
@@ -139,7 +139,7 @@ class RememberDialog:
         """Return (value, label) of each choice of `/revoke`: a grant, all, or a session's."""
         grants = await self._worklist.grants(read_identity(interaction))
         found = [
-            (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {shown(one.words).text}")
+            (one.id, f"{one.id[:8]} · {one.effect} · {one.agent} · {render_safe(one.words).text}")
             for one in grants
         ]
         found += [(_ALL, "all that you may revoke")] if grants else []
@@ -182,7 +182,7 @@ def read_remember(data: Any) -> Remember:
 
 def _render_words(text: str, budget: int) -> str:
     """Return what a grant covers, escaped: it contains names from the agent's arguments."""
-    return escape_line(shown(text).text, budget)
+    return escape_line(render_safe(text).text, budget)
 
 
 def _read_choice(given: dict[str, Any], name: str) -> str:

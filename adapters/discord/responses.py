@@ -20,7 +20,7 @@ from gateway.errors import (
     Unauthorized,
     Unreachable,
 )
-from gateway.ports import shown
+from gateway.ports import render_safe
 
 log = logging.getLogger("adapters.discord")
 
@@ -69,7 +69,7 @@ def build_refusal(error: Exception) -> InteractionReply:
 
 def _render_sentence(text: str) -> str:
     """Return an error's text as a sentence, escaped: it may quote anybody."""
-    said = shown(text).text
+    said = render_safe(text).text
     return escape_with_mentions(f"{said[:1].upper()}{said[1:].rstrip('.')}.", _LONGEST_SENTENCE)
 
 

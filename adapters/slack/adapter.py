@@ -48,8 +48,8 @@ from gateway.ports import (
     Notes,
     Notice,
     Pace,
+    RetryLater,
     SystemClock,
-    TryLater,
     Worklist,
 )
 
@@ -226,12 +226,12 @@ class SlackAdapter:
     async def _run_patiently(self, work: Callable[[CardPosting], Awaitable[_T]]) -> _T:
         """Do the work; while Slack is unavailable, ask for longer and longer pauses."""
         if self._posts is None:
-            raise TryLater(1.0, "Slack is not connected yet")
+            raise RetryLater(1.0, "Slack is not connected yet")
         try:
             done = await work(self._posts)
         except Unavailable as outage:
             wait = self._patience.record_failure(asyncio.get_running_loop().time())
-            raise TryLater(wait, str(outage)) from outage
+            raise RetryLater(wait, str(outage)) from outage
         self._patience.reset()
         return done
 

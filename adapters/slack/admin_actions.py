@@ -66,7 +66,7 @@ class AdminActions:
         """Return the kill switch of a Home tab: its state and, for admins, its button."""
         person = await self._desk.requests.person(identity)
         admin = person is not None and person.admin
-        stopped = await self._desk.operator.stopped()
+        stopped = await self._desk.operator.is_stopped()
         blocks: list[Json] = []
         if stopped:
             blocks.append(section(ours("*Everything is denied:* the kill switch is on.")))

@@ -28,7 +28,7 @@ from adapters.slack.submissions import DONE, Submissions
 from adapters.slack.text_objects import Json
 from adapters.slack.workspaces import Workspace, Workspaces
 from gateway.errors import GatewayError, NotFound, Unreachable
-from gateway.ports import DeliveryFailed, bug, shown
+from gateway.ports import DeliveryFailed, bug, render_safe
 
 log = logging.getLogger("adapters.slack.app")
 
@@ -293,7 +293,7 @@ def describe_error(error: Exception) -> str:
     if isinstance(error, Unreachable):
         return NOT_RECORDED
     if isinstance(error, GatewayError) and not isinstance(error, DeliveryFailed):
-        text = shown(str(error)).text
+        text = render_safe(str(error)).text
         return text[:1].upper() + text[1:]
     log.error("not done: %s", bug(error), extra={"event": "slack_failed"})
     return UNSURE

@@ -23,7 +23,15 @@ from adapters.slack.web_api import (
 )
 from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, read_scopes
 from gateway.errors import GatewayError
-from gateway.ports import Clock, DeliveryFailed, Finding, Notes, doubtful, failed, fine
+from gateway.ports import (
+    Clock,
+    DeliveryFailed,
+    Finding,
+    Notes,
+    report_doubt,
+    report_failure,
+    report_ok,
+)
 
 _LARGEST_GAP_SECONDS = 60
 _MANIFEST = "make the app from `gateway manifest slack`, and install it again"
@@ -41,14 +49,14 @@ async def run_checks(
     try:
         settings.refuse_incomplete()
     except GatewayError as error:
-        return [("slack settings", failed(str(error), "see docs/slack.md"))]
+        return [("slack settings", report_failure(str(error), "see docs/slack.md"))]
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         checks = _Checks(settings, notes, clock, session)
         await checks.check_tokens(sorted({place.team for place in _read_places(targets)}))
         if checks.clients:
             await checks.check_targets(targets, live=live)
-    return [("slack settings", fine(f"mode {settings.mode}")), *checks.found]
+    return [("slack settings", report_ok(f"mode {settings.mode}")), *checks.found]
 
 
 class _Checks:
@@ -75,13 +83,13 @@ class _Checks:
         if not teams:
             said = "workspaces install by OAuth, and no route in force names one"
             self.found.append(
-                ("slack tokens", doubtful(said, "name slack:TEAM/CHANNEL in a route"))
+                ("slack tokens", report_doubt(said, "name slack:TEAM/CHANNEL in a route"))
             )
         for team in teams:
             try:
                 token, _ = await self._workspaces.read_token(team)
             except NotInstalled as error:
-                self.found.append(("slack tokens", failed(str(error), _INSTALL)))
+                self.found.append(("slack tokens", report_failure(str(error), _INSTALL)))
             else:
                 await self._check_token(team, token)
 
@@ -91,7 +99,9 @@ class _Checks:
             who = await call_for_response(client.auth_test)
         except DeliveryFailed as error:
             said = f"the bot token{f' of {team}' if team else ''}: {error}"
-            self.found.append(("slack tokens", failed(said, _INSTALL if team else _BOT_TOKEN)))
+            self.found.append(
+                ("slack tokens", report_failure(said, _INSTALL if team else _BOT_TOKEN))
+            )
             return
         first = not self.clients
         team = team or who["team_id"]
@@ -105,7 +115,7 @@ class _Checks:
         """Check that the app token works and is of the same app as this bot token."""
         said = f"{who['user']} in {who.get('team')} ({team})"
         if self._settings.app_token is None or self._settings.mode != "socket":
-            return fine(said)
+            return report_ok(said)
         token = self._settings.app_token.get_secret_value()
         app = self._build_client(token)
         try:
@@ -113,25 +123,25 @@ class _Checks:
             await call_repeatable(lambda: app.apps_connections_open(app_token=token))
             bot = await call_repeatable(lambda: client.bots_info(bot=who["bot_id"], team_id=team))
         except DeliveryFailed as error:
-            return failed(f"the app token: {error}", _APP_TOKEN)
+            return report_failure(f"the app token: {error}", _APP_TOKEN)
         if theirs != bot["bot"]["app_id"]:
-            return failed(
+            return report_failure(
                 "the app token and the bot token belong to two different apps", _APP_TOKEN
             )
-        return fine(said)
+        return report_ok(said)
 
     def _check_clock(self, who: Any) -> Finding:
         try:
             theirs = parsedate_to_datetime(str(who.headers.get("Date"))).timestamp()
         except ValueError:
-            return doubtful("Slack did not say the time", "try again")
+            return report_doubt("Slack did not say the time", "try again")
         gap = abs(theirs - self._clock.now_ms() / 1000)
         if gap > _LARGEST_GAP_SECONDS:
             said = (
                 f"this host and Slack differ by {gap:.0f} s; signed requests are refused from 300 s"
             )
-            return failed(said, "set the host's clock, for example with chrony")
-        return fine("agrees with Slack's")
+            return report_failure(said, "set the host's clock, for example with chrony")
+        return report_ok("agrees with Slack's")
 
     async def check_targets(self, targets: Sequence[str], *, live: bool) -> None:
         """Check each target; with `live` also post to each channel."""
@@ -189,15 +199,15 @@ def _read_places(targets: Sequence[str]) -> list[SlackPlace]:
 def _check_scopes(team: str, who: Any) -> Finding:
     missing = [scope for scope in BOT_SCOPES if scope not in read_scopes(who)]
     if not missing:
-        return fine("all that the manifest asks for")
+        return report_ok("all that the manifest asks for")
     said = f"missing in {team}: {', '.join(missing)}"
     needed = any(scope in NEEDED_SCOPES for scope in missing)
-    return failed(said, _MANIFEST) if needed else doubtful(said, _MANIFEST)
+    return report_failure(said, _MANIFEST) if needed else report_doubt(said, _MANIFEST)
 
 
 def _summarize_channels(targets: Sequence[str], wrong: Sequence[str]) -> Finding:
     if wrong:
-        return failed("; ".join(wrong), "invite the app: /invite @approvals in the channel")
+        return report_failure("; ".join(wrong), "invite the app: /invite @approvals in the channel")
     if not targets:
-        return doubtful("no route in force names Slack", "name slack:TEAM/CHANNEL in a route")
-    return fine(f"{len(targets)} reachable")
+        return report_doubt("no route in force names Slack", "name slack:TEAM/CHANNEL in a route")
+    return report_ok(f"{len(targets)} reachable")

@@ -31,7 +31,7 @@ from adapters.slack.text_objects import (
 from adapters.slack.workspaces import Workspace
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
-from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, card_of, visible
+from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, card_of, make_visible
 
 COMMAND = "/approvals"
 _MOST_LISTED = 12
@@ -97,7 +97,7 @@ class SlackCommands:
 
     async def _list(self, workspace: Workspace, did: Interaction, reply: PrivateReply) -> None:
         identity = await self._rights.identify_caller(workspace, did.actor)
-        found = [record async for record in self._worklist.waiting(identity)]
+        found = [record async for record in self._worklist.list_waiting(identity)]
         if not found:
             await reply.tell("Nothing waits for you.")
             return
@@ -149,7 +149,7 @@ class SlackCommands:
 
     async def _find_request(self, workspace: Workspace, did: Interaction, name: str) -> Record:
         """Return the request of an id or its beginning, among those the caller may see."""
-        return await self._worklist.named(
+        return await self._worklist.find(
             await self._rights.identify_caller(workspace, did.actor), name
         )
 
@@ -182,7 +182,7 @@ def build_grant_entry(grant: Grant) -> list[Json]:
     """Return a grant as a short entry with a button that revokes it."""
     where = f"session {grant.session}" if grant.session else "everywhere"
     lead = f"{grant.effect.value.title()} for {grant.agent}, {where}: "
-    said = [words(lead, bold=True), words(fit(one_line(visible(grant.words).text), 600))]
+    said = [words(lead, bold=True), words(fit(one_line(make_visible(grant.words).text), 600))]
     ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"
     confirm = ("From then on it is asked about again.", "Revoke")
     take_back = button("Revoke", Act.REVOKE, grant.id, style="danger", confirm=confirm)

@@ -50,7 +50,7 @@ class HomeTab:
         except Stranger as stranger:
             return _build_home_view([section(plain(str(stranger)))])
         identity = replace(identity, groups=await self._directory.find_groups(workspace, identity))
-        waiting = [record async for record in self._worklist.waiting(identity)]
+        waiting = [record async for record in self._worklist.list_waiting(identity)]
         frame = await self._operating.build_kill_switch(identity)
         return build_home(waiting, await self._worklist.grants(identity), frame)
 

@@ -25,10 +25,10 @@ from gateway.ports import (
     Finding,
     Record,
     card_of,
-    doubtful,
-    failed,
-    fine,
     full_view,
+    report_doubt,
+    report_failure,
+    report_ok,
 )
 
 _COPY = "rehearsal"
@@ -43,7 +43,7 @@ async def try_channels(
 ) -> list[Finding]:
     """Post, edit, attach and delete a sample card in each channel, one after the other."""
     if not places:
-        return [doubtful("no route names a channel to try it in", "name slack:TEAM/CHANNEL")]
+        return [report_doubt("no route names a channel to try it in", "name slack:TEAM/CHANNEL")]
     found = []
     validated: set[str] = set()
     for place in places[:MOST_CHANNELS]:
@@ -53,7 +53,7 @@ async def try_channels(
     if rest := places[MOST_CHANNELS:]:
         names = ", ".join(f"{place.team}/{place.channel}" for place in rest)
         remedy = "what Slack takes in the others it takes here; `slack channels` looked at each"
-        found.append(doubtful(f"after {MOST_CHANNELS} channels, not tried: {names}", remedy))
+        found.append(report_doubt(f"after {MOST_CHANNELS} channels, not tried: {names}", remedy))
     return found
 
 
@@ -79,9 +79,9 @@ async def _try_channel(
             await _delete(client, channel, posted["ts"])
     except DeliveryFailed as failure:
         said = f"{place.team}/{channel}: {step}: {failure}"
-        return failed(said, "if all other checks are well, report it with this sentence")
+        return report_failure(said, "if all other checks are well, report it with this sentence")
     did = "a card was posted, edited, given a file and deleted"
-    return fine(f"{place.team}/{channel}: {did}")
+    return report_ok(f"{place.team}/{channel}: {did}")
 
 
 async def _validate_samples(client: AsyncWebClient) -> None:

@@ -31,7 +31,16 @@ from adapters.slack.text_objects import (
 )
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
-from gateway.ports import HIDDEN, LIFETIME_WORDS, Card, Field, FullView, Remember, Scope, parse_json
+from gateway.ports import (
+    HIDDEN,
+    LIFETIME_WORDS,
+    Card,
+    Field,
+    FullView,
+    Remember,
+    RememberOption,
+    parse_json,
+)
 
 DENY, EDIT, CHECK, RESPOND = "deny", "edit", "check_edit", "respond"
 ANSWER, ABORT, REMEMBER, READ = "answer", "abort", "remember", "read"
@@ -116,7 +125,7 @@ def build_abort(card: Card, form: ModalMetadata) -> Json:
 
 
 def build_remember(
-    card: Card, form: ModalMetadata, scopes: Sequence[Scope], reach: Mapping[str, str]
+    card: Card, form: ModalMetadata, scopes: Sequence[RememberOption], reach: Mapping[str, str]
 ) -> Json:
     """Return the modal that asks for scope, place and lifetime of a grant.
 

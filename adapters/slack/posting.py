@@ -25,7 +25,7 @@ from gateway.ports import (
     NoticeKind,
     Pace,
     Rate,
-    TryLater,
+    RetryLater,
 )
 
 # Slack's tier 3 is 50 in any minute: 45, a burst of 2, and one for what is late. What no
@@ -144,7 +144,7 @@ class CardPosting:
         top = text if made and made[0]["type"] == "section" else escape(text)
         try:
             await post_message(workspace, channel, top, made, thread=thread)
-        except (TryLater, DeliveryUncertain, SlackRefused):
+        except (RetryLater, DeliveryUncertain, SlackRefused):
             # Replies are optional: the card says the same.
             return
 
@@ -155,14 +155,14 @@ class CardPosting:
         return self._pace.turn(f"post {place.team}/{place.channel}", POSTS, name, rank=rank)
 
     async def wait_for_edit(self, workspace: Workspace, name: str, *, decided: bool) -> None:
-        """Wait until a message may be edited. Raises TryLater."""
+        """Wait until a message may be edited. Raises RetryLater."""
         budget = f"update {workspace.team}"
         if not decided:
             await self._pace.slot(f"other {budget}", OTHER_UPDATES, name)
         await self._pace.slot(budget, UPDATES, name)
 
     async def find_place(self, target: str) -> tuple[Workspace, SlackPlace]:
-        """Return the workspace and channel of a target. Raises DeliveryFailed, TryLater."""
+        """Return the workspace and channel of a target. Raises DeliveryFailed, RetryLater."""
         try:
             place = read_place(target)
             return await self._workspaces.find(place.team), place

@@ -11,7 +11,7 @@ from adapters.slack.text_objects import Json
 from adapters.slack.web_api import call_repeatable
 from adapters.slack.workspaces import Workspace
 from gateway.errors import GatewayError
-from gateway.ports import DeliveryFailed, Identity, TryLater
+from gateway.ports import DeliveryFailed, Identity, RetryLater
 
 _CHECK_SECONDS = 8.0
 
@@ -79,7 +79,7 @@ class UserDirectory:
                 while True:
                     try:
                         return await shared.next(lambda: call_repeatable(call))
-                    except TryLater as wait:
+                    except RetryLater as wait:
                         await asyncio.sleep(wait.seconds)
         except (DeliveryFailed, TimeoutError) as error:
             raise Unknown("Slack did not say who you are; nothing was recorded") from error

@@ -12,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.text_objects import Json
-from gateway.ports import DeliveryFailed, DeliveryUncertain, TryLater
+from gateway.ports import DeliveryFailed, DeliveryUncertain, RetryLater
 
 CALL_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
@@ -40,7 +40,7 @@ class SlackRefused(DeliveryFailed):
         self.error = error
 
 
-class Unavailable(TryLater):
+class Unavailable(RetryLater):
     """Slack's API was not reached, so that nothing was done."""
 
     def __init__(self, why: str) -> None:
@@ -84,7 +84,7 @@ def build_client(token: str | None, api_url: str, session: aiohttp.ClientSession
 async def call_repeatable(call: Callable[[], Awaitable[Any]]) -> Json:
     """Make a call that changes nothing, or that may be repeated; return its answer.
 
-    Raises SlackRefused, TryLater.
+    Raises SlackRefused, RetryLater.
     """
     try:
         return await call_once(call)
@@ -101,7 +101,7 @@ async def call_once(call: Callable[[], Awaitable[Any]]) -> Json:
 async def call_for_response(call: Callable[[], Awaitable[Any]]) -> Any:
     """Make a call once; return the SDK's whole response, with its headers.
 
-    Raises SlackRefused, TryLater when it certainly had no effect, DeliveryUncertain otherwise.
+    Raises SlackRefused, RetryLater when it certainly had no effect, DeliveryUncertain otherwise.
     """
     try:
         return await call()
@@ -119,7 +119,7 @@ def _translate_error(error: SlackApiError) -> DeliveryFailed:
     data = getattr(response, "data", None)
     code = str(data.get("error", "")) if isinstance(data, dict) else ""
     if status == _TOO_MANY or code in _LATER:
-        return TryLater(_retry_after(response), "Slack's rate limit")
+        return RetryLater(_retry_after(response), "Slack's rate limit")
     if code in _DOUBTFUL:
         return DeliveryUncertain(f"Slack says {code}")
     if not code:

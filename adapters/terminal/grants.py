@@ -10,7 +10,7 @@ from rich.text import Text
 
 from adapters.terminal.card_text import render_text
 from gateway.errors import InvalidRequest
-from gateway.ports import Desk, Event, Grant, Identity, grant_card_of
+from gateway.ports import AuditEvent, Desk, Grant, Identity, grant_card_of
 
 ALL = "all"
 _SAID = {
@@ -48,7 +48,7 @@ async def revoke_chosen(desk: Desk, who: Identity, grants: Sequence[Grant], chos
     return "revoked: it no longer decides anything"
 
 
-def describe_event(event: Event) -> str:
+def describe_event(event: AuditEvent) -> str:
     """Return a message about a grant's event, empty for other events."""
     said = _SAID.get(event.type, "")
     return f"{said} for {event.agent}: press g" if said else ""

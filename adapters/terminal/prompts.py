@@ -15,7 +15,7 @@ from textual.widgets import Checkbox, Footer, Input, Label, Select, SelectionLis
 
 from adapters.terminal.card_text import render_text
 from gateway.models import FieldKind
-from gateway.ports import LIFETIME_WORDS, Card, Field, JsonObject, Record, Remember, Scope
+from gateway.ports import LIFETIME_WORDS, Card, Field, JsonObject, Record, Remember, RememberOption
 
 YES = "yes"
 
@@ -101,7 +101,7 @@ class RememberScreen(ModalScreen[Remember | None]):
         ("ctrl+s", "send", "approve and remember"),
     ]
 
-    def __init__(self, record: Record, scopes: Sequence[tuple[Scope, str]]) -> None:
+    def __init__(self, record: Record, scopes: Sequence[tuple[RememberOption, str]]) -> None:
         super().__init__()
         self._session = record.request.session
         self._scopes = scopes

@@ -7,7 +7,7 @@ from aiohttp import web
 from adapters.web.card_json import build_line
 from adapters.web.security import Guard, Handler, Visitor
 from adapters.web.writes import build_write_handler
-from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card_of, shown
+from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card_of, render_safe
 
 
 class GrantAndStopHandlers:
@@ -72,7 +72,7 @@ def _build_row(grant: Grant, card: GrantCard) -> JsonObject:
         "allows": grant.effect is Effect.ALLOW,
         "agent": grant.agent,
         "session": grant.session,
-        "where": grant.session and build_line(shown(grant.session).segments),
+        "where": grant.session and build_line(render_safe(grant.session).segments),
         "made_by": grant.made_by,
     }
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from adapters.web.security import Guard, Refused, Visitor
 from gateway.errors import Unreachable
-from gateway.ports import Desk, Event, JsonObject
+from gateway.ports import AuditEvent, Desk, JsonObject
 
 BEAT_SECONDS = 10.0
 # Browsers open six connections per host; some must stay free for reading and deciding.
@@ -73,7 +73,7 @@ class Streams:
 
     async def _relay(
         self,
-        events: AsyncIterator[Event],
+        events: AsyncIterator[AuditEvent],
         visitor: Visitor,
         ending: asyncio.Event,
         response: web.StreamResponse,

@@ -31,7 +31,7 @@ from gateway.ports import (
     Record,
     draw,
     heavy,
-    shown,
+    render_safe,
     weight_of,
 )
 
@@ -77,7 +77,7 @@ class ReadHandlers:
             "csrf": build_csrf_token(visitor.session),
             "lifetimes": LIFETIME_WORDS,
             "admin": person is not None and person.admin,
-            "stopped": await self._desk.operator.stopped(),
+            "stopped": await self._desk.operator.is_stopped(),
         }
         return web.json_response(told)
 
@@ -132,7 +132,7 @@ class ReadHandlers:
             {
                 "agent": row.agent,
                 "name": row.name,
-                "shown": build_line(shown(row.name).segments),
+                "shown": build_line(render_safe(row.name).segments),
                 "last_seen": row.last_seen,
             }
             for row in rows
@@ -145,7 +145,7 @@ class ReadHandlers:
                 "last_seen": one.until,
                 "paused": True,
             }
-            for one in await self._desk.operator.paused()
+            for one in await self._desk.operator.list_paused()
         ]
         return web.json_response({"items": [*stopped, *items]})
 

@@ -18,9 +18,9 @@ from gateway.api.metrics import Metrics
 from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals.core import Core
 from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
-from gateway.domain.parsing import parse_message, parsed, sentence
-from gateway.domain.records import Event, Identity, Page, Query
-from gateway.domain.redaction import masked
+from gateway.domain.parsing import parse_message, parse_off_loop, sentence
+from gateway.domain.records import AuditEvent, Identity, Page, Query
+from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ports import Credential
@@ -65,7 +65,7 @@ class Reads(Protocol):
     async def page(self, query: Query) -> Page:
         """Return one page of requests, newest first."""
 
-    async def history(self, after: str | None, limit: int) -> list[Event]:
+    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id."""
 
     async def count_pending(self) -> int:
@@ -189,7 +189,7 @@ def reply(value: Any, status: int = 200) -> web.Response:
 async def masked_reply(value: Any, status: int = 200) -> web.Response:
     """Return a message to approvers, with the secrets in it masked as on cards."""
     values = plain(value)
-    return reply(await draw(lambda: masked(values), values), status)
+    return reply(await draw(lambda: mask(values), values), status)
 
 
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
@@ -209,7 +209,7 @@ async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
         raise TooLarge(f"the body is larger than {most} bytes") from None
     except BodyTooSlow:
         raise TooSlow(f"the body took longer than {seconds:g} s") from None
-    return await parsed(partial(parse_message, cls), raw or b"{}")
+    return await parse_off_loop(partial(parse_message, cls), raw or b"{}")
 
 
 def read_query(cls: type[T], query: Mapping[str, str]) -> T:

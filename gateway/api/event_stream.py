@@ -12,7 +12,7 @@ from gateway.api.call import ApiCall, end_on_shutdown
 from gateway.api.messages import EVENT_ID, check_match
 from gateway.api.operation import operation
 from gateway.api.problems import TooMany, Unauthenticated
-from gateway.domain.records import Event, place_of
+from gateway.domain.records import AuditEvent, place_of
 from gateway.domain.tasks import check_wanted
 from gateway.errors import Unreachable
 from gateway.wire.codec import plain
@@ -49,7 +49,7 @@ def _hang_up(request: web.Request) -> None:
 async def _send(
     call: ApiCall,
     answer: web.StreamResponse,
-    live: AsyncIterator[Event],
+    live: AsyncIterator[AuditEvent],
     last: str | None,
 ) -> None:
     if last is not None:
@@ -90,6 +90,6 @@ async def _write(call: ApiCall, answer: web.StreamResponse, data: bytes) -> None
         await answer.write(data)
 
 
-def _frame(event: Event) -> bytes:
+def _frame(event: AuditEvent) -> bytes:
     data = json.dumps(plain(event), separators=(",", ":"), allow_nan=False)
     return f"id: {event.id}\nevent: {event.type}\ndata: {data}\n\n".encode()

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gateway.domain.parsing import check_agent_reason, check_digest
 from gateway.domain.records import Record, Remember, Session, Vote
-from gateway.domain.redaction import masked
+from gateway.domain.redaction import mask
 from gateway.errors import InvalidRequest
 from gateway.models import (
     AGENT_REASONS,
@@ -297,7 +297,7 @@ def view(record: Record, *, whole: bool) -> RequestView:
 
 def masked_view(record: Record) -> JsonObject:
     """Return the whole view of a record, with its secrets masked as on cards."""
-    shown: JsonObject = masked(plain(view(record, whole=True)))
+    shown: JsonObject = mask(plain(view(record, whole=True)))
     return shown
 
 

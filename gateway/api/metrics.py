@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 
-from gateway.domain.records import Event
+from gateway.domain.records import AuditEvent
 from gateway.errors import Unreachable
 from gateway.models import Reason, Status
 from gateway.ports import Feed
@@ -75,7 +75,7 @@ class Metrics:
             registry=registry,
         )
 
-    def count(self, event: Event) -> None:
+    def count(self, event: AuditEvent) -> None:
         """Count one event."""
         if event.type == "submitted":
             self._submitted.inc()

@@ -44,7 +44,7 @@ async def list_paused(call: ApiCall) -> web.Response:
     operator = call.core.operator
     items = [
         PausedAgent(agent=one.agent, until=one.until, budget=await operator.budget_of(one.agent))
-        for one in await operator.paused()
+        for one in await operator.list_paused()
     ]
     return reply(PausedAgents(items=tuple(items)))
 

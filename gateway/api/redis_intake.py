@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.approvals.core import Core
-from gateway.domain.parsing import check_agent_reason, parse_message, parse_request, parsed
-from gateway.domain.redaction import masked
+from gateway.domain.parsing import check_agent_reason, parse_message, parse_off_loop, parse_request
+from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import GatewayError, InvalidRequest, Unreachable
 from gateway.models import MAX_SYNC_IDS, Reason, Report
@@ -74,7 +74,7 @@ class Intake:
         )
 
     async def _refuse(self, origin: MessageContext, error: GatewayError) -> None:
-        why = masked(str(error))[:500]  # masked first: half a secret is not recognised
+        why = mask(str(error))[:500]  # masked first: half a secret is not recognised
         await self._store.note(
             "refused",
             agent=origin.agent,
@@ -83,7 +83,7 @@ class Intake:
         await self._store.answer(origin, error={"code": error.code, "detail": why})
 
     async def _submit(self, origin: MessageContext, fields: dict[str, str]) -> None:
-        request = await parsed(parse_request, _body(fields))
+        request = await parse_off_loop(parse_request, _body(fields))
         await self._approvals.submit(request, origin, detached=fields.get("detached") == "1")
 
     async def _sync(self, origin: MessageContext, fields: dict[str, str]) -> None:

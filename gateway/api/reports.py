@@ -10,7 +10,7 @@ from pydantic import Field
 
 from gateway.api.call import ApiCall, reply
 from gateway.api.operation import operation
-from gateway.domain.statistics import Report
+from gateway.domain.statistics import PeriodReport
 from gateway.wire.codec import Wire
 
 _LATEST = 2**53
@@ -24,7 +24,7 @@ class Period(Wire):
     until: Annotated[int, Field(ge=1, le=_LATEST)] | None = None
 
 
-@operation("reports.report", {200: Report}, query=Period)
+@operation("reports.report", {200: PeriodReport}, query=Period)
 async def report(call: ApiCall) -> web.Response:
     """Return what a period's answers were like, by person and by agent."""
     query: Period = call.query

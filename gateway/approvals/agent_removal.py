@@ -1,4 +1,4 @@
-"""What is left behind by an agent that was revoked, and ends."""
+"""Ends what a revoked agent left behind."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Several waiting requests of one agent, decided by one answer: all of them, or none."""
+"""Decides several waiting requests of one agent by one answer: all of them, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.approvals.decisions import TOLD, Clicks
+from gateway.approvals.decisions import TOLD, ClickJudge
 from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.records import Click, Record
 from gateway.domain.store import Transition
@@ -28,7 +28,7 @@ _ANSWERS = (Action.APPROVE, Action.DENY)
 class Batches:
     """Judges each click of a batch as if it came alone, and has one script apply them."""
 
-    def __init__(self, writer: Writer, clicks: Clicks) -> None:
+    def __init__(self, writer: Writer, clicks: ClickJudge) -> None:
         self._writer = writer
         self._clicks = clicks
 

@@ -18,7 +18,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import Query, Record
-from gateway.domain.redaction import masked
+from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.models import ApprovalRequest, Context, digest_of, new_id
 from gateway.policy.grants.argument_names import names_command
@@ -110,7 +110,7 @@ class Canaries:
             if forced is not None:
                 raise Overtaken(f"it would be {forced.status}: {forced.reason}")
             record, timeout_ms = self._writer.new_record(request, policy, origin, None)
-            tool = masked(request.tool)
+            tool = mask(request.tool)
             data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
             return Creation(replace(record, canary=True), {**data, "canary": True}, timeout_ms)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.approvals.decisions import Clicks
-from gateway.approvals.grant_creation import Remembering
-from gateway.approvals.grant_lifecycle import Granted
-from gateway.approvals.grouping import HeldStore, Holding
-from gateway.approvals.hook_reviews import Reviews
+from gateway.approvals.decisions import ClickJudge
+from gateway.approvals.grant_creation import GrantCreation
+from gateway.approvals.grant_lifecycle import GrantLifecycle
+from gateway.approvals.grouping import Grouping, GroupStore
+from gateway.approvals.hook_reviews import HookReviews
 from gateway.approvals.operator_desk import OperatorDesk
 from gateway.approvals.posted_copies import PostedCopies
-from gateway.approvals.report_query import Reporting
+from gateway.approvals.report_query import ReportQuery
 from gateway.approvals.request_desk import RequestDesk
 from gateway.approvals.service import Approvals
 from gateway.approvals.session_desk import SessionDesk
@@ -25,6 +25,7 @@ from gateway.policy.rules import rule_links
 from gateway.ports import Desk, Feed
 from gateway.ports.card_size import CardSizes
 from gateway.ports.outgoing import Notes, Outbox
+from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.signatures import Signer
 
 
@@ -41,23 +42,24 @@ class Core:
         signer: Signer | None,
         grants: GrantStore,
         outbox: Outbox,
-        held: HeldStore,
+        held: GroupStore,
     ) -> None:
         book = GrantBook(grants, clock)
         self.feed = feed
         self.outbox = outbox
         self.held = held
         self.sizes = CardSizes()
+        self.proofs = MaskProofs()
         self.writer = writer = Writer(store, clock, signer, book)
         chain = Chain([*book.deciders, *rule_links(writer.policy), *deciders])
         self.copies = PostedCopies(store, outbox)
-        self.grants = Granted(store, book, clock, writer, self.copies)
-        self.remembering = Remembering(store, chain, clock, writer, self.grants)
-        self.reviews = Reviews(chain, writer, self.grants)
-        self.holding = Holding(store, held, writer)
-        self.reporting = Reporting(store, writer)
+        self.grants = GrantLifecycle(store, book, clock, writer, self.copies)
+        self.remembering = GrantCreation(store, chain, clock, writer, self.grants)
+        self.reviews = HookReviews(chain, writer, self.grants)
+        self.holding = Grouping(store, held, writer)
+        self.reporting = ReportQuery(store, writer)
         self.approvals = Approvals(store, chain, writer, self.grants)
-        self.clicks = Clicks(store, chain, writer, self.remembering)
+        self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
         self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
         self.sessions = SessionDesk(store, writer, self.approvals, self.grants)
         self.operator = OperatorDesk(store, writer, held, self.reporting)

@@ -1,4 +1,4 @@
-"""What only the clock brings about: deadlines, lapsed waiters, idle sessions."""
+"""Handles what time brings: deadlines, lapsed waiters, idle sessions."""
 
 from __future__ import annotations
 

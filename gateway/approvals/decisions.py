@@ -1,11 +1,11 @@
-"""What people do: who clicked is checked at that moment, and at most one decision comes of it."""
+"""Decides on clicks: rights are checked at that moment, and one decision at most results."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.approvals.grant_creation import Remembering
-from gateway.approvals.transitions import By, Effect, apply_click, nonce_of, outcome_words
+from gateway.approvals.grant_creation import GrantCreation
+from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of, outcome_words
 from gateway.approvals.writer import Writer
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Record
@@ -22,10 +22,10 @@ from gateway.models import Action, Reason, RiskLevel, Status
 from gateway.policy.authorization import Approver, approver, with_valid_votes
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
-from gateway.policy.guardrails import assessed
+from gateway.policy.guardrails import assess
 from gateway.ports.desk import Groups
 from gateway.ports.offload import draw, weight_of
-from gateway.ports.proven_masks import NEEDS_ALL_SEEN, hides, judged
+from gateway.ports.proven_masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.wire.codec import JsonObject, plain
 
 TOLD = {
@@ -45,7 +45,7 @@ async def with_groups(click: Click, groups: Groups) -> Click:
     return replace(click, identity=replace(click.identity, groups=await groups()))
 
 
-class Clicks:
+class ClickJudge:
     """Decides on clicks, under the policy as it is now."""
 
     def __init__(
@@ -53,12 +53,14 @@ class Clicks:
         store: Store,
         chain: Chain,
         writer: Writer,
-        remembering: Remembering,
+        remembering: GrantCreation,
+        proofs: MaskProofs,
     ) -> None:
         self._store = store
         self._chain = chain
         self._writer = writer
         self._remembering = remembering
+        self._proofs = proofs
 
     async def decide(self, click: Click, groups: Groups | None = None) -> Record:
         """Apply a click. See `gateway.ports.RequestCalls` for what it raises."""
@@ -112,11 +114,11 @@ class Clicks:
             return None, again
         if record.final:
             raise Conflict(f"this was decided already: {outcome_words(record)}")
-        await _refuse_hidden(record, click)
+        await self._refuse_hidden(record, click)
         effect = apply_click(
             with_valid_votes(policy, who.route, record),
             click,
-            By(who.name, who.via, nonce),
+            Clicker(who.name, who.via, nonce),
             now=self._writer.now(),
             sign=self._writer.sign,
             wished=lambda shown: self._remembering.check_wish(policy, shown, click, who),
@@ -147,10 +149,12 @@ class Clicks:
             data = {"request_id": click.request_id, "why": str(refusal)}
             await self._store.note("refused", agent=click.identity.written, data=data)
 
-    async def _review_edit(self, effect: Effect, click: Click, policy: PolicyDocument) -> Effect:
+    async def _review_edit(
+        self, effect: ClickResult, click: Click, policy: PolicyDocument
+    ) -> ClickResult:
         """Return an edit's effect with the new arguments assessed; raises when policy, or the click
         itself, does not allow them."""
-        after = assessed(effect.after, policy)
+        after = assess(effect.after, policy)
         request = replace(after.request, arguments=after.arguments)
         if after.risk.level is RiskLevel.HIGH and not click.confirmed:
             raise Unconfirmed("the edited arguments are high risk: confirm them")
@@ -165,22 +169,21 @@ class Clicks:
             raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
         return effect._replace(after=after)
 
+    async def _refuse_hidden(self, record: Record, click: Click) -> None:
+        """Raise InvalidRequest when a mask left out what could act, where this click was made."""
+        if click.revealed or click.action not in NEEDS_ALL_SEEN:
+            return
+        known = self._proofs.recall(record)
+        if known is None:
+            known = await draw(lambda: self._proofs.hides(record), *weight_of(record))
+        if known:
+            raise InvalidRequest(
+                "a masked part of this could act, so it is approved in the inbox only, once it is "
+                "revealed there (`gateway login NAME` prints a link to the inbox)"
+            )
 
-async def _refuse_hidden(record: Record, click: Click) -> None:
-    """Raise InvalidRequest when a mask left out what could act, where this click was made."""
-    if click.revealed or click.action not in NEEDS_ALL_SEEN:
-        return
-    known = judged(record)
-    if known is None:
-        known = await draw(lambda: hides(record), *weight_of(record))
-    if known:
-        raise InvalidRequest(
-            "a masked part of this could act, so it is approved in the inbox only, once it is "
-            "revealed there (`gateway login NAME` prints a link to the inbox)"
-        )
 
-
-def _step(record: Record, effect: Effect, policy: PolicyDocument) -> Transition:
+def _step(record: Record, effect: ClickResult, policy: PolicyDocument) -> Transition:
     """Return a click's effect as a transition, under the policy it was checked against."""
     after = effect.after
     return Transition(

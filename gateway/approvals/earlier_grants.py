@@ -1,7 +1,7 @@
-"""Reads what was remembered under earlier rules once more, by today's.
+"""Re-evaluates grants that were made under earlier rules.
 
-An approval that today's rules would not offer in the same way rests: it decides nothing until
-somebody remembers it anew. Until it was read it decides nothing either.
+An approval that today's rules would not offer in the same way is suspended: it decides nothing
+until somebody remembers it anew. A grant decides nothing until it has been re-evaluated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.store import Store
 from gateway.policy.grant_deciders import GrantBook
-from gateway.policy.grants.grant import PASSES, READING, Effect, Grant, Rest
+from gateway.policy.grants.grant import PASSES, READING, Effect, Grant, Suspension
 from gateway.policy.grants.offers import offers
 
 log = logging.getLogger("gateway.earlier_grants")
@@ -26,14 +26,15 @@ GONE = "its request is no longer kept, so nothing tells whether it covered more 
 BY_HAND = "it was written by hand, before the rules for what a decision covers were made stricter"
 _GATEWAY = "gateway"
 _DONE = (
-    "of what was remembered under earlier rules, %(rest)d rest and decide nothing, %(kept)d go on, "
-    "%(ended)d passes ended, %(failed)d could not be read; see gateway grant list --suspended"
+    "of what was remembered under earlier rules, %(rest)d are suspended and decide nothing, "
+    "%(kept)d stay in force, %(ended)d passes ended, %(failed)d could not be read; see "
+    "gateway grant list --suspended"
 )
 
 
-class Rereading:
-    """Settles each approval of earlier rules once. All replicas may do so, and a crash in the
-    middle is made up for by the next look."""
+class EarlierGrants:
+    """Re-evaluates each grant of earlier rules once. All replicas may do so; after a crash the
+    next call does what is left."""
 
     def __init__(self, store: Store, book: GrantBook, clock: Clock, writer: Writer) -> None:
         self._store = store
@@ -42,10 +43,10 @@ class Rereading:
         self._writer = writer
 
     async def look(self, grants: Iterable[Grant]) -> None:
-        """Settle those of these live grants that are of earlier rules; say once how many rest.
+        """Re-evaluate those live grants that are of earlier rules; log how many are suspended.
 
-        What was read is written at the end, the one that is announced for its route last: until
-        everything is settled, the next look finds what is left, and announces it.
+        Results are stored at the end, those that announce a route last: after a crash the next
+        call finds what is left, and announces it.
         """
         known = list(grants)
         unread = [grant for grant in known if grant.unread]
@@ -54,41 +55,41 @@ class Rereading:
         found = [(grant, after) for grant in unread if (after := await self._read(grant))]
         policy = await self._writer.fresh_policy()
         done = {"kept": 0, "rest": 0, "ended": 0, "failed": len(unread) - len(found)}
-        for grant, after in announcing(policy, known, found):
-            if became := await self._written(grant, after):
+        for grant, after in order_announcements(policy, known, found):
+            if became := await self._save(grant, after):
                 done[became] += 1
         self._writer.forget_policy()
         if any(done.values()):
             log.warning(_DONE, done, extra={"event": "grants_reread"})
 
     async def _read(self, grant: Grant) -> Grant | None:
-        """Return a grant as it is to be from now on; None when that could not be told."""
+        """Return a grant as it is to be from now on; None when that could not be determined."""
         try:
-            return await self._judged(grant)
+            return await self._reread(grant)
         except Exception:
-            # It decides nothing, is looked at again, and keeps no other from being settled.
+            # It decides nothing and is tried again; the other grants are re-evaluated all the same.
             about = {"event": "reread_failed", "grant": grant.id}
             log.exception("a remembered decision could not be read", extra=about)
             return None
 
-    async def _judged(self, grant: Grant) -> Grant:
+    async def _reread(self, grant: Grant) -> Grant:
         if grant.match.shape in PASSES:
             return grant
         if grant.from_request is None:
-            return self._resting(grant, BY_HAND)
+            return self._suspend(grant, BY_HAND)
         record = await self._store.load(grant.from_request)
         if record is None or record.erased:
-            return self._resting(grant, GONE)
+            return self._suspend(grant, GONE)
         same = next((offer for offer in offers(record) if offer.match == grant.match), None)
         if same is None:
-            return self._resting(grant, WIDER)
+            return self._suspend(grant, WIDER)
         return replace(grant, reading=READING, words=same.words)
 
-    def _resting(self, grant: Grant, why: str) -> Grant:
-        return replace(grant, rests=Rest(why=why, at=self._clock.now_ms()))
+    def _suspend(self, grant: Grant, why: str) -> Grant:
+        return replace(grant, rests=Suspension(why=why, at=self._clock.now_ms()))
 
-    async def _written(self, grant: Grant, after: Grant) -> str:
-        """Store what became of a grant; return what that is, "" when somebody else was first."""
+    async def _save(self, grant: Grant, after: Grant) -> str:
+        """Store the result for a grant; return its name, "" when somebody else was first."""
         store = self._book.store
         if after is grant:
             ended = await store.end(grant, why=PASSES_CHANGED, by=_GATEWAY)
@@ -97,10 +98,10 @@ class Rereading:
         return became if await store.reread(grant, after) else ""
 
 
-def announcing(
+def order_announcements(
     policy: PolicyDocument, known: Iterable[Grant], found: list[tuple[Grant, Grant]]
 ) -> list[tuple[Grant, Grant]]:
-    """Return what was found with one that announces on each route where none did, those last."""
+    """Return the results with one suspended grant per route marked as announced, those last."""
     said = {route_of(policy, one) for one in known if one.rests is not None and one.rests.announced}
     first: list[tuple[Grant, Grant]] = []
     last: list[tuple[Grant, Grant]] = []
@@ -120,14 +121,14 @@ def route_of(policy: PolicyDocument, grant: Grant) -> str:
 
 
 def tally(policy: PolicyDocument, route: str, grants: Iterable[Grant]) -> str:
-    """Say how many remembered approvals of a route rest and go on, and what to do about it."""
+    """Say how many remembered approvals of a route are suspended, and what to do about it."""
     mine = [one for one in grants if one.effect is Effect.ALLOW and route_of(policy, one) == route]
-    resting = sum(one.rests is not None for one in mine)
-    rest = "1 remembered answer rests" if resting == 1 else f"{resting} remembered answers rest"
-    covered = "it" if resting == 1 else "they"
-    going = len(mine) - resting
+    count = sum(one.rests is not None for one in mine)
+    suspended = f"{count} remembered {'answer is' if count == 1 else 'answers are'} suspended"
+    covered = "it" if count == 1 else "they"
+    kept = len(mine) - count
     return (
-        f"{rest}: {covered} may have covered more than the words said. {going} "
-        f"{'goes' if going == 1 else 'go'} on. Let the agent ask again and remember that anew, or "
-        "end what rests: gateway grant list --suspended"
+        f"{suspended}: {covered} may have covered more than the words said. {kept} "
+        f"{'stays' if kept == 1 else 'stay'} in force. Let the agent ask again and remember that "
+        "anew, or revoke what is suspended: gateway grant list --suspended"
     )

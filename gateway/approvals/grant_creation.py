@@ -1,4 +1,4 @@
-"""Makes remembered decisions, by a click or without a request, and settles what already waits."""
+"""Creates grants, by a click or without a request, and applies them to what already waits."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from contextlib import suppress
 from dataclasses import replace
 
-from gateway.approvals.grant_lifecycle import Granted, grant_id_of
-from gateway.approvals.transitions import Wish, agreeing_votes
+from gateway.approvals.grant_lifecycle import GrantLifecycle, grant_id_of
+from gateway.approvals.transitions import RememberRequest, agreeing_votes
 from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, adapters_of, is_named
@@ -18,8 +18,8 @@ from gateway.models import Action, DeciderKind, Status, new_id
 from gateway.policy.authorization import (
     ADMIN,
     Approver,
+    count_needed,
     matching_approver,
-    needed,
     refuse_requester,
     refuse_unknown,
 )
@@ -27,10 +27,19 @@ from gateway.policy.chain import Chain
 from gateway.policy.evaluation import judge
 from gateway.policy.grant_deciders import PAGE
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import ANY_TOOL, PASSES, Backer, Cover, Effect, Grant, Match, Shape
-from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, narrowest, offered, offers
+from gateway.policy.grants.grant import (
+    ANY_TOOL,
+    PASSES,
+    Effect,
+    Grant,
+    GrantVoter,
+    Match,
+    MatchResult,
+    Shape,
+)
+from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.policy.grants.past_coverage import Blast
-from gateway.ports.proven_masks import clouded
+from gateway.ports.proven_masks import hides_words
 
 _REMEMBERED = {
     Action.APPROVE: Effect.ALLOW,
@@ -40,11 +49,11 @@ _REMEMBERED = {
 }
 
 
-class Remembering:
+class GrantCreation:
     """What people remember, while it is made. What becomes of it is with `granted`."""
 
     def __init__(
-        self, store: Store, chain: Chain, clock: Clock, writer: Writer, granted: Granted
+        self, store: Store, chain: Chain, clock: Clock, writer: Writer, granted: GrantLifecycle
     ) -> None:
         self._store = store
         self._chain = chain
@@ -56,7 +65,7 @@ class Remembering:
 
     def check_wish(
         self, policy: PolicyDocument, shown: Record, click: Click, who: Approver
-    ) -> Wish | None:
+    ) -> RememberRequest | None:
         """Return what an approval is to be remembered as, None when it is not to be.
 
         Raises InvalidRequest or Unauthorized when it may not be remembered so; nothing is decided
@@ -70,10 +79,12 @@ class Remembering:
             refuse_requester(policy, shown, click.identity, "remember it for the session only")
         _refuse_unlimited(wish)
         route = policy.route_for(shown.request.agent, shown.request.tool)
-        needs = needed(shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere)
+        needs = count_needed(
+            shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere
+        )
         if needs > 1:
             refuse_unknown(policy, click.identity)
-        return Wish(remember=replace(wish, offer=offer.id), needs=needs)
+        return RememberRequest(remember=replace(wish, offer=offer.id), needs=needs)
 
     def plan_grant(self, after: Record, click: Click, who: Approver, nonce: str) -> Grant | None:
         """Return the grant that a click which decided asks for, None when it asks for none.
@@ -91,7 +102,7 @@ class Remembering:
         own = replace(wish, offer=offer.id)
         voted = agreeing_votes(after.votes, own) if effect is Effect.ALLOW else ()
         wishes = [vote.remember for vote in voted if vote.remember is not None] or [own]
-        backers = [Backer(person=vote.person, via=(vote.via,)) for vote in voted]
+        backers = [GrantVoter(person=vote.person, via=(vote.via,)) for vote in voted]
         now = self._clock.now_ms()
         return Grant(
             id=grant_id_of(after.id, nonce),
@@ -105,7 +116,7 @@ class Remembering:
             max_uses=min((one.max_uses for one in wishes), key=_end_of),
             from_request=after.id,
             words=offer.words,
-            backers=tuple(backers) or (Backer(person=who.name, via=(who.via,)),),
+            backers=tuple(backers) or (GrantVoter(person=who.name, via=(who.via,)),),
             queues=tuple(name for name in after.queues if name != FOLLOWUPS),
         )
 
@@ -127,7 +138,7 @@ class Remembering:
                 # Most that waits has nothing to do with it, and need not be judged again.
                 if not record or record.final or record.unreviewed:
                     continue
-                if covers(grant, record) is Cover.YES:
+                if covers(grant, record) is MatchResult.YES:
                     await self._settle_one(record, grant)
         if grant.max_uses is not None:
             await self._granted.retire(grant.id)
@@ -181,7 +192,7 @@ class Remembering:
             expires_at=_expiry(lifetime, now),
             max_uses=max_uses,
             words=words,
-            backers=(Backer(person=name, via=(ADMIN,)),),
+            backers=(GrantVoter(person=name, via=(ADMIN,)),),
             queues=_queues(policy, agent, match),
         )
         return await self.keep(grant)
@@ -243,22 +254,22 @@ _PASS_WORDS = {
 }
 
 
-def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identity) -> Backer:
+def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identity) -> GrantVoter:
     """Return whose voice a pass is. Raises Unauthorized."""
     names = policy.names_of(identity)
     if policy.is_admin(identity):
-        return Backer(person=names[0], via=(ADMIN,))
+        return GrantVoter(person=names[0], via=(ADMIN,))
     routes = [route for route in policy.routes if is_named(route.agents, agent)]
     entries = [matching_approver(route, names) for route in routes]
     via = tuple(dict.fromkeys(one for one in entries if one is not None))
     alone = all(
-        needed(one.quorum, one.scope_quorum, match, everywhere=False) <= 1 for one in routes
+        count_needed(one.quorum, one.scope_quorum, match, everywhere=False) <= 1 for one in routes
     )
     if not routes or None in entries or not alone:
         raise Unauthorized(
             "only an admin, or who may approve all of this agent's requests alone, may"
         )
-    return Backer(person=names[0], via=via)
+    return GrantVoter(person=names[0], via=via)
 
 
 def _queues(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
@@ -289,7 +300,7 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
     """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
     where they were read."""
     offer = _choose(record, offer_id, effect)
-    if not click.revealed and clouded(record, offer.words):
+    if not click.revealed and hides_words(record, offer.words):
         raise InvalidRequest(
             "a mask hides what this would cover: it is remembered in the inbox only, once it is "
             "revealed there"
@@ -298,7 +309,7 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
 
 
 def _choose(record: Record, offer_id: str, effect: Effect) -> Offer:
-    made = offered(record, offer_id, effect) if offer_id else narrowest(record, effect)
+    made = find_offer(record, offer_id, effect) if offer_id else narrowest(record, effect)
     if made is not None:
         return made
     if not offers(record, effect):

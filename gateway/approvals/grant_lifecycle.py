@@ -1,4 +1,4 @@
-"""What is remembered, after it was made: seen, announced, and taken back by people and by time."""
+"""The life of a grant after its creation: its card, its announcement, its end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from gateway.approvals.earlier_grants import Rereading, route_of, tally
+from gateway.approvals.earlier_grants import EarlierGrants, route_of, tally
 from gateway.approvals.posted_copies import PostedCopies
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
@@ -34,7 +34,7 @@ _ID_LENGTH = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class GrantView:
     """A grant as its copies must show it now, and the places where they stand.
 
     `news` is the card with what is announced beside it.
@@ -46,7 +46,7 @@ class Shown:
     places: tuple[str, ...]
 
 
-class Granted:
+class GrantLifecycle:
     """A `gateway.ports.GrantCalls`: remembered decisions as they stand. Agents have no way in."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Granted:
         self._book = book
         self._clock = clock
         self._writer = writer
-        self._rereading = Rereading(store, book, clock, writer)
+        self._rereading = EarlierGrants(store, book, clock, writer)
         self._copies = copies
         self._policy_changed = asyncio.Event()
 
@@ -93,7 +93,7 @@ class Granted:
         """Return the grants that ended last, as far as they are not forgotten yet."""
         return await self._book.store.list_ended(limit)
 
-    async def view(self, grant_id: str) -> Shown | None:
+    async def view(self, grant_id: str) -> GrantView | None:
         """Return what the copies of a grant's card must show; None once it is forgotten."""
         grant = await self._book.store.find(grant_id)
         if grant is None:
@@ -106,11 +106,11 @@ class Granted:
         route = policy.route_for(grant.agent, grant.match.tool)
         card = news = grant_card_of(grant, record, reach=reach)
         if grant.end is None and grant.rests is not None and grant.rests.announced:
-            # It speaks for all that rest on its route.
+            # It speaks for all that are suspended on its route.
             said = tally(policy, route_of(policy, grant), await self.all())
             news = replace(card, notices=(said,))
         places = route.places(record.tier if record else 0)
-        return Shown(grant=grant, card=card, news=news, places=places)
+        return GrantView(grant=grant, card=card, news=news, places=places)
 
     async def card(self, grant_id: str) -> GrantCard:
         """Return the card of a grant, also of one that ended. Raises NotFound."""
@@ -200,12 +200,12 @@ class Granted:
         await self.end(await self.all(), why, _GATEWAY)
 
     async def reread(self) -> None:
-        """Settle what was remembered under earlier rules: what today's do not bear out rests."""
+        """Re-evaluate grants of earlier rules; suspend what today's do not allow."""
         await self._rereading.look(await self.all())
 
     async def look_over(self) -> None:
-        """Drop what has no end and was not used for 30 days, and say which grants are suspended
-        because those who made them may no longer approve there. What rests had no use since."""
+        """Drop what has no end and was not used for 30 days since it was made or suspended, and
+        say which grants are suspended because those who made them may no longer approve there."""
         policy, since = await self._writer.fresh_policy(), self._clock.now_ms() - _UNUSED_MS
         for grant in await self.all():
             last = grant.rests.at if grant.rests else grant.last_used or grant.made_at
@@ -244,7 +244,7 @@ class Granted:
     async def retire_used(self, record: Record) -> None:
         """Drop the grant that decided, if that was its last use."""
         by = record.decision and record.decision.decided_by
-        if by and by.kind is DeciderKind.GRANT and self._book.limited(by.name):
+        if by and by.kind is DeciderKind.GRANT and self._book.is_limited(by.name):
             await self.retire(by.name)
 
     async def retire(self, grant_id: str) -> None:

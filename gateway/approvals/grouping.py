@@ -25,7 +25,7 @@ _RETRY = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crowd:
+class AgentGroup:
     """What an agent's digest card is about: the requests that wait behind it, the oldest first,
     and until when the agent is `paused`, in ms since the epoch.
 
@@ -50,7 +50,7 @@ class Crowd:
         return not self.records and self.paused is None
 
 
-class HeldStore(Protocol):
+class GroupStore(Protocol):
     """Who waits behind whom, changed by one script for each step."""
 
     async def behind(self, what: str) -> list[str]:
@@ -70,23 +70,23 @@ class HeldStore(Protocol):
     async def load(self, agent: str) -> AgentLoad:
         """Return what an agent's digest card must say beside who waits behind it."""
 
-    async def paused(self) -> list[Paused]:
+    async def list_paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now."""
 
     async def resume_agent(self, agent: str, *, by: str) -> bool:
         """Let an agent ask again; return whether it was paused."""
 
 
-class Holding:
+class Grouping:
     """Takes the steps of requests that wait without a card. Every step may be taken twice."""
 
-    def __init__(self, store: Store, held: HeldStore, writer: Writer) -> None:
+    def __init__(self, store: Store, held: GroupStore, writer: Writer) -> None:
         self._store = store
         self._writer = writer
         self._held = held
 
     async def settle(self, leader: Record, now: int) -> float | None:
-        """See to those behind a request that leads no more; return in how many seconds again.
+        """Resolve the requests grouped behind a former leader; return seconds until the next check.
 
         They take over the denial of a person; else the next of them is asked.
         """
@@ -114,11 +114,11 @@ class Holding:
         policy = await self._writer.policy()
         return await self._held.release(agent, policy.budget_for(agent))
 
-    async def crowd(self, agent: str) -> Crowd:
+    async def crowd(self, agent: str) -> AgentGroup:
         """Return what an agent's digest card is about."""
         load = await self._held.load(agent)
         found = await self._store.load_many(await self._held.behind(crowd_of(agent)))
-        return Crowd(
+        return AgentGroup(
             agent=agent,
             revision=load.revision,
             records=tuple(one for one in found if one is not None and not one.final),
@@ -149,7 +149,7 @@ class Holding:
                 return None
             planned = self._writer.plan_end(follower, ending)
             note = f"denied together with {leader.id}, which asked the same"
-            return planned._replace(after=planned.after.revised(note=note), clock="before")
+            return planned._replace(after=planned.after.copy_with(note=note), clock="before")
 
         with suppress(NotFound, Overtaken):
             await self._writer.update(known.id, decide, known=known)

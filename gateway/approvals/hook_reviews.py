@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from gateway.approvals.grant_lifecycle import Granted
-from gateway.approvals.grouping import HeldStore
+from gateway.approvals.grant_lifecycle import GrantLifecycle
+from gateway.approvals.grouping import GroupStore
 from gateway.approvals.writer import Overtaken, Writer, posts, queues_of
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import REVIEWS, Record
@@ -21,15 +21,15 @@ from gateway.policy.chain import Chain
 from gateway.policy.evaluation import judge
 
 
-class Reviews:
+class HookReviews:
     """Looks at one request at a time. Looking twice does no harm: one of the answers is kept."""
 
-    def __init__(self, chain: Chain, writer: Writer, granted: Granted) -> None:
+    def __init__(self, chain: Chain, writer: Writer, granted: GrantLifecycle) -> None:
         self._chain = chain
         self._writer = writer
         self._granted = granted
 
-    async def look(self, request_id: str, held: HeldStore) -> float | None:
+    async def look(self, request_id: str, held: GroupStore) -> float | None:
         """Have the whole chain judge a request that waits for it, and store what comes of it."""
 
         async def decide(record: Record) -> Transition | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.approvals.grouping import HeldStore
-from gateway.approvals.report_query import Reporting
+from gateway.approvals.grouping import GroupStore
+from gateway.approvals.report_query import ReportQuery
 from gateway.approvals.writer import Writer
 from gateway.domain.policy_document import Budget
 from gateway.domain.records import Identity, Paused
-from gateway.domain.statistics import Report
+from gateway.domain.statistics import PeriodReport
 from gateway.domain.store import Store
 from gateway.errors import Unauthorized
 from gateway.policy.authorization import answers_for
@@ -16,15 +16,17 @@ from gateway.policy.authorization import answers_for
 class OperatorDesk:
     """A `gateway.ports.OperatorCalls`: rights are checked under the policy read anew."""
 
-    def __init__(self, store: Store, writer: Writer, held: HeldStore, reporting: Reporting) -> None:
+    def __init__(
+        self, store: Store, writer: Writer, held: GroupStore, reporting: ReportQuery
+    ) -> None:
         self._store = store
         self._writer = writer
         self._held = held
         self._reporting = reporting
 
-    async def stopped(self) -> bool:
+    async def is_stopped(self) -> bool:
         """Tell whether the kill switch is on."""
-        return await self._store.stopped()
+        return await self._store.is_stopped()
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
         """Turn the kill switch on or off. See `gateway.ports.OperatorCalls` for what it raises."""
@@ -32,12 +34,12 @@ class OperatorDesk:
         if not policy.is_admin(identity):
             await self._refuse(identity, "only an admin may use the kill switch")
             raise Unauthorized("only an admin may stop everything, or lift that")
-        if await self._store.stopped() != on:
+        if await self._store.is_stopped() != on:
             await self._store.set_stopped(on, by=policy.name_of(identity))
 
-    async def paused(self) -> list[Paused]:
+    async def list_paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now, as people denied too much of them in a row."""
-        return await self._held.paused()
+        return await self._held.list_paused()
 
     async def budget_of(self, agent: str) -> Budget:
         """Return how much of an agent may wait, and how often it may be denied before a pause."""
@@ -58,7 +60,7 @@ class OperatorDesk:
 
     async def report(
         self, identity: Identity, *, since: int | None = None, until: int | None = None
-    ) -> Report:
+    ) -> PeriodReport:
         """Return how people decided, in the last 30 days where no period is given.
 
         Raises Unauthorized for all but admins.

@@ -1,11 +1,11 @@
-"""Where the copies of cards stand: clicks are accepted on those alone that the gateway posted."""
+"""Where copies of cards were posted. Clicks are accepted on these copies only."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from gateway.domain.records import Click, MessageRef
-from gateway.domain.redaction import masked
+from gateway.domain.redaction import mask
 from gateway.domain.store import Store
 from gateway.errors import Unauthorized
 from gateway.ports.outgoing import Copy, CopyState, Outbox
@@ -66,4 +66,4 @@ class PostedCopies:
 
 def shorten(why: str) -> str:
     """Return a reason as it is audited: masked, and not longer than people read."""
-    return str(masked(why))[:_MOST_WORDS]  # in this order: half a secret looks like none
+    return str(mask(why))[:_MOST_WORDS]  # in this order: half a secret looks like none

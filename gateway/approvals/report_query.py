@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gateway.approvals.writer import Writer
-from gateway.domain.statistics import Report, Tally
+from gateway.domain.statistics import PeriodReport, Tally
 from gateway.domain.store import Store
 from gateway.errors import InvalidRequest
 
@@ -16,14 +16,14 @@ _PAGE = 500
 _LAST = 2**64 - 1  # the greatest number of an event within a millisecond
 
 
-class Reporting:
+class ReportQuery:
     """Counts what the event stream holds of a period."""
 
     def __init__(self, store: Store, writer: Writer) -> None:
         self._store = store
         self._writer = writer
 
-    async def read(self, *, since: int | None = None, until: int | None = None) -> Report:
+    async def read(self, *, since: int | None = None, until: int | None = None) -> PeriodReport:
         """Return the report of a period, of the last 30 days where none is given.
 
         Raises InvalidRequest when it ends before it begins.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.approvals.batches import Batches
-from gateway.approvals.decisions import Clicks
-from gateway.approvals.grant_creation import Remembering
+from gateway.approvals.decisions import ClickJudge
+from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.posted_copies import PostedCopies, shorten
 from gateway.approvals.writer import Writer
 from gateway.domain.outcome import Outcome
@@ -27,8 +27,8 @@ class RequestDesk:
         self,
         store: Store,
         writer: Writer,
-        clicks: Clicks,
-        remembering: Remembering,
+        clicks: ClickJudge,
+        remembering: GrantCreation,
         copies: PostedCopies,
     ) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class RequestDesk:
             raise NotFound("no such request")
         return record
 
-    async def seen(self, request_id: str, revision: int) -> Record:
+    async def get_at_revision(self, request_id: str, revision: int) -> Record:
         """Return a request that a card shows at this revision. See `gateway.ports`."""
         known = self._store.recent(request_id)
         if known is not None and known.revision == revision and not known.unreviewed:

@@ -1,7 +1,7 @@
-"""What can be done to requests: the agents' five verbs, people's clicks, and what the clock does.
+"""The agents' five verbs.
 
-Each method says what should become of the record that it is shown, mostly by the pure functions of
-`approvals.transitions`; `approvals.writer` writes that, if nothing changed meanwhile.
+Each method computes a transition of the record it reads, mostly by the pure functions of
+`approvals.transitions`, and hands it to `approvals.writer`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.approvals.grant_lifecycle import Granted
+from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.transitions import erase_content, is_news
 from gateway.approvals.writer import LATE, STOPPED, TOMBSTONE_DIGEST, TOO_LATE, Creation, Writer
 from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Record
-from gateway.domain.redaction import masked, start_of
+from gateway.domain.redaction import mask, start_of
 from gateway.domain.store import MessageContext, Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
@@ -30,7 +30,7 @@ _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for 
 class Approvals:
     """Requests and their answers. One instance per gateway process; replicas share the store."""
 
-    def __init__(self, store: Store, chain: Chain, writer: Writer, grants: Granted) -> None:
+    def __init__(self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle) -> None:
         self._store = store
         self._chain = chain
         self._writer = writer
@@ -125,7 +125,7 @@ class Approvals:
 
         record, changed = await self._writer.update(request_id, decide, origin=origin)
         if not changed:
-            if record.status is Status.APPROVED and await self._store.stopped():
+            if record.status is Status.APPROVED and await self._store.is_stopped():
                 raise Conflict(TOO_LATE[WriteResult.STOPPED])
             await self._answer(record, origin)
         return await self._state(record, origin)
@@ -141,7 +141,7 @@ class Approvals:
             if not is_news(record.report, report):
                 return None
             after = replace(record, report=report, revision=record.revision + 1)
-            told = masked(plain(report))
+            told = mask(plain(report))
             return Transition(before=record, after=after, event="reported", data=told)
 
         record, changed = await self._writer.update(request_id, decide, origin=origin)
@@ -229,14 +229,14 @@ class Approvals:
     async def _submission_data(self, record: Record) -> JsonObject:
         """Return what the event of a submission says, with what rules in shadow would have done."""
         request = record.request
-        tool = masked(request.tool)
+        tool = mask(request.tool)
         data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
         shadows = await self._chain.shadows(record)
-        return {**data, "shadow": masked(plain(shadows))} if shadows else data
+        return {**data, "shadow": mask(plain(shadows))} if shadows else data
 
     async def _state(self, record: Record, origin: MessageContext) -> State:
         state = record.state_for(origin.process)
-        if state.decision and record.status is Status.APPROVED and await self._store.stopped():
+        if state.decision and record.status is Status.APPROVED and await self._store.is_stopped():
             return replace(state, decision=None)
         if state.decision is None or not record.request.questions:
             return state

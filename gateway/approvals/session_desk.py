@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.approvals.grant_lifecycle import Granted
+from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.service import Approvals, is_own
 from gateway.approvals.writer import Writer
 from gateway.domain.records import Identity, Session
@@ -17,7 +17,9 @@ from gateway.policy.authorization import answers_for
 class SessionDesk:
     """A `gateway.ports.SessionCalls`. Ending a session cancels what waits in it."""
 
-    def __init__(self, store: Store, writer: Writer, approvals: Approvals, grants: Granted) -> None:
+    def __init__(
+        self, store: Store, writer: Writer, approvals: Approvals, grants: GrantLifecycle
+    ) -> None:
         self._store = store
         self._writer = writer
         self._approvals = approvals

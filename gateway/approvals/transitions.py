@@ -74,7 +74,7 @@ def close_record(
     )
     approved = ending.status is Status.APPROVED
     consumers = (record.process,) if approved and record.process else ()
-    return record.revised(
+    return record.copy_with(
         status=ending.status,
         revision=revision,
         decision=sign(decision),
@@ -123,7 +123,7 @@ def erase_content(record: Record) -> Record:
     )
 
 
-class Effect(NamedTuple):
+class ClickResult(NamedTuple):
     """What a click does: the record after it, the event that tells, and any secret answers."""
 
     after: Record
@@ -131,7 +131,7 @@ class Effect(NamedTuple):
     secrets: JsonObject | None = None
 
 
-class By(NamedTuple):
+class Clicker(NamedTuple):
     """Who clicked: their name, the entry of the route that admits them, and what names this click
     of theirs on the record."""
 
@@ -141,7 +141,7 @@ class By(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RememberRequest:
     """What an approval is to be remembered as, and how many must vote for that."""
 
     remember: Remember
@@ -151,12 +151,12 @@ class Wish:
 def apply_click(
     record: Record,
     click: Click,
-    by: By,
+    by: Clicker,
     *,
     now: int,
     sign: Sign,
-    wished: Callable[[Record], Wish | None] = lambda record: None,
-) -> Effect:
+    wished: Callable[[Record], RememberRequest | None] = lambda record: None,
+) -> ClickResult:
     """Return what an authorized click does to a pending record.
 
     `wished` says what an approval of the record, as the click leaves it, is to be remembered as,
@@ -193,7 +193,7 @@ def apply_click(
     if len(votes) >= record.quorum and len(agreeing_votes(votes, vote.remember)) >= vote.needs:
         return _end(record, click, by, now=now, sign=sign, votes=votes)
     after = replace(record, votes=votes, nonces=_nonces(record, by), revision=record.revision + 1)
-    return Effect(after=after, event="edited" if click.action is Action.EDIT else "voted")
+    return ClickResult(after=after, event="edited" if click.action is Action.EDIT else "voted")
 
 
 def agreeing_votes(votes: Iterable[Vote], wish: Remember | None) -> tuple[Vote, ...]:
@@ -220,7 +220,7 @@ def nonce_of(click: Click, person: str) -> str:
     return sha256_hex(said)[:_NONCE_LENGTH]
 
 
-def _nonces(record: Record, by: By) -> tuple[str, ...]:
+def _nonces(record: Record, by: Clicker) -> tuple[str, ...]:
     return (*record.nonces, by.nonce)[-_NONCES_KEPT:]
 
 
@@ -263,7 +263,9 @@ def _apply_edit(record: Record, click: Click) -> Record:
     )
 
 
-def _end(record: Record, click: Click, by: By, *, now: int, sign: Sign, **noted: Any) -> Effect:
+def _end(
+    record: Record, click: Click, by: Clicker, *, now: int, sign: Sign, **noted: Any
+) -> ClickResult:
     answers, secrets = (
         _answers(record.request.questions, click) if click.action is Action.ANSWER else (None, None)
     )
@@ -286,7 +288,7 @@ def _end(record: Record, click: Click, by: By, *, now: int, sign: Sign, **noted:
     return _close(record, click, by, ending, secrets, now=now, sign=sign, **noted)
 
 
-def _canary_outcome(click: Click, by: By) -> Outcome:
+def _canary_outcome(click: Click, by: Clicker) -> Outcome:
     """Return how a canary ends: cancelled by whatever answer, and never approved."""
     missed = click.action is Action.APPROVE
     return Outcome(
@@ -299,14 +301,14 @@ def _canary_outcome(click: Click, by: By) -> Outcome:
 def _close(
     record: Record,
     click: Click,
-    by: By,
+    by: Clicker,
     ending: Outcome,
     secrets: JsonObject | None = None,
     *,
     now: int,
     sign: Sign,
     **noted: Any,
-) -> Effect:
+) -> ClickResult:
     after = close_record(
         record,
         ending,
@@ -317,7 +319,7 @@ def _close(
         nonces=_nonces(record, by),
         **noted,
     )
-    return Effect(after=after, event=str(after.status), secrets=secrets)
+    return ClickResult(after=after, event=str(after.status), secrets=secrets)
 
 
 def _answers(

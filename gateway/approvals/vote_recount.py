@@ -1,4 +1,4 @@
-"""Follows a new policy to what waits: what people said under an older one is counted again."""
+"""Applies a new policy to waiting requests: votes under the older one are counted again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def recount(writer: Writer, store: Store) -> None:
 
     They count for nothing in any case: this is for the cards, which say how many have approved.
     """
-    for request_id in await store.voted():
+    for request_id in await store.list_voted():
         try:
             await _recount(writer, request_id)
         except Exception:

@@ -34,7 +34,7 @@ from gateway.errors import (
 )
 from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Reason, Status
 from gateway.policy.grant_deciders import GrantBook
-from gateway.policy.guardrails import assessed
+from gateway.policy.guardrails import assess
 from gateway.wire.codec import JsonObject
 from gateway.wire.signatures import Signer
 
@@ -228,7 +228,7 @@ class Writer:
                 # Whether it is this or another replica that ends it is the same to whoever asked.
                 ending = self.plan_end(transition.before, _FORCED[result])
                 await self._requests.change(ending)
-            self._heed(result, transition)
+            self._handle_refusal(result, transition)
         raise Unreachable("the request keeps changing")
 
     async def update_all(self, request_ids: Sequence[str], decide: DecideAll) -> list[Record]:
@@ -246,7 +246,7 @@ class Writer:
             if result is WriteResult.OK:
                 after = {one.after.id: one.after for one in transitions}
                 return [after.get(record.id, record) for record in found if record]
-            self._heed(result, next(one for one in transitions if one.before.id == which))
+            self._handle_refusal(result, next(one for one in transitions if one.before.id == which))
         raise Unreachable("the requests keep changing")
 
     async def apply(self, transition: Transition) -> bool:
@@ -304,7 +304,7 @@ class Writer:
             harmless=policy.declares_harmless(request.agent, request.tool),
             queues=queues_of(route, origin.owner, policy),
         )
-        return assessed(record, policy), life
+        return assess(record, policy), life
 
     def new_tombstone(self, request_id: str, ending: Outcome, origin: MessageContext) -> Creation:
         """Return the ended record of a request that has not arrived."""
@@ -343,7 +343,7 @@ class Writer:
             raise NotFound("no such request")
         return record
 
-    def _heed(self, result: WriteResult, refused: Transition) -> None:
+    def _handle_refusal(self, result: WriteResult, refused: Transition) -> None:
         """See to why a transition was refused: return to have it decided anew, raise otherwise."""
         match result:
             case WriteResult.STALE | WriteResult.REPLAY | WriteResult.GONE:

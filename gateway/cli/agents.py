@@ -61,7 +61,7 @@ async def revoke(options: argparse.Namespace) -> int:
 async def show_all(options: argparse.Namespace) -> int:
     """List agents."""
     async with connect_backend() as found:
-        rows = await found.credentials.listed(AGENT)
+        rows = await found.credentials.list_all(AGENT)
     nothing = "no agent has a credential: gateway agent add NAME"
     return print_rows(map(asdict, rows), options, _format_agent, nothing)
 

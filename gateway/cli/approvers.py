@@ -33,7 +33,7 @@ async def revoke(options: argparse.Namespace) -> int:
 async def show_all(options: argparse.Namespace) -> int:
     """List approvers."""
     async with connect_backend() as found:
-        tokens = {row.name: row for row in await found.credentials.listed(APPROVER)}
+        tokens = {row.name: row for row in await found.credentials.list_all(APPROVER)}
         people = {person.name: person for person in (await found.store.policy()).people}
     for name in sorted({*tokens, *people}):
         row = {

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.audit import Verification, verify
-from gateway.domain.records import Event
+from gateway.domain.records import AuditEvent
 from gateway.stores.record_codec import event_from
 from gateway.stores.seals import export
 from gateway.wire.codec import plain
@@ -31,7 +31,7 @@ async def tail(options: argparse.Namespace) -> int:
     return 0
 
 
-def _format_event(event: Event) -> str:
+def _format_event(event: AuditEvent) -> str:
     """Return an event as one line for a terminal; text of agents is escaped."""
     moment = datetime.fromtimestamp(event.at / 1000, UTC).isoformat(timespec="seconds")
     data = json.dumps(event.data)

@@ -15,8 +15,8 @@ from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.policy_document import PolicyDocument
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
-from gateway.policy.chain import Opinion, settled
-from gateway.policy.hooks.host import hosted
+from gateway.policy.chain import Opinion, find_decisive
+from gateway.policy.hooks.host import host_hooks
 from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT
 from gateway.wire.canonical_json import parse
@@ -28,13 +28,13 @@ KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 async def run(options: argparse.Namespace) -> int:
     """Print the opinion of each decider, hooks included, and the result."""
     request = _build_request(options)
-    hooks = hosted(Settings().hooks_file)
+    hooks = host_hooks(Settings().hooks_file)
     async with connect_backend() as found, hooks.running():
         store = found.store
         opinions = await operator_core(found, hooks).approvals.explain(request)
-        stopped = await store.stopped()
+        stopped = await store.is_stopped()
         policy = await store.policy()
-        agents = {agent.name for agent in await found.credentials.listed(AGENT)}
+        agents = {agent.name for agent in await found.credentials.list_all(AGENT)}
     answer = _build_answer(request, policy, opinions, stopped=stopped)
     if options.json:
         print(json.dumps(answer))
@@ -73,7 +73,7 @@ def _build_answer(
 ) -> JsonObject:
     route = policy.route_for(request.agent, request.tool)
     risk = policy.risk_of(request, request.arguments)
-    decided = settled(opinions)
+    decided = find_decisive(opinions)
     result = f"{decided.effect} by {decided.decider}" if decided else "people are asked"
     return {
         "digest": request.digest,

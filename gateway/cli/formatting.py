@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.domain.clock import SystemClock
-from gateway.domain.safe_text import ascii_escaped, visible
+from gateway.domain.safe_text import ascii_escaped, make_visible
 from gateway.models import Action
 from gateway.wire.outcome_text import sentence
 
@@ -77,7 +77,7 @@ def format_line(record: dict[str, Any]) -> str:
     found = "".join(f"⚠️ Guardrail: {one}  " for one in _findings(record))
     return (
         f"{id_and_revision(record)}  {record['status']:9}  {record['risk']['level']:6}  "
-        f"{_when(record)}  {found}{request['agent']:16} {visible(request['tool']).text:20} "
+        f"{_when(record)}  {found}{request['agent']:16} {make_visible(request['tool']).text:20} "
         f"{summarize_action(record)[0]}"
     )
 
@@ -102,7 +102,7 @@ def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
         if part is not None
     )
     seen = ""
-    for part, _ in visible(text).segments:
+    for part, _ in make_visible(text).segments:
         seen += part
         if len(seen) > _LINE_CHARS:
             return f"{seen[:_LINE_CHARS]}…", False
@@ -120,7 +120,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "request", id_and_revision(record)
     state = "erased" if record.get("erased") else record["status"]
     yield "state", f"{state}, {_when(record)}"
-    yield "tool", visible(request["tool"]).text
+    yield "tool", make_visible(request["tool"]).text
     kind, session = request.get("kind", "tool"), request.get("session", "default")
     yield "asked by", f"{request['agent']}, session {session}, as {kind}"
     for label, member in (("in the folder", "cwd"), ("on the host", "host")):
@@ -140,7 +140,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _findings(record: dict[str, Any]) -> list[str]:
-    return [visible(one).text for one in record.get("findings", ())]
+    return [make_visible(one).text for one in record.get("findings", ())]
 
 
 def _at(record: dict[str, Any], path: str) -> Any:
@@ -174,7 +174,7 @@ def _when(record: dict[str, Any]) -> str:
         message="",
     )
     edited = ", edited" if decision.get("action") == Action.EDIT else ""
-    return f"{moment.isoformat(timespec='seconds')} {visible(how).text}{edited}"
+    return f"{moment.isoformat(timespec='seconds')} {make_visible(how).text}{edited}"
 
 
 def _span(ms: int) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from gateway.cli.formatting import format_json, print_rows, summarize_action
 from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request
 from gateway.client.http_pool import HttpPool
-from gateway.domain.safe_text import visible
+from gateway.domain.safe_text import make_visible
 from gateway.errors import Conflict, InvalidRequest, NotFound
 from gateway.policy.grants.grant import Shape
 
@@ -78,10 +78,10 @@ def _offers(options: argparse.Namespace) -> int:
             return 0
         for action in ("approve", "deny"):
             for offer in found.get(action, ()):
-                print(f"{action:8} {offer['id']}  {visible(offer['words']).text}")
+                print(f"{action:8} {offer['id']}  {make_visible(offer['words']).text}")
         for offer in found.get("approve", ()):
             reach = http.call("GET", f"/v1/requests/{request_id}/reach?offer={offer['id']}")
-            print(f"{offer['id']}: {visible(reach['words']).text}")
+            print(f"{offer['id']}: {make_visible(reach['words']).text}")
         return 0
 
 
@@ -133,8 +133,8 @@ def _format_line(http: HttpPool, grant: dict[str, Any]) -> str:
     where = grant.get("session", "everywhere")
     return (
         f"{grant['id']}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
-        f"{visible(grant['match']['tool']).text:20} used {uses}  by {grant['made_by']}  "
-        f"{visible(grant.get('words', '')).text}{_format_exact_match(http, grant)}"
+        f"{make_visible(grant['match']['tool']).text:20} used {uses}  by {grant['made_by']}  "
+        f"{make_visible(grant.get('words', '')).text}{_format_exact_match(http, grant)}"
         f"{_why_suspended(grant)}"
     )
 
@@ -142,9 +142,8 @@ def _format_line(http: HttpPool, grant: dict[str, Any]) -> str:
 def _why_suspended(grant: dict[str, Any]) -> str:
     """Return why a grant is suspended; empty when it is in force."""
     if rests := grant.get("rests"):
-        return (
-            f"  suspended: {visible(rests['why']).text}; let the agent ask again, and remember that"
-        )
+        why = make_visible(rests["why"]).text
+        return f"  suspended: {why}; let the agent ask again, and remember that"
     if grant.get("suspended"):
         return "  suspended: too few of those who remembered it may still approve here"
     return ""

@@ -30,7 +30,7 @@ async def apply(options: argparse.Namespace) -> int:
             print("this file is in force already")
             return 0
         await found.store.apply(replace(document, generation=now.generation), by=options.by)
-        tokens = [row.name for row in await found.credentials.listed(APPROVER)]
+        tokens = [row.name for row in await found.credentials.list_all(APPROVER)]
     print(f"in force on every replica: {len(lines)} changes")
     people = {person.name for person in document.people}
     for name in sorted(set(tokens) - people):

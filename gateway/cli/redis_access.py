@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gateway.approvals.core import Core
-from gateway.policy.hooks.host import HookHost, hosted
+from gateway.policy.hooks.host import HookHost, host_hooks
 from gateway.server.connections import Backend, build_core, open_backend, url_of
 from gateway.server.settings import Settings
 from gateway.stores.event_feed import RedisFeed
@@ -27,4 +27,4 @@ def operator_core(found: Backend, hooks: HookHost | None = None) -> Core:
     """Return the core for one command. `hooks` must be running where the command
     evaluates a request."""
     feed = RedisFeed(found.store.redis, found.store.keys)
-    return build_core(Settings(), found.store, feed, hooks or hosted(None), None)
+    return build_core(Settings(), found.store, feed, hooks or host_hooks(None), None)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from gateway.domain.redaction import masked
+from gateway.domain.redaction import mask
 from gateway.server import adapter_process, app
 from gateway.server.demo import run_demo
 from gateway.server.first_run import first_login
@@ -113,7 +113,7 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text."""
-        return str(masked(super().format(record)))
+        return str(mask(super().format(record)))
 
 
 class JsonFormatter(logging.Formatter):
@@ -133,4 +133,4 @@ class JsonFormatter(logging.Formatter):
                 format_line[name] = record.__dict__[name]
         if record.exc_info:
             format_line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(masked(format_line))
+        return json.dumps(mask(format_line))

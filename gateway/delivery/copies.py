@@ -26,7 +26,7 @@ from gateway.ports.outgoing import (
     DeliveryFailed,
     DeliveryUncertain,
     Outbox,
-    TryLater,
+    RetryLater,
 )
 
 log = logging.getLogger("gateway.courier")
@@ -87,7 +87,7 @@ class Copies:
         """Post what is missing and edit what is old; return in how many seconds to look again."""
         posting = (
             self._post(subject, copy, known=copies.get(copy.key))
-            for copy in self._missing(subject, places, copies)
+            for copy in self._list_missing(subject, places, copies)
         )
         refreshing = (
             self._refresh(subject, copy)
@@ -126,7 +126,7 @@ class Copies:
             await self._outbox.put_copy(subject_id, doubtful, before=now)
         await self._outbox.mark(self._adapter, subject_id)
 
-    def _missing(
+    def _list_missing(
         self, subject: Subject, places: Collection[str], copies: dict[str, Copy]
     ) -> list[Copy]:
         """Return the copies to post: new targets, what was put off, and what may be repeated."""
@@ -152,7 +152,7 @@ class Copies:
             return self._timings.retry
         try:
             ref = await self.ask(subject.deliver(due.target, due.nonce))
-        except TryLater as wait:
+        except RetryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.
             later = intent if repeated else replace(intent, state=CopyState.DUE)
             await self.keep(subject.id, later, intent)
@@ -171,7 +171,7 @@ class Copies:
         # What was posted before a crash shows what was true then.
         revision = 0 if repeated else subject.revision
         posted = replace(intent, state=CopyState.POSTED, ref=ref, revision=revision)
-        posted = self._counted(subject, posted)
+        posted = self._set_count(subject, posted)
         await self.keep(subject.id, posted, intent)
         subject.stands(posted)
         await subject.noted("delivered", posted, "")
@@ -187,7 +187,7 @@ class Copies:
         try:
             if copy.revision < subject.revision or (recount and rest is None):
                 await self.ask(subject.update(copy.ref, copy.nonce))
-                shown = self._counted(
+                shown = self._set_count(
                     subject,
                     replace(
                         copy, state=CopyState.POSTED, revision=subject.revision, tries=0, why=""
@@ -198,17 +198,17 @@ class Copies:
             if copy.reminders < subject.reminders:
                 await self._remind(subject, copy)
                 await self.keep(subject.id, replace(copy, reminders=subject.reminders), copy)
-        except TryLater as wait:
+        except RetryLater as wait:
             return wait.seconds
         except CopyGone as gone:
             await self.keep(subject.id, replace(copy, state=CopyState.GONE, why=str(gone)), copy)
             await subject.noted("copy_gone", copy, str(gone))
             await self._outbox.mark(FOLLOWUPS, subject.id)
         except DeliveryFailed as failure:
-            return await self._refused(subject, copy, failure)
+            return await self._postpone_edit(subject, copy, failure)
         return rest
 
-    def _counted(self, subject: Subject, copy: Copy) -> Copy:
+    def _set_count(self, subject: Subject, copy: Copy) -> Copy:
         """Return a copy that says the subject's number from now on."""
         if subject.count is None:
             return copy
@@ -229,7 +229,9 @@ class Copies:
             return None
         return (copy.at - self._clock.now_ms()) / 1000
 
-    async def _refused(self, subject: Subject, copy: Copy, failure: DeliveryFailed) -> float | None:
+    async def _postpone_edit(
+        self, subject: Subject, copy: Copy, failure: DeliveryFailed
+    ) -> float | None:
         """Put off an edit that failed, or give it up; that of the next revision begins anew."""
         log.warning("card not updated: %s", failure, extra={"event": "update_failed"})
         doubtful = isinstance(failure, DeliveryUncertain)
@@ -258,7 +260,7 @@ class Copies:
                 raise
             # It may be there. One that is missing is better than one every few seconds.
             log.warning("reminder uncertain: %s", doubt, extra={"event": "reminder_uncertain"})
-        except (TryLater, CopyGone):
+        except (RetryLater, CopyGone):
             raise
         except DeliveryFailed as failure:
             # The card stands, and the next reminder may be taken.

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.approvals.core import Core
-from gateway.approvals.grouping import Crowd
+from gateway.approvals.grouping import AgentGroup
 from gateway.delivery.copies import Copies, Subject
 from gateway.domain.clock import Clock
 from gateway.domain.records import Record
-from gateway.domain.redaction import shown, start_of
+from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible
 from gateway.models import Kind, RiskLevel, Status
 from gateway.ports.blocks import Block, headline, warnings
@@ -23,7 +23,7 @@ _DOUBT_MS = 30_000
 _LEAST_REST = 1.0  # the server's clock, by which a pause ends, may be behind ours
 
 
-class Crowds:
+class DigestCards:
     """Looks at one agent's digest card at a time, for one adapter that posts."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Crowds:
             waits += await self._at(replace(crowd, records=here), target, copies.get(target))
         return min(waits) if waits else None
 
-    async def _at(self, crowd: Crowd, target: str, known: Copy | None) -> list[float]:
+    async def _at(self, crowd: AgentGroup, target: str, known: Copy | None) -> list[float]:
         subject = self._subject(crowd)
         if known is not None and self._in_doubt(known) and not crowd.final:
             # No click will tell whether it stands there: one too many is better than a crowd that
@@ -81,10 +81,10 @@ class Crowds:
         if copy and (copy.state is not CopyState.POSTED or copy.revision >= subject.revision):
             await self._outbox.forget(subject.id, copy)
 
-    def _subject(self, crowd: Crowd) -> Subject:
+    def _subject(self, crowd: AgentGroup) -> Subject:
         card, adapter = digest_card(crowd, self._inbox, self._command), self._adapter
 
-        async def noted(event: str, copy: Copy, why: str) -> None:
+        async def note(event: str, copy: Copy, why: str) -> None:
             await self._posted.note(event, crowd.agent, {"crowd": crowd.id}, copy, why)
 
         async def remind(copy: Copy) -> None:
@@ -101,21 +101,21 @@ class Crowds:
             deliver=lambda target, nonce: adapter.deliver(target, card, nonce),
             update=lambda ref, nonce: adapter.update(ref, card, nonce),
             remind=remind,
-            noted=noted,
+            noted=note,
             stands=lambda copy: None,
         )
 
 
-def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
+def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
     """Return the card that stands for a crowd. Nothing is decided on it.
 
     It leads to the `inbox`, where that has an address that people can open, or else names the
     `command` that lists what waits where the card stands.
     """
-    agent = shown(crowd.agent)
+    agent = render_safe(crowd.agent)
     icon, word = _state(crowd)
-    said = _said(crowd)
-    listed = _listed(crowd)
+    said = _describe(crowd)
+    listed = _list_oldest(crowd)
     return Card(
         request_id=crowd.id,
         short_id="",
@@ -129,7 +129,7 @@ def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
         word=word,
         tool=agent,
         summary=said,
-        headline=shown(said),
+        headline=render_safe(said),
         facts=(Fact("Agent", agent),),
         risk=_risk(crowd),
         reasons=(),
@@ -146,7 +146,7 @@ def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
         created=crowd.records[0].created if crowd.records else 0,
         deadline=max((one.deadline for one in crowd.records), default=0),
         digest="",
-        outcome=shown(said),
+        outcome=render_safe(said),
         decided_at=None,
         note=None,
         result=None,
@@ -155,13 +155,13 @@ def digest_card(crowd: Crowd, inbox: str, command: str) -> Card:
     )
 
 
-def _state(crowd: Crowd) -> tuple[str, str]:
+def _state(crowd: AgentGroup) -> tuple[str, str]:
     if crowd.paused is not None:
         return "⏸️", "Paused"
     return ("📭", "Nothing waits here") if not crowd.records else ("📚", "Too many at once")
 
 
-def _said(crowd: Crowd) -> str:
+def _describe(crowd: AgentGroup) -> str:
     agent, count = crowd.agent, len(crowd.records)
     requests = "request" if count == 1 else "requests"
     waits = f"{count} more {requests} of {agent} wait; they get cards as its budget allows"
@@ -171,7 +171,7 @@ def _said(crowd: Crowd) -> str:
     return waits if count else f"no request of {agent} waits for a card any more, and it may ask"
 
 
-def _notices(crowd: Crowd, inbox: str, command: str) -> tuple[str, ...]:
+def _notices(crowd: AgentGroup, inbox: str, command: str) -> tuple[str, ...]:
     """Say how people go on from here."""
     agent, said = crowd.agent, []
     if crowd.paused is not None:
@@ -188,12 +188,12 @@ def _notices(crowd: Crowd, inbox: str, command: str) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _risk(crowd: Crowd) -> RiskLevel:
+def _risk(crowd: AgentGroup) -> RiskLevel:
     levels = {one.risk.level for one in crowd.records}
     return RiskLevel.MEDIUM if RiskLevel.MEDIUM in levels else RiskLevel.LOW
 
 
-def _listed(crowd: Crowd) -> Block | None:
+def _list_oldest(crowd: AgentGroup) -> Block | None:
     """Return the oldest of a crowd, a line each."""
     if not crowd.records:
         return None
@@ -209,7 +209,10 @@ def _listed(crowd: Crowd) -> Block | None:
 
 
 def _line(record: Record) -> list[Segment]:
-    tool, first = shown(start_of(record.request.tool, _LINE_CHARS)), headline(record, _LINE_CHARS)
+    tool, first = (
+        render_safe(start_of(record.request.tool, _LINE_CHARS)),
+        headline(record, _LINE_CHARS),
+    )
     alike = f" (and {record.alike} the same)" if record.alike else ""
     found: list[Segment] = []
     for one in warnings(record)[:1]:

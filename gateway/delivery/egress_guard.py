@@ -72,7 +72,7 @@ def target_of(url: str, *, allowed: Sequence[str], production: bool) -> Target:
     return Target(url=url, host=host, port=port, loopback=loopback)
 
 
-async def pinned(target: Target, resolve: Resolve) -> list[Address]:
+async def pin_addresses(target: Target, resolve: Resolve) -> list[Address]:
     """Resolve the target once; return its addresses. Raises Forbidden unless all may be called."""
     found = [ipaddress.ip_address(text) for text in await resolve(target.host, target.port)]
     if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from gateway.approvals.core import Core
-from gateway.approvals.grant_lifecycle import Shown
+from gateway.approvals.grant_lifecycle import GrantView
 from gateway.delivery.copies import Copies, Subject
 from gateway.delivery.outbox_worker import TIMINGS, Timings
 from gateway.domain.clock import Clock
@@ -18,7 +18,7 @@ from gateway.ports.outgoing import (
 )
 
 
-class GrantCourier:
+class GrantCopies:
     """Looks at one remembered decision at a time, as it is now."""
 
     def __init__(
@@ -41,7 +41,7 @@ class GrantCourier:
         subject = self._subject(subject_id, shown)
         return min(await self._copies.look(subject, shown.places, copies), default=None)
 
-    def _subject(self, subject_id: str, shown: Shown) -> Subject:
+    def _subject(self, subject_id: str, shown: GrantView) -> Subject:
         adapter, grant, card = self._adapter, shown.grant, shown.card
         return Subject(
             id=subject_id,
@@ -50,14 +50,14 @@ class GrantCourier:
             final=card.ended,
             deliver=lambda target, nonce: adapter.deliver_grant(target, card, nonce),
             update=lambda ref, nonce: adapter.update_grant(ref, card, nonce),
-            remind=lambda copy: adapter.tell_grant(_announced(copy), shown.news),
-            noted=partial(self._noted, shown),
+            remind=lambda copy: adapter.tell_grant(_make_reminder(copy), shown.news),
+            noted=partial(self._note, shown),
             stands=partial(self._posted.remember_place, subject_id),
         )
 
-    async def _noted(self, shown: Shown, event: str, copy: Copy, why: str) -> None:
+    async def _note(self, shown: GrantView, event: str, copy: Copy, why: str) -> None:
         await self._posted.note(event, shown.grant.agent, {"grant": shown.grant.id}, copy, why)
 
 
-def _announced(copy: Copy) -> Notice:
+def _make_reminder(copy: Copy) -> Notice:
     return Notice(kind=NoticeKind.REMINDER, target=copy.target, nonce=copy.nonce, ref=copy.ref)

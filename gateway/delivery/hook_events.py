@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from gateway.domain.records import Event, Record
+from gateway.domain.records import AuditEvent, Record
 from gateway.domain.store import Store
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
@@ -54,7 +54,7 @@ class HookEvents:
         except Unreachable as behind:
             log.warning("hooks missed events: %s", behind, extra={"event": "hooks_missed"})
 
-    async def _handle(self, event: Event) -> None:
+    async def _handle(self, event: AuditEvent) -> None:
         record = await self._record(event.request_id)
         if record is None:
             return
@@ -63,7 +63,7 @@ class HookEvents:
         request = record.request
         payload = {"Tool": request.tool, "Arguments": record.arguments}
         self._host.tell(kind, {"Kind": kind, "Meta": meta_of(request), "Payload": payload})
-        if kind != "tool_exec_end" or not self._host.asked("after_tool"):
+        if kind != "tool_exec_end" or not self._host.list_interceptors("after_tool"):
             return
         try:
             self._returned.put_nowait(request.id)

@@ -1,4 +1,4 @@
-"""Works through a queue of requests that changed: the loop that couriers and followups share."""
+"""Works through a queue of requests that changed: the loop behind cards and reminders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from gateway.domain.records import Event
+from gateway.domain.records import AuditEvent
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.ports.outgoing import Outbox, Task, is_grant
@@ -51,7 +51,7 @@ TIMINGS = Timings()
 
 Look = Callable[[str], Awaitable[float | None]]
 """Looks at a request; returns in how many seconds to look again, or None."""
-Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[Event]]]
+Changes = Callable[[], AbstractAsyncContextManager[AsyncIterator[AuditEvent]]]
 
 
 class InOrder:
@@ -71,14 +71,14 @@ class InOrder:
         ahead, mine = self._last, asyncio.Event()
         self._last = mine
 
-        async def passed() -> None:
+        async def wait_turn() -> None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._patience):
                     await ahead.wait()
             mine.set()
 
         try:
-            yield passed
+            yield wait_turn
         finally:
             mine.set()
 
@@ -140,7 +140,7 @@ class Worker:
             self._held[task.request_id] = task
             look = asyncio.create_task(self._settle(task.request_id), name=f"{self._queue} look")
             self._looks.add(look)
-            look.add_done_callback(self._looked)
+            look.add_done_callback(self._finish_look)
         return len(tasks)
 
     async def finish(self) -> None:
@@ -149,7 +149,7 @@ class Worker:
             _, hanging = await asyncio.wait(self._looks, timeout=self._timings.finish)
             await cancel_and_wait(*hanging)
 
-    def _looked(self, look: asyncio.Task[None]) -> None:
+    def _finish_look(self, look: asyncio.Task[None]) -> None:
         if len(self._looks) == self._timings.at_once:
             self._bell.set()
         self._looks.discard(look)

@@ -1,5 +1,5 @@
-"""What happens to a request that waits: reminders, escalation, fail-over, the word that nobody
-could be reached, and what becomes of those that wait behind others."""
+"""Follows waiting requests: reminders, escalation, fail-over, a note when nobody could be reached,
+and the requests grouped behind others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from gateway.approvals.core import Core
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import Route, adapters_of
-from gateway.domain.records import CROWD, Record
+from gateway.domain.records import GROUP_MARK, Record
 from gateway.errors import NotFound
 from gateway.ports.outgoing import Copy, CopyState
 
@@ -19,7 +19,7 @@ _SOON = 0.05
 _REACHES = (CopyState.DUE, CopyState.POSTED, CopyState.STUCK)
 
 
-class Followups:
+class Reminders:
     """Looks at one waiting request at a time. Every step is a transition, so that it happens
     once."""
 
@@ -32,8 +32,8 @@ class Followups:
 
     async def look(self, request_id: str) -> float | None:
         """Take the next step that is due; return in how many seconds to look again, or None."""
-        if request_id.startswith(CROWD):
-            return await self._holding.release(request_id.removeprefix(CROWD))
+        if request_id.startswith(GROUP_MARK):
+            return await self._holding.release(request_id.removeprefix(GROUP_MARK))
         try:
             record = await self._requests.get(request_id)
         except NotFound:
@@ -53,12 +53,12 @@ class Followups:
         now = self._clock.now_ms()
         waited = (now - record.created) / 1000
         silent = (now - max(record.created, record.tier_at)) / 1000
-        failed = _unreached(record, route, copies)
+        failed = _is_unreached(record, route, copies)
         later = route.escalations[record.tier :]
         if failed and not later:
             await self._requests.end_undelivered(record)
             return _SOON
-        quiet = silent >= GRACE_SECONDS and _unreached(record, route, copies, missing=True)
+        quiet = silent >= GRACE_SECONDS and _is_unreached(record, route, copies, missing=True)
         if later and (failed or quiet or later[0].after <= waited):
             # The policy may name other adapters by now than when the request was born.
             queues = tuple(dict.fromkeys((*record.queues, *adapters_of(later[0].targets))))
@@ -77,7 +77,7 @@ class Followups:
         return max(_SOON, min(coming)) if coming else None
 
 
-def _unreached(
+def _is_unreached(
     record: Record, route: Route, copies: Mapping[str, Copy], *, missing: bool = False
 ) -> bool:
     """Whether every place of the request was tried, and none of them shows it.

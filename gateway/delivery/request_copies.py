@@ -15,11 +15,11 @@ from gateway.delivery.copies import (
     Copies,
     Subject,
 )
-from gateway.delivery.digest_cards import Crowds
+from gateway.delivery.digest_cards import DigestCards
 from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
-from gateway.domain.records import CROWD, MessageRef, Record
+from gateway.domain.records import GROUP_MARK, MessageRef, Record
 from gateway.errors import NotFound
 from gateway.ports.cards import Card, card_of
 from gateway.ports.offload import draw, weight_of
@@ -31,14 +31,14 @@ from gateway.ports.outgoing import (
     Notice,
     NoticeKind,
     Posts,
-    TryLater,
+    RetryLater,
 )
 
 _TELLING_SECONDS = 30.0  # by then a telling has ended, or whoever did it
 _MOST_TELLINGS = 2
 
 
-class Courier:
+class RequestCopies:
     """Looks at one request at a time for one adapter that posts. `inbox` is the address of the
     inbox as people open it, empty without one."""
 
@@ -58,17 +58,18 @@ class Courier:
         self._posted = core.copies
         self._outbox = core.outbox
         self._sizes = core.sizes
+        self._proofs = core.proofs
         self._clock = clock
         self._copies = Copies(
             adapter.name, core.outbox, clock, repeatable=adapter.repeatable, timings=timings
         )
         self._order = InOrder(timings.line)
-        self._crowds = Crowds(adapter, core, clock, self._copies, inbox=inbox)
+        self._crowds = DigestCards(adapter, core, clock, self._copies, inbox=inbox)
 
     async def look(self, request_id: str) -> float | None:
         """Make the copies of a request true; return in how many seconds to look again, or None."""
-        if request_id.startswith(CROWD):
-            return await self._crowds.look(request_id.removeprefix(CROWD))
+        if request_id.startswith(GROUP_MARK):
+            return await self._crowds.look(request_id.removeprefix(GROUP_MARK))
         # Cards come to a channel as they were asked for, however long each takes to be read.
         async with self._order.standing() as passed:
             return await self._show(request_id, passed)
@@ -86,7 +87,7 @@ class Courier:
         await passed()
         waits = await self._copies.look(subject, places, copies)
         if record.final and not record.follows:
-            informed = self._informed(record, policy, route)
+            informed = self._list_informed(record, policy, route)
             waits += await self._copies.take(
                 self._inform(record, target, copies) for target in informed
             )
@@ -118,7 +119,7 @@ class Courier:
             deliver=deliver,
             update=update,
             remind=remind,
-            noted=partial(self._noted, record),
+            noted=partial(self._note, record),
             stands=partial(self._posted.remember_place, record.id),
         )
 
@@ -131,7 +132,7 @@ class Courier:
             mentions=mentions(policy, route, self._adapter.name),
         )
 
-    def _informed(self, record: Record, policy: PolicyDocument, route: Route) -> Iterable[str]:
+    def _list_informed(self, record: Record, policy: PolicyDocument, route: Route) -> Iterable[str]:
         """Return where the outcome is told on this platform."""
         owner = next((one for one in policy.people if one.name == record.owner), None)
         targets = [target for target in route.notify if target != REQUESTER]
@@ -165,7 +166,7 @@ class Courier:
         try:
             card = await self._card(record)
             await self._copies.ask(self._adapter.tell(notice, card))
-        except TryLater as wait:
+        except RetryLater as wait:
             # Nothing was sent now; what was sent before may be there all the same.
             await self._copies.keep(record.id, replace(due, at=intent.at), intent)
             return wait.seconds
@@ -181,15 +182,18 @@ class Courier:
     async def _untold(self, record: Record, copy: Copy, why: str) -> None:
         failed = replace(copy, state=CopyState.FAILED, why=why)
         await self._copies.keep(record.id, failed, copy)
-        await self._noted(record, "undelivered", failed, why)
+        await self._note(record, "undelivered", failed, why)
 
-    async def _noted(self, record: Record, event: str, copy: Copy, why: str) -> None:
+    async def _note(self, record: Record, event: str, copy: Copy, why: str) -> None:
         about = {"request_id": record.id}
         await self._posted.note(event, record.holder, about, copy, why)
 
     async def _card(self, record: Record) -> Card:
         lines, chars = self._adapter.card_lines, self._adapter.card_chars
-        card = await draw(lambda: card_of(record, lines=lines, chars=chars), *weight_of(record))
+        card = await draw(
+            lambda: card_of(record, lines=lines, chars=chars, proofs=self._proofs),
+            *weight_of(record),
+        )
         self._sizes.remember_fit(record, lines, chars, card.complete)
         return card
 

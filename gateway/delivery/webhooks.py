@@ -27,12 +27,12 @@ from gateway.delivery.egress_guard import (
     Forbidden,
     Resolve,
     Target,
-    pinned,
+    pin_addresses,
     resolve_by_system,
     target_of,
 )
 from gateway.domain.clock import Clock
-from gateway.domain.records import Event
+from gateway.domain.records import AuditEvent
 from gateway.domain.tasks import check_wanted
 from gateway.errors import Unreachable
 from gateway.models import ENDINGS
@@ -66,7 +66,7 @@ class Cursor(Protocol):
 class History(Protocol):
     """What happened."""
 
-    async def history(self, after: str | None, limit: int) -> list[Event]:
+    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after an id."""
 
 
@@ -133,22 +133,22 @@ class Webhooks:
                 )
             await self._pause(_AGAIN_SECONDS)
 
-    async def _catch_up(self, first: Event | None) -> None:
+    async def _catch_up(self, first: AuditEvent | None) -> None:
         while (event := await self._due(first)) is not None:
             check_wanted()
-            if not event.request_id or await self._sent(event):
+            if not event.request_id or await self._send(event):
                 await self._cursor.save_cursor(event.id)
             else:
                 await self._pause(_OTHERS_SECONDS)
         check_wanted()
 
-    async def _due(self, first: Event | None) -> Event | None:
+    async def _due(self, first: AuditEvent | None) -> AuditEvent | None:
         last = await self._cursor.load_cursor()
         if last is None:
             return first
         return next(iter(await self._past.history(last, 1)), None)
 
-    async def _sent(self, event: Event) -> bool:
+    async def _send(self, event: AuditEvent) -> bool:
         """Send an event, or give it up; False when another replica is at it."""
         hook, pause = self._hook, self._hook.first_pause
         for attempt in range(1, hook.attempts + 1):
@@ -162,7 +162,7 @@ class Webhooks:
         log.error("a webhook was given up", extra={"event": "webhook_lost", "id": event.id})
         return True
 
-    async def _attempt(self, event: Event, attempt: int) -> bool:
+    async def _attempt(self, event: AuditEvent, attempt: int) -> bool:
         body = body_of(event)
         try:
             async with asyncio.timeout(self._hook.timeout):
@@ -185,7 +185,7 @@ class Webhooks:
         url = URL(self._target.url)
         if (url.host, url.port) != (self._target.host, self._target.port):
             raise Forbidden("two parsers read the address differently")
-        addresses = await pinned(self._target, self._resolve)
+        addresses = await pin_addresses(self._target, self._resolve)
         connector = aiohttp.TCPConnector(
             resolver=_Pinned(self._target, addresses), use_dns_cache=False, force_close=True
         )
@@ -242,7 +242,7 @@ class _Pinned(AbstractResolver):
         """Nothing is held open."""
 
 
-def body_of(event: Event) -> bytes:
+def body_of(event: AuditEvent) -> bytes:
     """Return what is sent about an event: names, status, digest, reason; nothing that was said."""
     status = event.type if event.type in ENDINGS else _STATUSES.get(event.type)
     data: JsonObject = {

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from gateway.doctor.reachability import REACHABILITY_CHECKS, gateway_url
 from gateway.doctor.redis_servers import SERVER_CHECKS, read_all_facts
 from gateway.doctor.stored_data import STORED_DATA_CHECKS
-from gateway.domain.redaction import masked
+from gateway.domain.redaction import mask
 from gateway.errors import Conflict, GatewayError
 from gateway.ports import HasChecks
-from gateway.ports.checks import FAIL, OK, WARN, Finding, doubtful, failed, fine
+from gateway.ports.checks import FAIL, OK, WARN, Finding, report_doubt, report_failure, report_ok
 from gateway.server.connections import Backend
 from gateway.server.plugins import adapter_class
 from gateway.server.settings import Settings
@@ -53,14 +53,14 @@ async def examine(
     found = [_label(name, await _run_check(check(settings))) for name, check in REACHABILITY_CHECKS]
     try:
         async with backend() as connected:
-            found.append(_label("redis", fine("answers")))
+            found.append(_label("redis", report_ok("answers")))
             found += await _check_redis(settings, connected)
             found += await _check_adapters(settings, connected.store, live=live)
     except Conflict as error:
-        found.append(_label("redis", fine("answers")))
-        found.append(_label("schema", failed(str(error), "update this gateway")))
+        found.append(_label("redis", report_ok("answers")))
+        found.append(_label("schema", report_failure(str(error), "update this gateway")))
     except _ERRORS as error:
-        found.append(_label("redis", failed(str(error), _NO_REDIS)))
+        found.append(_label("redis", report_failure(str(error), _NO_REDIS)))
     return found
 
 
@@ -69,7 +69,9 @@ async def _check_redis(settings: Settings, backend: Backend) -> list[Check]:
     try:
         facts = await read_all_facts(settings, backend)
     except _ERRORS as error:
-        refused = failed(f"the server refuses to say: {error}", "see deploy/users.acl.example")
+        refused = report_failure(
+            f"the server refuses to say: {error}", "see deploy/users.acl.example"
+        )
         found += [_label(name, refused) for name, _ in SERVER_CHECKS]
     else:
         found += [_label(name, check(facts)) for name, check in SERVER_CHECKS]
@@ -92,15 +94,17 @@ async def _check_adapters(settings: Settings, store: RedisStore, *, live: bool) 
         except Exception as error:  # an adapter may raise anything; the other checks go on
             says = str(error) if isinstance(error, GatewayError) else _describe_error(error)
             remedy = "see GATEWAY_ADAPTERS, and the adapter's own page"
-            found.append(_label(f"adapter {name}", failed(says, remedy)))
+            found.append(_label(f"adapter {name}", report_failure(says, remedy)))
     if live and not looked:
-        found.append(_label("live", doubtful("no chat was tried: there is none here", _NO_CHAT)))
+        found.append(
+            _label("live", report_doubt("no chat was tried: there is none here", _NO_CHAT))
+        )
     return found
 
 
 def _describe_error(error: Exception) -> str:
     """Return the type and masked text of an adapter's exception, which may hold a secret."""
-    return f"{type(error).__name__}: {masked(str(error))}"
+    return f"{type(error).__name__}: {mask(str(error))}"
 
 
 async def _run_check(check: Awaitable[Finding]) -> Finding:
@@ -108,7 +112,7 @@ async def _run_check(check: Awaitable[Finding]) -> Finding:
     try:
         return await check
     except _ERRORS as error:
-        return failed(f"cannot be checked: {error}", "see the gateway's log")
+        return report_failure(f"cannot be checked: {error}", "see the gateway's log")
 
 
 def _label(name: str, finding: Finding) -> Check:

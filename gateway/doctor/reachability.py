@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gateway.errors import GatewayError, InvalidRequest, NotFound
-from gateway.ports.checks import Finding, doubtful, failed, fine
+from gateway.ports.checks import Finding, report_doubt, report_failure, report_ok
 from gateway.server.first_run import OWNER_FILE
 from gateway.server.settings import Settings
 from gateway.wire.local_discovery import FILE_NAME, read_private
@@ -46,14 +46,16 @@ async def _port(settings: Settings) -> Finding:
     try:
         parts = urlsplit(gateway_url(settings))
     except GatewayError as error:
-        return failed(str(error), _START)
+        return report_failure(str(error), _START)
     address = (parts.hostname or "", parts.port or _PORTS[parts.scheme])
     try:
         connection = await asyncio.to_thread(socket.create_connection, address, _SECONDS)
     except OSError as error:
-        return failed(f"nothing listens at {parts.netloc}: {error.strerror or error}", _START)
+        return report_failure(
+            f"nothing listens at {parts.netloc}: {error.strerror or error}", _START
+        )
     connection.close()
-    return fine(f"something listens at {parts.netloc}")
+    return report_ok(f"something listens at {parts.netloc}")
 
 
 async def _ready(settings: Settings) -> Finding:
@@ -61,14 +63,16 @@ async def _ready(settings: Settings) -> Finding:
         url = gateway_url(settings)
         status, problems = await asyncio.to_thread(_readiness, url)
     except GatewayError as error:
-        return failed(str(error), _START)
+        return report_failure(str(error), _START)
     except (OSError, http.client.HTTPException) as error:
-        return failed(f"the gateway does not answer: {error or type(error).__name__}", _START)
+        return report_failure(
+            f"the gateway does not answer: {error or type(error).__name__}", _START
+        )
     except ValueError:
-        return failed(f"what answers at {url} is not the gateway", _START)
+        return report_failure(f"what answers at {url} is not the gateway", _START)
     if status != http.client.OK:
-        return failed("; ".join(problems), "see the gateway's log")
-    return fine(f"the gateway at {url} takes requests")
+        return report_failure("; ".join(problems), "see the gateway's log")
+    return report_ok(f"the gateway at {url} takes requests")
 
 
 def _readiness(url: str) -> tuple[int, list[str]]:
@@ -92,13 +96,17 @@ async def _discovery(settings: Settings) -> Finding:
     files = [folder / FILE_NAME, folder / OWNER_FILE, *sorted(folder.glob("agents/*.json"))]
     problems = [*_open_folders(folder), *filter(None, map(_problem, files))]
     if problems:
-        return failed("; ".join(problems), "remove them; the gateway and its agents make new ones")
+        return report_failure(
+            "; ".join(problems), "remove them; the gateway and its agents make new ones"
+        )
     if settings.production:
-        return fine("production announces itself in no file")
+        return report_ok("production announces itself in no file")
     if not files[0].exists():
         says = f"no gateway has announced itself in {folder}"
-        return doubtful(says, "start `gateway up`, or give agents GATEWAY_URL and GATEWAY_TOKEN")
-    return fine(f"{files[0]} is this user's alone")
+        return report_doubt(
+            says, "start `gateway up`, or give agents GATEWAY_URL and GATEWAY_TOKEN"
+        )
+    return report_ok(f"{files[0]} is this user's alone")
 
 
 def _open_folders(folder: Path) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gateway.ports.checks import Finding, doubtful, failed, fine
+from gateway.ports.checks import Finding, report_doubt, report_failure, report_ok
 from gateway.server.connections import Backend
 from gateway.server.production_checks import OPEN_DEFAULT
 from gateway.server.settings import Settings
@@ -43,7 +43,7 @@ class AllFacts:
 async def read_all_facts(settings: Settings, backend: Backend) -> AllFacts:
     """Read the facts of every server."""
     heard = await facts(backend.store.redis)
-    agents = [row.name for row in await backend.credentials.listed(AGENT)]
+    agents = [row.name for row in await backend.credentials.list_all(AGENT)]
     return AllFacts(
         servers=heard.answers,
         silent=heard.silent,
@@ -55,46 +55,48 @@ async def read_all_facts(settings: Settings, backend: Backend) -> AllFacts:
 def _servers(found: AllFacts) -> Finding:
     if found.silent:
         problems = "; ".join(f"{name}: {why}" for name, why in found.silent.items())
-        return doubtful(f"do not answer: {problems}", _BACK)
+        return report_doubt(f"do not answer: {problems}", _BACK)
     followers = sum(one.replicas for one in found.servers.values())
     if followers > len(found.servers) - 1:
         says = f"{followers} replicas follow, and REDIS_URL does not lead to each"
-        return doubtful(says, _UNTOLD)
-    return fine(f"{len(found.servers)} of {len(found.servers)} answer")
+        return report_doubt(says, _UNTOLD)
+    return report_ok(f"{len(found.servers)} of {len(found.servers)} answer")
 
 
 def _persistence(found: AllFacts) -> Finding:
     if where := found.where(lambda one: one.settings.get("appendonly") != "yes"):
         says = f"no append-only file ({where}); a restart forgets every request"
-        return failed(says, "set `appendonly yes`")
-    return fine("append-only file")
+        return report_failure(says, "set `appendonly yes`")
+    return report_ok("append-only file")
 
 
 def _fsync(found: AllFacts) -> Finding:
     remedy = "set `appendfsync always`"
     if where := found.where(lambda one: one.settings.get("appendfsync") == "no"):
-        return failed(f"fsync no ({where}): a power cut can lose half a minute", remedy)
+        return report_failure(f"fsync no ({where}): a power cut can lose half a minute", remedy)
     if where := found.where(lambda one: one.settings.get("appendfsync") != "always"):
-        return doubtful(f"fsync everysec ({where}): a power cut can lose the last second", remedy)
-    return fine("fsync always")
+        return report_doubt(
+            f"fsync everysec ({where}): a power cut can lose the last second", remedy
+        )
+    return report_ok("fsync always")
 
 
 def _eviction(found: AllFacts) -> Finding:
     if where := found.where(lambda one: one.settings.get("maxmemory-policy") != "noeviction"):
         says = f"requests may be thrown away when memory is short ({where})"
-        return failed(says, "set `maxmemory-policy noeviction`")
-    return fine("noeviction")
+        return report_failure(says, "set `maxmemory-policy noeviction`")
+    return report_ok("noeviction")
 
 
 def _memory(found: AllFacts) -> Finding:
     if where := found.where(lambda one: one.room == 0):
         says = f"nothing bounds the server's memory ({where}); it may take all that the host has"
-        return doubtful(says, "set `maxmemory`, for example 1gb")
+        return report_doubt(says, "set `maxmemory`, for example 1gb")
     if where := found.where(lambda one: one.used >= one.room):
-        return failed(f"full ({where}): requests are refused", _FULL)
+        return report_failure(f"full ({where}): requests are refused", _FULL)
     if where := found.where(lambda one: one.used > _MOST_USED * one.room):
-        return doubtful(f"more than {_MOST_USED:.0%} used ({where})", _FULL)
-    return fine(f"less than {_MOST_USED:.0%} used")
+        return report_doubt(f"more than {_MOST_USED:.0%} used ({where})", _FULL)
+    return report_ok(f"less than {_MOST_USED:.0%} used")
 
 
 def _message_size(found: AllFacts) -> Finding:
@@ -103,15 +105,19 @@ def _message_size(found: AllFacts) -> Finding:
 
     if where := found.where(loose):
         says = f"one message of an agent may take hundreds of megabytes of Redis ({where})"
-        return doubtful(says, "set `proto-max-bulk-len 4mb` and `maxmemory-clients 256mb`")
-    return fine("bounded")
+        return report_doubt(says, "set `proto-max-bulk-len 4mb` and `maxmemory-clients 256mb`")
+    return report_ok("bounded")
 
 
 def _default_user(found: AllFacts) -> Finding:
     if where := found.where(lambda one: bool(one.default)):
         says = f"clients that name no user have rights ({where})"
-        return failed(says, OPEN_DEFAULT) if found.production else doubtful(says, OPEN_DEFAULT)
-    return fine("off, or without rights")
+        return (
+            report_failure(says, OPEN_DEFAULT)
+            if found.production
+            else report_doubt(says, OPEN_DEFAULT)
+        )
+    return report_ok("off, or without rights")
 
 
 def _acl(found: AllFacts) -> Finding:
@@ -123,11 +129,11 @@ def _acl(found: AllFacts) -> Finding:
     if missing:
         says = f"these agents have no Redis user: {', '.join(missing)}"
         remedy = "gateway agent rotate NAME; give the server an `aclfile` so that users last"
-        return failed(says, remedy)
+        return report_failure(says, remedy)
     if where := found.where(lambda one: not one.settings.get("aclfile")):
         says = f"no ACL file ({where}): agents' users are gone after a restart"
-        return doubtful(says, "set `aclfile`, see deploy/")
-    return fine(f"{len(found.users)} agents, each with a user of its own")
+        return report_doubt(says, "set `aclfile`, see deploy/")
+    return report_ok(f"{len(found.users)} agents, each with a user of its own")
 
 
 SERVER_CHECKS: tuple[tuple[str, Callable[[AllFacts], Finding]], ...] = (

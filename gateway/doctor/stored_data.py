@@ -11,12 +11,12 @@ from gateway.domain.policy_document import Mode, adapters_of
 from gateway.domain.records import REVIEWS, SCHEMA_VERSION
 from gateway.domain.store import REROUTING
 from gateway.policy.grant_deciders import every
-from gateway.ports.checks import Finding, doubtful, failed, fine
+from gateway.ports.checks import Finding, report_doubt, report_failure, report_ok
 from gateway.ports.outgoing import UNTRUE
 from gateway.server.connections import Backend
 from gateway.stores.credentials import AGENT, APPROVER
 from gateway.stores.grants import RedisGrants
-from gateway.stores.groups import RedisHeld
+from gateway.stores.groups import RedisGroups
 
 _LARGEST_CLOCK_GAP_MS = 1000
 _LATE_MS = 60_000
@@ -28,13 +28,13 @@ async def _clock(backend: Backend) -> Finding:
     gap = SystemClock().now_ms() - await backend.store.now()
     says = f"this host's clock is {gap} ms ahead of Redis"
     if abs(gap) > _LARGEST_CLOCK_GAP_MS:
-        return doubtful(says, "run a time service on both hosts; deadlines follow Redis")
-    return fine(says)
+        return report_doubt(says, "run a time service on both hosts; deadlines follow Redis")
+    return report_ok(says)
 
 
 async def _schema(backend: Backend) -> Finding:
     # Connecting refuses a newer schema.
-    return fine(f"version {SCHEMA_VERSION}")
+    return report_ok(f"version {SCHEMA_VERSION}")
 
 
 async def _approvers(backend: Backend) -> Finding:
@@ -42,24 +42,24 @@ async def _approvers(backend: Backend) -> Finding:
     empty = [route.name for route in policy.routes if not route.approvers]
     if empty or not policy.routes:
         says = f"nobody may approve on: {', '.join(empty) or 'default'}"
-        return failed(says, "gateway approver add NAME")
-    return fine("1 person" if len(policy.people) == 1 else f"{len(policy.people)} people")
+        return report_failure(says, "gateway approver add NAME")
+    return report_ok("1 person" if len(policy.people) == 1 else f"{len(policy.people)} people")
 
 
 async def _tokens(backend: Backend) -> Finding:
     people = {person.name for person in (await backend.store.policy()).people}
-    approvers = [row.name for row in await backend.credentials.listed(APPROVER)]
-    agents = await backend.credentials.listed(AGENT)
+    approvers = [row.name for row in await backend.credentials.list_all(APPROVER)]
+    agents = await backend.credentials.list_all(AGENT)
     strangers = [name for name in approvers if name not in people]
     if strangers:
         says = f"tokens of people whom the policy does not know: {', '.join(strangers)}"
-        return doubtful(says, "gateway approver revoke NAME")
-    return fine(f"{len(agents)} agents, {len(approvers)} approvers")
+        return report_doubt(says, "gateway approver revoke NAME")
+    return report_ok(f"{len(agents)} agents, {len(approvers)} approvers")
 
 
 async def _owners(backend: Backend) -> Finding:
     people = {person.name for person in (await backend.store.policy()).people}
-    agents = await backend.credentials.listed(AGENT)
+    agents = await backend.credentials.list_all(AGENT)
     lost = [f"{row.name} of {row.owner}" for row in agents if row.owner not in {None, *people}]
     if lost:
         says = f"agents of people whom the policy does not know: {', '.join(lost)}"
@@ -67,8 +67,8 @@ async def _owners(backend: Backend) -> Finding:
             "nobody is kept from approving what these ask for themselves: give the person that "
             "name in the policy file, or revoke the agent and add it with --owner"
         )
-        return doubtful(says, remedy)
-    return fine("every agent's owner is a person of the policy, or it has none")
+        return report_doubt(says, remedy)
+    return report_ok("every agent's owner is a person of the policy, or it has none")
 
 
 async def _mode(backend: Backend) -> Finding:
@@ -76,32 +76,32 @@ async def _mode(backend: Backend) -> Finding:
     modes = {route.name: route.mode for route in policy.routes if route.mode is not Mode.ASK}
     if modes:
         problems = ", ".join(f"{name}: {mode}" for name, mode in modes.items())
-        return doubtful(f"these routes ask nobody: {problems}", "set the route's mode to ask")
-    return fine("every route asks people")
+        return report_doubt(f"these routes ask nobody: {problems}", "set the route's mode to ask")
+    return report_ok("every route asks people")
 
 
 async def _kill_switch(backend: Backend) -> Finding:
-    if await backend.store.stopped():
-        return failed("on: everything is denied", "gateway resume")
-    return fine("off")
+    if await backend.store.is_stopped():
+        return report_failure("on: everything is denied", "gateway resume")
+    return report_ok("off")
 
 
 async def _paused_agents(backend: Backend) -> Finding:
-    if paused := await RedisHeld(backend.store).paused():
+    if paused := await RedisGroups(backend.store).list_paused():
         names = ", ".join(one.agent for one in paused)
         says = f"people denied too much of these in a row, and they ask nobody for now: {names}"
-        return doubtful(says, "gateway agent paused, gateway agent lift NAME")
-    return fine("every agent may ask")
+        return report_doubt(says, "gateway agent paused, gateway agent lift NAME")
+    return report_ok("every agent may ask")
 
 
 async def _grants(backend: Backend) -> Finding:
     grants = await every(RedisGrants(backend.store))
-    resting = sum(grant.rests is not None for grant in grants)
-    if resting:
-        says = f"{resting} of {len(grants)} remembered answers rest: stricter rules came since"
+    suspended = sum(grant.rests is not None for grant in grants)
+    if suspended:
+        says = f"{suspended} of {len(grants)} remembered answers suspended by stricter rules"
         remedy = "gateway grant list --suspended; let the agent ask again and remember that anew"
-        return doubtful(says, remedy)
-    return fine(f"{len(grants)} remembered, and none rests")
+        return report_doubt(says, remedy)
+    return report_ok(f"{len(grants)} remembered, none suspended by stricter rules")
 
 
 async def _unread(backend: Backend) -> Finding:
@@ -110,22 +110,24 @@ async def _unread(backend: Backend) -> Finding:
     for agent in await store.agents():
         key = store.keys.ingress(agent)
         if await store.redis.type(key) not in ("stream", "none"):
-            return failed(f"{key} is no stream, so {agent} is not heard", f"delete the key {key}")
+            return report_failure(
+                f"{key} is no stream, so {agent} is not heard", f"delete the key {key}"
+            )
         unread += await store.redis.xlen(key)
     if unread:
         says = f"{unread} messages of agents wait to be read"
         remedy = "is a gateway running on this Redis? see its log for events entry_failed"
-        return doubtful(says, remedy)
-    return fine("nothing waits to be read")
+        return report_doubt(says, remedy)
+    return report_ok("nothing waits to be read")
 
 
 async def _dead(backend: Backend) -> Finding:
     count = await backend.store.redis.xlen(backend.store.keys.dead)
     if count:
-        return doubtful(
+        return report_doubt(
             f"{count} messages could not be handled", "look at the audit's dead_letter events"
         )
-    return fine("none")
+    return report_ok("none")
 
 
 async def _queues(backend: Backend) -> Finding:
@@ -139,10 +141,10 @@ async def _queues(backend: Backend) -> Finding:
     ]
     if idle:
         says = f"requests have waited for {', '.join(idle)} for over a minute"
-        return doubtful(
+        return report_doubt(
             says, "is a gateway running? is that adapter in GATEWAY_ADAPTERS, or alone?"
         )
-    return fine("nothing waits to be posted")
+    return report_ok("nothing waits to be posted")
 
 
 async def _cards(backend: Backend) -> Finding:
@@ -152,8 +154,8 @@ async def _cards(backend: Backend) -> Finding:
     if found:
         problems = ", ".join(f"{count} {name}" for name, count in sorted(found.items()))
         remedy = "gateway audit export names the places and what the platform said"
-        return doubtful(f"in the last hour: {problems}", remedy)
-    return fine("every card of the last hour was posted and kept true")
+        return report_doubt(f"in the last hour: {problems}", remedy)
+    return report_ok("every card of the last hour was posted and kept true")
 
 
 STORED_DATA_CHECKS: tuple[tuple[str, Callable[[Backend], Awaitable[Finding]]], ...] = (

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gateway.domain.records import Event, place_of
+from gateway.domain.records import AuditEvent, place_of
 from gateway.errors import InvalidRequest
 from gateway.models import ENDINGS, DeciderKind, Status
 from gateway.wire.canonical_json import canonical, parse, sha256_hex
@@ -51,7 +51,7 @@ class Verification:
         return not self.problems
 
 
-def seal_events(events: Iterable[Event], previous: str) -> Seal:
+def seal_events(events: Iterable[AuditEvent], previous: str) -> Seal:
     """Return the seal over these events, in stream order, on top of the chain's head."""
     batch = list(events)
     return Seal(
@@ -63,7 +63,7 @@ def seal_events(events: Iterable[Event], previous: str) -> Seal:
     )
 
 
-def event_line(event: Event) -> str:
+def event_line(event: AuditEvent) -> str:
     """Return an event as a line of the export."""
     return json.dumps({"event": plain(event)}, ensure_ascii=False)
 
@@ -91,7 +91,7 @@ class _Checker:
     def __init__(self) -> None:
         self._found = Verification()
         self._head: str | None = None
-        self._batch: list[Event] = []
+        self._batch: list[AuditEvent] = []
         self._last = (0, 0)
         self._endings: Counter[str] = Counter()
         self._revisions: dict[str, int] = {}
@@ -102,7 +102,7 @@ class _Checker:
             value = parse(line.encode(), max_bytes=_LONGEST_LINE)
             kind, body = next(iter(value.items()))
             if kind == "event":
-                self._event(number, build(Event, body))
+                self._event(number, build(AuditEvent, body))
             elif kind == "seal":
                 self._check_seal(number, build(Seal, body))
             else:
@@ -115,7 +115,7 @@ class _Checker:
         self._found.unsealed = len(self._batch)
         return self._found
 
-    def _event(self, number: int, event: Event) -> None:
+    def _event(self, number: int, event: AuditEvent) -> None:
         place = place_of(event.id)
         if place <= self._last:
             self._wrong(number, f"event {event.id} does not come after the one before")
@@ -125,7 +125,7 @@ class _Checker:
         if event.request_id and event.revision:
             self._of_request(number, event)
 
-    def _of_request(self, number: int, event: Event) -> None:
+    def _of_request(self, number: int, event: AuditEvent) -> None:
         known = self._revisions.get(event.request_id, 0)
         born_ended = event.revision == known == 1 and event.type in ENDINGS
         if event.revision <= known and not born_ended:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from gateway.domain.records import CROWD, Record
+from gateway.domain.records import GROUP_MARK, Record
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import plain
 
@@ -25,7 +25,7 @@ class AgentLoad:
 
 def crowd_of(agent: str) -> str:
     """Return what stands for the requests that wait behind an agent's digest card."""
-    return CROWD + agent
+    return GROUP_MARK + agent
 
 
 def likeness(record: Record) -> str:

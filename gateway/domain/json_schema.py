@@ -44,7 +44,7 @@ def check_schema(schema: JsonObject | None, arguments: JsonObject) -> None:
         _steps_left.reset(used)
 
 
-def _counted(name: str, check: _Check) -> _Check:
+def _count_steps(name: str, check: _Check) -> _Check:
     """Return a keyword's check that counts what it costs."""
 
     def step(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -88,7 +88,7 @@ _CHECKS = {**Draft202012Validator.VALIDATORS, "additionalProperties": _additiona
 _Validator: Any = create(
     meta_schema=Draft202012Validator.META_SCHEMA,
     validators={
-        name: _counted(name, check) for name, check in _CHECKS.items() if name not in _UNCHECKED
+        name: _count_steps(name, check) for name, check in _CHECKS.items() if name not in _UNCHECKED
     },
     type_checker=Draft202012Validator.TYPE_CHECKER,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gateway.domain.redaction import masked
+from gateway.domain.redaction import mask
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
 from gateway.wire.codec import JsonObject
 
@@ -34,7 +34,7 @@ def summary(decision: JsonObject, note: str) -> JsonObject:
     for name in _TOLD_ELSEWHERE:
         values.pop(name, None)
     if note:
-        values["note"] = masked(note)
+        values["note"] = mask(note)
     if "message" in values:
-        values["message"] = masked(values["message"])
+        values["message"] = mask(values["message"])
     return values

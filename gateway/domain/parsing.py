@@ -57,7 +57,7 @@ def check_agent_reason(reason: Reason) -> None:
         raise InvalidRequest(f"reason must be one of {', '.join(AGENT_REASONS)}")
 
 
-async def parsed(parser: Callable[[bytes], T], raw: bytes) -> T:
+async def parse_off_loop(parser: Callable[[bytes], T], raw: bytes) -> T:
     """Return `parser(raw)`, off the event loop when `raw` is large."""
     if len(raw) <= LARGE_BYTES:
         return parser(raw)

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.domain.safe_text import Visible, visible
+from gateway.domain.safe_text import Visible, make_visible
 
 _TOKEN = r"[A-Za-z0-9_\-./+=~]"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,15}://"
@@ -52,23 +52,23 @@ _DIGEST_CHARS = 8
 _MASK = re.compile(rf"⟨secret of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
 
-def shown(text: str, *, reveal: bool = False) -> Visible:
+def render_safe(text: str, *, reveal: bool = False) -> Visible:
     """Return text as people get it: nothing deceives the eye, and secrets are masked.
 
     With `reveal` secrets stay as they are.
     """
     found = [] if reveal else list(secrets_in(text))
     if not found:
-        return visible(text)
+        return make_visible(text)
     parts: list[tuple[str, bool]] = []
     hidden = mixed = False
     done = 0
     for start, end in found:
-        before = visible(text[done:start])
+        before = make_visible(text[done:start])
         parts += [*before.segments, (_mask(text[start:end]), True)]
         hidden, mixed = hidden or before.hidden, mixed or before.mixed_script
         done = end
-    rest = visible(text[done:])
+    rest = make_visible(text[done:])
     return Visible(
         (*parts, *rest.segments),
         hidden or rest.hidden,
@@ -77,7 +77,7 @@ def shown(text: str, *, reveal: bool = False) -> Visible:
     )
 
 
-def masked(value: Any) -> Any:
+def mask(value: Any) -> Any:
     """Return a JSON value, or text, with the secrets in its text masked, as the audit keeps it."""
     if isinstance(value, str):
         return _in_text(value)
@@ -89,14 +89,14 @@ def masked(value: Any) -> Any:
             for name, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [masked(item) for item in value]
+        return [mask(item) for item in value]
     return value
 
 
 def _member(name: str, value: Any) -> Any:
     """Return a member's value masked; its name, too, may tell that it is a secret."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return masked(value)
+        return mask(value)
     named = f"{name}: "
     text = _in_text(f"{named}{value}", len(named))
     return value if text == str(value) else text

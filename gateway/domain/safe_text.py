@@ -1,9 +1,9 @@
 """Hostile text made visible: the one place that decides what people must not be shown raw.
 
 An approver reads what will run. Characters that do not show, that reorder or cover their
-neighbours, or that pass for other letters would let the card differ from what runs, so `visible`
-replaces each with an escape such as ⟨U+202E⟩. Plain CJK, emoji (joined ones too), accented Latin,
-and Hebrew or Arabic without overrides stay as they are.
+neighbours, or that pass for other letters would let the card differ from what runs, so
+`make_visible` replaces each with an escape such as ⟨U+202E⟩. Plain CJK, emoji (joined ones too),
+accented Latin, and Hebrew or Arabic without overrides stay as they are.
 
 Letters are judged by the word: one that mixes Latin with look-alikes of another script, or one
 made wholly of look-alikes where nothing around it tells that it is honest Cyrillic or Greek. Pure
@@ -118,14 +118,14 @@ class Visible:
         return [tuple(segment for segment in line if segment[0]) for line in lines]
 
 
-def visible(text: str) -> Visible:
+def make_visible(text: str) -> Visible:
     """Return `text` with everything that deceives the eye replaced by a visible escape."""
     if not _SUSPECT.search(text) and not _RUN.search(text):
         return Visible(((text, False),) if text else ())
     try:
         hidden, alike = _hidden(text), _alike(text)
     except _Crowd:
-        return _crowded(text)
+        return _escape_all(text)
     runs = {found.start(): found.group() for found in _RUN.finditer(text)}
     escapes = {at: (_escape(text[at]), 1) for at in hidden}
     escapes |= {at: (_escape(text[at], ink=True), 1) for at in alike}
@@ -154,7 +154,7 @@ def _few(places: Iterable[int]) -> set[int]:
     return found
 
 
-def _crowded(text: str) -> Visible:
+def _escape_all(text: str) -> Visible:
     """Return text with every character escaped that is not plain: stricter, and quick."""
     return Visible(((_CROWD.sub(_crowd, text), False),), hidden=True, mixed_script=True)
 
@@ -192,7 +192,7 @@ def _json_escape(char: str) -> str:
 
 def _hidden(text: str) -> set[int]:
     found = (match.start() for match in _SUSPECT.finditer(text))
-    return _few(at for at in found if _deceives(text[at]) and not _excused(text, at))
+    return _few(at for at in found if _deceives(text[at]) and not _is_excused(text, at))
 
 
 @lru_cache(maxsize=4096)
@@ -208,7 +208,7 @@ def _deceives(char: str) -> bool:
     return category in _HIDDEN_CATEGORIES or category == "Mn"
 
 
-def _excused(text: str, at: int) -> bool:
+def _is_excused(text: str, at: int) -> bool:
     char = text[at]
     before = text[at - 1] if at else ""
     after = text[at + 1] if at + 1 < len(text) else ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from gateway.domain.records import Event
+from gateway.domain.records import AuditEvent
 from gateway.models import ENDINGS, DeciderKind, Reason, Status
 from gateway.wire.codec import JsonObject, Wire, plain
 
@@ -65,7 +65,7 @@ class CanaryReport(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report(Wire):
+class PeriodReport(Wire):
     """The figures of a period, from `since` to before `until`, in milliseconds since the epoch."""
 
     since: int
@@ -105,7 +105,7 @@ class Tally:
         self._canaries: set[str] = set()  # of these, what is the gateway's own
         self._answers: Counter[str] = Counter()
 
-    def take(self, event: Event) -> None:
+    def take(self, event: AuditEvent) -> None:
         """Count one event."""
         if event.type == "submitted":
             self._count_submission(event)
@@ -124,11 +124,11 @@ class Tally:
         elif event.type == "grant_made":
             self._count_grant(event.data)
 
-    def report(self, since: int, until: int) -> Report:
+    def report(self, since: int, until: int) -> PeriodReport:
         """Return the figures, people and agents by name."""
         people = sorted(self._people.items())
         agents = sorted(self._agents.items())
-        return Report(
+        return PeriodReport(
             since=since,
             until=until,
             approvers=tuple(_approver(name, one) for name, one in people),
@@ -136,7 +136,7 @@ class Tally:
             canaries=CanaryReport(**self._answers),
         )
 
-    def _count_submission(self, event: Event) -> None:
+    def _count_submission(self, event: AuditEvent) -> None:
         self._shown[event.request_id] = event.at
         if event.data.get("canary"):
             self._canaries.add(event.request_id)
@@ -144,7 +144,7 @@ class Tally:
         else:
             self._agents[event.agent].requests += 1
 
-    def _ended_canary(self, event: Event) -> None:
+    def _ended_canary(self, event: AuditEvent) -> None:
         """Count an answer to a request of the gateway's own: it is no decision about an agent."""
         answer = _ANSWERS.get(str(event.data.get("reason")))
         self._answers[answer or "unanswered"] += 1
@@ -159,12 +159,12 @@ class Tally:
             self._posted.add(request_id)
             self._shown[request_id] = at
 
-    def _count_vote(self, event: Event) -> None:
+    def _count_vote(self, event: AuditEvent) -> None:
         votes = event.data.get("votes") or [{}]
         if name := votes[-1].get("person"):
             self._count_decision(str(name), event, denied=False)
 
-    def _count_ending(self, event: Event) -> None:
+    def _count_ending(self, event: AuditEvent) -> None:
         by = event.data.get("decided_by") or {}
         agent = self._agents[event.agent]
         agent.ended += 1
@@ -174,7 +174,7 @@ class Tally:
         if by.get("kind") == DeciderKind.PERSON:
             self._count_decision(str(by["name"]), event, denied=event.type == Status.DENIED)
 
-    def _count_decision(self, name: str, event: Event, *, denied: bool) -> None:
+    def _count_decision(self, name: str, event: AuditEvent, *, denied: bool) -> None:
         person = self._people[name]
         person.decisions += 1
         person.denials += denied
@@ -188,7 +188,7 @@ class Tally:
             self._people[str(grant["made_by"])].grants += 1
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: PeriodReport) -> Iterator[str]:
     """Say a report in lines for a terminal."""
     heads = ("answers", "denials", "median", "p10", "< 2 s", "grants", "caught", "missed")
     yield _row("approver", *heads)

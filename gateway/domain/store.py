@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from gateway.domain.policy_document import Budget, PolicyDocument
-from gateway.domain.records import Event, Page, Query, Record, Session
+from gateway.domain.records import AuditEvent, Page, Query, Record, Session
 from gateway.wire.codec import JsonObject
 
 REROUTING = "rerouting"
@@ -129,7 +129,7 @@ class Store(Protocol):
     async def pending_of(self, agent: str) -> list[str]:
         """Return the ids of an agent's pending requests, oldest first."""
 
-    async def voted(self) -> list[str]:
+    async def list_voted(self) -> list[str]:
         """Return the ids of the waiting requests that somebody has approved already."""
 
     async def count_pending(self) -> int:
@@ -172,10 +172,10 @@ class Store(Protocol):
     async def set_stopped(self, stopped: bool, *, by: str) -> None:
         """Turn the kill switch on or off."""
 
-    async def stopped(self) -> bool:
+    async def is_stopped(self) -> bool:
         """Tell whether the kill switch is on."""
 
-    async def history(self, after: str | None, limit: int) -> list[Event]:
+    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
 
 

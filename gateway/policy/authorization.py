@@ -9,7 +9,7 @@ from gateway.domain.policy_document import PolicyDocument, Route, is_named
 from gateway.domain.records import Identity, Record, ScopeQuorum
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
-from gateway.policy.grants.grant import PASSES, Backer, Effect, Grant, Match, Scope
+from gateway.policy.grants.grant import PASSES, Effect, Grant, GrantVoter, Match, Scope
 
 ADMIN = "admin:"
 """By what an admin's own grant is admitted. No person's name, and no identity, is written so."""
@@ -142,18 +142,18 @@ def lets_through(policy: PolicyDocument, grant: Grant, record: Record, route: Ro
     return _by_admin(policy, voices) or _speaks(route, grant, voices)
 
 
-def _by_admin(policy: PolicyDocument, voices: tuple[Backer, ...]) -> bool:
+def _by_admin(policy: PolicyDocument, voices: tuple[GrantVoter, ...]) -> bool:
     names = {one.person for one in voices if ADMIN in one.via}
     return bool(names) and any(one.admin and one.name in names for one in policy.people)
 
 
-def _speaks(route: Route, grant: Grant, voices: tuple[Backer, ...]) -> bool:
+def _speaks(route: Route, grant: Grant, voices: tuple[GrantVoter, ...]) -> bool:
     everywhere = grant.session is None
-    needs = needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
+    needs = count_needed(route.quorum, route.scope_quorum, grant.match, everywhere=everywhere)
     return sum(matching_approver(route, one.via) is not None for one in voices) >= needs
 
 
-def needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: bool) -> int:
+def count_needed(quorum: int, wider: ScopeQuorum, match: Match, *, everywhere: bool) -> int:
     """Return how many people must vote for remembering an approval so."""
     own = {
         Scope.PATTERN: wider.pattern,

@@ -121,7 +121,7 @@ class Chain:
         )
 
 
-def settled(opinions: Iterable[Opinion]) -> Opinion | None:
+def find_decisive(opinions: Iterable[Opinion]) -> Opinion | None:
     """Return the opinion that would decide, None when people would, as `Chain.decide` has it."""
     people = False
     for one in opinions:

@@ -1,4 +1,4 @@
-"""Has the policy chain judge a request, and says how that ends it."""
+"""Runs the policy chain for a request, and derives the outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.errors import InvalidRequest
 from gateway.models import Action, Status, digest_of
 from gateway.policy.chain import ALLOW, ASK, DENY, LATER, MODIFY, RESPOND, Chain
 from gateway.policy.decider import Verdict
-from gateway.policy.guardrails import assessed
+from gateway.policy.guardrails import assess
 
 
 async def judge(
@@ -43,7 +43,7 @@ def _modify(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:
         raise InvalidRequest("changed by a policy hook, and the agent takes no changed arguments")
     check_schema(request.schema, arguments)
     changed = replace(record, edited=arguments, digest=digest_of(request, arguments))
-    return assessed(changed, policy)
+    return assess(changed, policy)
 
 
 def _outcome_of(record: Record, verdict: Verdict) -> Outcome | None:

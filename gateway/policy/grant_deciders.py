@@ -17,7 +17,7 @@ from gateway.policy.authorization import is_still_authorized, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import PASSES, Cover, Effect, Grant
+from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult
 from gateway.policy.guardrails import findings
 
 DENY_PRIORITY, ALLOW_PRIORITY = 900, 500
@@ -53,8 +53,8 @@ class GrantStore(Protocol):
         """Note something about a live grant, if it stood as `before`; return whether it did."""
 
     async def reread(self, before: Grant, after: Grant) -> bool:
-        """Put a live grant as today's rules read it, or at rest, in the place of what it was;
-        return whether it still was that. One at rest is found by no request any more."""
+        """Replace a live grant by the result of re-evaluating it; return False when it changed
+        meanwhile. No request finds a suspended grant any more."""
 
     async def erase(self, grant: Grant) -> None:
         """Put a grant that ended in the place of what it covered."""
@@ -125,7 +125,7 @@ class GrantBook:
         """Never use this grant again: the server says that it is over."""
         self._spent.add(grant_id)
 
-    def limited(self, grant_id: str) -> bool:
+    def is_limited(self, grant_id: str) -> bool:
         """Whether a grant that was seen here may be used so many times only."""
         return grant_id in self._limited
 
@@ -147,10 +147,12 @@ class GrantBook:
         now = self._clock.now_ms()
         return tuple(one for one in found[1] if one.live(now) and one.id not in self._spent)
 
-    def declared(self, record: Record) -> Record:
+    def redeclare(self, record: Record) -> Record:
         """Return the record as this policy declares its tool, whatever was declared before."""
         request = record.request
-        return record.revised(harmless=self._policy.declares_harmless(request.agent, request.tool))
+        return record.copy_with(
+            harmless=self._policy.declares_harmless(request.agent, request.tool)
+        )
 
     def fit(self, grant: Grant, record: Record, route: Route) -> bool:
         """Whether a pass, whose requests nobody sees, is for one like this. Other grants are."""
@@ -177,22 +179,22 @@ class _Link:
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Answer with the first grant that covers the request."""
-        record = self._book.declared(record)
+        record = self._book.redeclare(record)
         mine = [one for one in await self._book.about(record) if one.effect is self._effect]
         if any(one.match.shape in PASSES for one in mine):
             mine = [one for one in mine if self._book.fit(one, record, route)]
         covered = [(covers(grant, record), grant) for grant in mine]
         for cover, grant in covered:
-            if cover is Cover.YES:
+            if cover is MatchResult.YES:
                 effect = DENY if self._effect is Effect.DENY else ALLOW
-                return _cited(effect, grant, grant.match.scope.value)
+                return _cite(effect, grant, grant.match.scope.value)
         for cover, grant in covered:
-            if cover is Cover.UNSURE:
-                return _cited(ASK, grant, "may be what a remembered denial covers")
+            if cover is MatchResult.UNSURE:
+                return _cite(ASK, grant, "may be what a remembered denial covers")
         return None
 
 
-def _cited(effect: str, grant: Grant, message: str) -> Verdict:
+def _cite(effect: str, grant: Grant, message: str) -> Verdict:
     # Agents and the audit read the message: nothing of what the grant covers stands in it.
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)

@@ -34,14 +34,14 @@ _SIGNS = tuple(
 _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 
 
-def assessed(record: Record, policy: PolicyDocument) -> Record:
+def assess(record: Record, policy: PolicyDocument) -> Record:
     """Return a record with the risk and the findings of what it would run now, under a policy.
 
     Whatever makes a record, or changes what it would run, has it assessed anew.
     """
     request = replace(record.request, arguments=record.arguments)
     watched = policy.guardrails is not Guardrails.OFF
-    return record.revised(
+    return record.copy_with(
         risk=policy.risk_of(request, record.arguments),
         findings=findings(record) if watched else (),
     )

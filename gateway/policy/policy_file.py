@@ -73,12 +73,12 @@ def read_policy_file(path: Path) -> PolicyDocument:
 def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
     """Say in lines what a new document changes."""
     return [
-        *_changed("person", before.people, after.people),
-        *_changed("route", before.routes, after.routes),
-        *_changed("risk rule", before.risks, after.risks),
-        *_changed("rule", before.rules, after.rules),
-        *_changed("budget", before.budgets, after.budgets),
-        *_changed("tool", before.tools, after.tools),
+        *_compare_named("person", before.people, after.people),
+        *_compare_named("route", before.routes, after.routes),
+        *_compare_named("risk rule", before.risks, after.risks),
+        *_compare_named("rule", before.rules, after.rules),
+        *_compare_named("budget", before.budgets, after.budgets),
+        *_compare_named("tool", before.tools, after.tools),
         *(
             [f"~ guardrails: {before.guardrails} -> {after.guardrails}"]
             if before.guardrails is not after.guardrails
@@ -167,21 +167,23 @@ def _doubles(what: str, names: Sequence[str]) -> Iterator[str]:
             yield f"The {what} {name!r} stands there twice."
 
 
-def _changed(what: str, before: Iterable[Any], after: Iterable[Any]) -> Iterator[str]:
+def _compare_named(what: str, before: Iterable[Any], after: Iterable[Any]) -> Iterator[str]:
     old, new = {one.name: one for one in before}, {one.name: one for one in after}
     for name in {**old, **new}:
         if name not in new:
             yield f"- {what} {name}"
         elif name not in old:
-            members = (f"{member} {text}" for member, text in _said(new[name]).items())
+            members = (f"{member} {text}" for member, text in _describe(new[name]).items())
             yield f"+ {what} {name}: {'; '.join(members) or 'as it comes'}"
         elif old[name] != new[name]:
-            yield from _moved(f"{what} {name}", _said(old[name]), _said(new[name]))
+            yield from _compare_members(
+                f"{what} {name}", _describe(old[name]), _describe(new[name])
+            )
     if list(old) != list(new) and old.keys() == new.keys():
         yield f"~ order of the {what}s: {', '.join(new)}"
 
 
-def _moved(name: str, old: dict[str, str], new: dict[str, str]) -> Iterator[str]:
+def _compare_members(name: str, old: dict[str, str], new: dict[str, str]) -> Iterator[str]:
     """Say which members changed, a line for each."""
     for member in {**old, **new}:
         before, after = old.get(member, "as it comes"), new.get(member, "as it comes")
@@ -189,7 +191,7 @@ def _moved(name: str, old: dict[str, str], new: dict[str, str]) -> Iterator[str]
             yield f"~ {name}: {member}: {before} -> {after}"
 
 
-def _said(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) -> dict[str, str]:
+def _describe(one: Person | Route | RiskRule | PolicyRule | Budget | ToolRow) -> dict[str, str]:
     """Return members as people read them; those that are as they come are left out."""
     return {name: _words(value) for name, value in plain(one).items() if name != "name"}
 

@@ -30,10 +30,10 @@ from gateway.policy.grants.argument_names import (
     paths_in,
     second_paths_in,
 )
-from gateway.policy.grants.command_patterns import allowing, denying
+from gateway.policy.grants.command_patterns import derive_allow_pattern, derive_deny_pattern
 from gateway.policy.grants.coverage import fits_tool, legible, lies_in, runs_only
 from gateway.policy.grants.denials import command_reaches, forbids_command, forbids_folder, most
-from gateway.policy.grants.grant import CommandPattern, Cover
+from gateway.policy.grants.grant import CommandPattern, MatchResult
 from gateway.policy.grants.paths import is_root
 from gateway.policy.guardrails import findings
 from gateway.wire.codec import JsonObject
@@ -61,24 +61,24 @@ class Rules:
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Answer with the first rule that fits and is in force."""
-        found = [one for one in await self._fitting(record) if not one[0].shadow]
-        certain = (_verdict(rule) for rule, cover in found if cover is Cover.YES)
+        found = [one for one in await self._find_fitting(record) if not one[0].shadow]
+        certain = (_verdict(rule) for rule, cover in found if cover is MatchResult.YES)
         unsure = (
             replace(_verdict(rule), effect=ASK, message=f"may be {rule.name}")
             for rule, cover in found
-            if cover is Cover.UNSURE
+            if cover is MatchResult.UNSURE
         )
         return next(certain, None) or next(unsure, None)
 
     async def shadows(self, record: Record) -> list[Shadow]:
         """Return what the rules in shadow would have done."""
-        found = await self._fitting(record)
+        found = await self._find_fitting(record)
         return [Shadow(rule=one.name, effect=one.effect.value) for one, _ in found if one.shadow]
 
-    async def _fitting(self, record: Record) -> list[tuple[PolicyRule, Cover]]:
+    async def _find_fitting(self, record: Record) -> list[tuple[PolicyRule, MatchResult]]:
         rules = [one for one in (await self._policy()).rules if one.effect is self._effect]
         found = [(rule, fits(rule, record)) for rule in rules]
-        return [one for one in found if one[1] is not Cover.NO]
+        return [one for one in found if one[1] is not MatchResult.NO]
 
 
 class GuardrailLink:
@@ -110,19 +110,19 @@ class GuardrailLink:
         return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.findings]
 
 
-def fits(rule: PolicyRule, record: Record) -> Cover:
+def fits(rule: PolicyRule, record: Record) -> MatchResult:
     """Return whether a rule fits a request: an allow must be certain, others miss nothing."""
     request = record.request
     if not (is_named(rule.agents, request.agent) and is_named(rule.tools, request.tool)):
-        return Cover.NO
+        return MatchResult.NO
     if rule.kinds and request.kind not in rule.kinds:
-        return Cover.NO
+        return MatchResult.NO
     if rule.effect is RuleEffect.ALLOW:
-        return Cover.YES if _allowed(rule, record) else Cover.NO
+        return MatchResult.YES if _may_allow(rule, record) else MatchResult.NO
     found = set(_hits(rule, record))
-    if Cover.NO in found:
-        return Cover.NO
-    return Cover.UNSURE if Cover.UNSURE in found else Cover.YES
+    if MatchResult.NO in found:
+        return MatchResult.NO
+    return MatchResult.UNSURE if MatchResult.UNSURE in found else MatchResult.YES
 
 
 def mistakes(rule: PolicyRule) -> Iterator[str]:
@@ -133,7 +133,7 @@ def mistakes(rule: PolicyRule) -> Iterator[str]:
     if allows and not (rule.tools or rule.commands):
         yield "an allow names tools or commands."
     for text in rule.commands:
-        if (allowing(text, None) if allows else denying(text)) is None:
+        if (derive_allow_pattern(text, None) if allows else derive_deny_pattern(text)) is None:
             known = "known in commands.txt, without flags" if allows else "plain"
             yield f"the command {text!r} is not {known}."
     for folder in rule.folders:
@@ -147,7 +147,7 @@ def _verdict(rule: PolicyRule) -> Verdict:
     return Verdict(effect=effect, by=by, reason=Reason.RULE, message=rule.message)
 
 
-def _allowed(rule: PolicyRule, record: Record) -> bool:
+def _may_allow(rule: PolicyRule, record: Record) -> bool:
     request = record.request
     high = record.risk.level is RiskLevel.HIGH
     if high or request.questions or rule.contains or not legible(record.arguments):
@@ -172,7 +172,7 @@ def _runs_one_of(rule: PolicyRule, record: Record) -> bool:
         return False
     # An agent says where it works: that must not be everywhere.
     folders = rule.folders or (() if is_root(cwd) else (cwd,))
-    patterns = (allowing(text, folder) for text in rule.commands for folder in folders)
+    patterns = (derive_allow_pattern(text, folder) for text in rule.commands for folder in folders)
     return any(one is not None and runs_only(one, *values[0], record) for one in patterns)
 
 
@@ -188,12 +188,16 @@ def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
     )
 
 
-def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
+def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:
     if rule.contains:
         text = searchable_text(record.parts)
-        yield Cover.YES if any(part.lower() in text for part in rule.contains) else Cover.NO
+        yield (
+            MatchResult.YES
+            if any(part.lower() in text for part in rule.contains)
+            else MatchResult.NO
+        )
     if rule.commands:
-        patterns = filter(None, map(denying, rule.commands))
+        patterns = filter(None, map(derive_deny_pattern, rule.commands))
         yield most([_forbidden(pattern, record) for pattern in patterns])
     if rule.folders:
         yield most(
@@ -206,7 +210,7 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[Cover]:
         )
 
 
-def _forbidden(pattern: CommandPattern, record: Record) -> Cover:
+def _forbidden(pattern: CommandPattern, record: Record) -> MatchResult:
     values = [found for part in record.parts for found in commands_in(part)]
     scripts = any(names_script(name) for part in record.parts for name in part)
     if scripts or (not values and record.request.kind is Kind.COMMAND):
@@ -214,7 +218,7 @@ def _forbidden(pattern: CommandPattern, record: Record) -> Cover:
     return most([forbids_command(pattern, *found) for found in values])
 
 
-def _reaches(folder: str, arguments: JsonObject, cwd: str | None) -> Iterator[Cover]:
+def _reaches(folder: str, arguments: JsonObject, cwd: str | None) -> Iterator[MatchResult]:
     """Yield for each path that a call names whether it lies in a folder."""
     yield from (command_reaches(folder, *found, cwd) for found in commands_in(arguments))
     for path in paths_in(arguments):
@@ -229,4 +233,4 @@ def _reaches(folder: str, arguments: JsonObject, cwd: str | None) -> Iterator[Co
     }
     for text in pathlike(rest):
         found = forbids_folder(folder, text, cwd)
-        yield Cover.NO if found is Cover.NO else Cover.UNSURE
+        yield MatchResult.NO if found is MatchResult.NO else MatchResult.UNSURE

@@ -13,8 +13,8 @@ from typing import Protocol
 from gateway.domain.clock import Clock, SystemClock
 from gateway.domain.http_body import BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.records import (
+    AuditEvent,
     Click,
-    Event,
     Identity,
     MessageRef,
     Page,
@@ -25,8 +25,8 @@ from gateway.domain.records import (
     Remember,
     Session,
 )
-from gateway.domain.redaction import bug, shown, start_of
-from gateway.domain.safe_text import Segment, Visible, visible
+from gateway.domain.redaction import bug, render_safe, start_of
+from gateway.domain.safe_text import Segment, Visible, make_visible
 from gateway.domain.tasks import cancel_and_wait
 from gateway.policy.decider import Decider, Verdict
 from gateway.policy.grants.grant import Effect, Grant
@@ -42,7 +42,7 @@ from gateway.ports.adapters import (
 from gateway.ports.blocks import LABEL_CHARS, Block, Change, changes, headline, warnings
 from gateway.ports.card_size import CardSizes
 from gateway.ports.cards import Card, Control, Field, FullView, Style, card_of, full_view
-from gateway.ports.checks import FAIL, Finding, doubtful, failed, fine
+from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
     Desk,
     Feed,
@@ -65,11 +65,11 @@ from gateway.ports.outgoing import (
     NoticeKind,
     Posts,
     PostsGrants,
-    TryLater,
+    RetryLater,
 )
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.rate_limit import Pace, Rate
-from gateway.ports.remember_options import LIFETIME_WORDS, Scope, scopes_of
+from gateway.ports.remember_options import LIFETIME_WORDS, RememberOption, scopes_of
 from gateway.ports.worklist import Worklist
 from gateway.wire.canonical_json import parse as parse_json
 from gateway.wire.codec import JsonObject, plain
@@ -83,6 +83,7 @@ __all__ = [
     "NEEDS_ALL_SEEN",
     "REQUEST_ID",
     "Adapter",
+    "AuditEvent",
     "Block",
     "BodyTooLarge",
     "BodyTooSlow",
@@ -100,7 +101,6 @@ __all__ = [
     "DeliveryUncertain",
     "Desk",
     "Effect",
-    "Event",
     "Feed",
     "Field",
     "Finding",
@@ -133,14 +133,14 @@ __all__ = [
     "Rate",
     "Record",
     "Remember",
+    "RememberOption",
     "RequestCalls",
-    "Scope",
+    "RetryLater",
     "Segment",
     "Session",
     "SessionCalls",
     "Style",
     "SystemClock",
-    "TryLater",
     "Verdict",
     "Visible",
     "Watch",
@@ -149,22 +149,22 @@ __all__ = [
     "cancel_and_wait",
     "card_of",
     "changes",
-    "doubtful",
     "draw",
-    "failed",
-    "fine",
     "full_view",
     "grant_card_of",
     "headline",
     "heavy",
     "hides",
+    "make_visible",
     "parse_json",
     "plain",
     "read_whole",
+    "render_safe",
+    "report_doubt",
+    "report_failure",
+    "report_ok",
     "scopes_of",
-    "shown",
     "start_of",
-    "visible",
     "warnings",
     "weight_of",
 ]

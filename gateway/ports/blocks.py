@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import shown, start_of
+from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible
 from gateway.models import Kind
 
@@ -46,11 +46,11 @@ class Change:
 def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
     """Return all that would run, whole: arguments, payload, changed environment, bound files,
     and what names tool, host and folder where that is long."""
-    texts = [*_named(record), *texts_of(record)]
+    texts = [*_list_names(record), *texts_of(record)]
     return [_block(label, kind, text, reveal) for label, kind, text in texts]
 
 
-def _named(record: Record) -> list[tuple[str, str, str]]:
+def _list_names(record: Record) -> list[tuple[str, str, str]]:
     """Return what titles and facts may cut: a long name of the tool, of the host, of the folder."""
     context = record.request.context
     named = (("tool", record.request.tool), ("host", context.host), ("folder", context.cwd))
@@ -59,20 +59,20 @@ def _named(record: Record) -> list[tuple[str, str, str]]:
 
 def _long(text: str) -> bool:
     """Whether some platform would cut this where it has one line for it."""
-    seen = shown(text).text
+    seen = render_safe(text).text
     return len(seen) > LABEL_CHARS or len(seen.splitlines()) > 1
 
 
 def warnings(record: Record) -> tuple[Visible, ...]:
     """Return what the guardrails found, in a few words each; paths stand quoted in them."""
-    return tuple(shown(f"Guardrail: {finding}") for finding in record.findings)
+    return tuple(render_safe(f"Guardrail: {finding}") for finding in record.findings)
 
 
 def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
     """Return the blocks as far as they fit into so many lines and characters together."""
     kept: list[Block] = []
     for block in blocks:
-        fitting = list(_fitting(block.text.lines(), lines, chars))
+        fitting = list(_take_fitting(block.text.lines(), lines, chars))
         lines -= len(fitting)
         chars -= sum(_length(line) for line in fitting)
         part = _part(block.text, fitting)
@@ -88,13 +88,13 @@ def changes(before: Any, after: Any) -> tuple[Change, ...]:
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=True)
     for number, group in enumerate(matcher.get_grouped_opcodes(DIFF_CONTEXT)):
         if number or group[0][1]:
-            rows.append(Change("@", shown("…")))
+            rows.append(Change("@", render_safe("…")))
         for tag, old_from, old_to, new_from, new_to in group:
             if tag == "equal":
-                rows.extend(Change(" ", shown(line)) for line in old[old_from:old_to])
+                rows.extend(Change(" ", render_safe(line)) for line in old[old_from:old_to])
                 continue
-            rows.extend(Change("-", shown(line)) for line in old[old_from:old_to])
-            rows.extend(Change("+", shown(line)) for line in new[new_from:new_to])
+            rows.extend(Change("-", render_safe(line)) for line in old[old_from:old_to])
+            rows.extend(Change("+", render_safe(line)) for line in new[new_from:new_to])
     return tuple(rows)
 
 
@@ -102,10 +102,10 @@ def headline(record: Record, chars: int) -> Visible:
     """Return the start of what would run, in one line."""
     request = record.request
     if request.questions:
-        return shown(_one_line(request.questions[0].text, chars))
+        return render_safe(_one_line(request.questions[0].text, chars))
     if request.kind is Kind.COMMAND or _FORMATS.keys() & record.arguments.keys():
-        return shown(_one_line(texts_of(record)[0][2], chars))
-    return shown(_one_line(json.dumps(record.arguments, ensure_ascii=False), chars))
+        return render_safe(_one_line(texts_of(record)[0][2], chars))
+    return render_safe(_one_line(json.dumps(record.arguments, ensure_ascii=False), chars))
 
 
 def pretty(value: Any) -> str:
@@ -133,8 +133,10 @@ def texts_of(record: Record) -> list[tuple[str, str, str]]:
 
 
 def _block(label: str, kind: str, text: str, reveal: bool) -> Block:
-    seen = shown(text, reveal=reveal)
-    return Block(shown(label, reveal=reveal).text, kind, seen, len(seen.lines()), len(seen.text))
+    seen = render_safe(text, reveal=reveal)
+    return Block(
+        render_safe(label, reveal=reveal).text, kind, seen, len(seen.lines()), len(seen.text)
+    )
 
 
 def _stands_alone(name: str, value: str) -> bool:
@@ -151,10 +153,10 @@ def _one_line(text: str, chars: int) -> str:
 
 
 def _part(text: Visible, lines: list[tuple[Segment, ...]]) -> Visible:
-    return Visible(_joined(lines), text.hidden, text.mixed_script, text.masked)
+    return Visible(_join(lines), text.hidden, text.mixed_script, text.masked)
 
 
-def _joined(lines: list[tuple[Segment, ...]]) -> tuple[Segment, ...]:
+def _join(lines: list[tuple[Segment, ...]]) -> tuple[Segment, ...]:
     joined: list[Segment] = []
     for number, line in enumerate(lines):
         if number:
@@ -167,7 +169,7 @@ def _length(line: tuple[Segment, ...]) -> int:
     return sum(len(text) for text, _ in line)
 
 
-def _fitting(
+def _take_fitting(
     lines: list[tuple[Segment, ...]], lines_left: int, chars_left: int
 ) -> Iterator[tuple[Segment, ...]]:
     for line in lines[: max(0, lines_left)]:

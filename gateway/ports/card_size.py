@@ -1,4 +1,4 @@
-"""Whether all that would run fits on a card. Every click asks, after the card was drawn once."""
+"""Whether all that would run fits on a card. Known from drawing the card, checked at each click."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST = 10_000
 
 
 class CardSizes:
-    """What fits on the cards of waiting requests, as those who drew the cards have told."""
+    """Remembers for waiting requests whether their cards show all that would run."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, str, int, int], bool] = {}
@@ -26,7 +26,7 @@ class CardSizes:
         return known
 
     def remember_fit(self, record: Record, lines: int, chars: int, fit: bool) -> None:
-        """Spare the next look the drawing, while the record waits: what ended may be erased."""
+        """Remember whether it fits, while the record waits: what ended may be erased."""
         if record.final:
             return
         if len(self._known) >= _MOST:

@@ -12,13 +12,13 @@ from enum import StrEnum
 
 from gateway.domain.duplicates import company
 from gateway.domain.records import Record
-from gateway.domain.redaction import holds_secrets, shown, start_of
+from gateway.domain.redaction import holds_secrets, render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
 from gateway.ports.blocks import Block, Change, blocks_of, changes, cut, headline, pretty, warnings
 from gateway.ports.card_size import same
-from gateway.ports.paging import Fits, paged
-from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.ports.paging import Fits, paginate
+from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
 
 HEADLINE_CHARS = 240
@@ -180,15 +180,26 @@ _LABELS = {
 _DONE = {Action.EDIT: "Approved with changes", Action.RESPOND: "Answered instead of running"}
 
 
-def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> Card:
-    """Return the card of a request with so many lines and characters for what would run."""
+def card_of(
+    record: Record,
+    *,
+    lines: int,
+    chars: int,
+    reveal: bool = False,
+    proofs: MaskProofs | None = None,
+) -> Card:
+    """Return the card of a request with so many lines and characters for what would run.
+
+    `proofs` remembers for the next look whether a mask hides something; without it, it is computed.
+    """
     request = record.request
     whole = blocks_of(record, reveal=reveal)
     blocks = cut(whole, lines=lines, chars=chars)
     complete = same(blocks, whole)
-    hidden = not reveal and not record.final and hides(record)
+    proofs = proofs or MaskProofs()
+    hidden = not reveal and not record.final and proofs.hides(record)
     icon, word = _state(record)
-    tool = shown(_short(request.tool), reveal=reveal)
+    tool = render_safe(_short(request.tool), reveal=reveal)
     decision = record.decision
     return Card(
         request_id=record.id,
@@ -203,8 +214,8 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
         headline=headline(record, HEADLINE_CHARS),
         facts=_facts(record, reveal=reveal),
         risk=record.risk.level,
-        reasons=tuple(shown(reason) for reason in record.risk.reasons),
-        says=shown(request.hint) if request.hint else None,
+        reasons=tuple(render_safe(reason) for reason in record.risk.reasons),
+        says=render_safe(request.hint) if request.hint else None,
         blocks=tuple(blocks),
         complete=complete,
         hides=hidden,
@@ -218,9 +229,9 @@ def card_of(record: Record, *, lines: int, chars: int, reveal: bool = False) -> 
         created=record.created,
         deadline=record.deadline,
         digest=record.digest,
-        outcome=shown(decision.sentence()) if decision else None,
+        outcome=render_safe(decision.sentence()) if decision else None,
         decided_at=decision.decided_at if decision else None,
-        note=shown(record.note) if record.note else None,
+        note=render_safe(record.note) if record.note else None,
         result=_result(record),
         editable=_editable(record, reveal=reveal),
         controls=_controls(record, seen=complete and not hidden),
@@ -245,7 +256,7 @@ def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False)
         segments += [(gap, False), (heading, False), *block.text.segments]
         headings[at + len(gap) + len(heading)] = at + len(gap)
         at += len(gap) + len(heading) + len(block.text.text)
-    pages = [segments] if fits is None else paged(segments, headings, fits)
+    pages = [segments] if fits is None else paginate(segments, headings, fits)
     return FullView(
         pages=tuple(Visible(tuple(page)) for page in pages),
         chars=sum(block.chars for block in whole),
@@ -278,7 +289,7 @@ def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
         ("Host", request.context.host),
         ("Folder", request.context.cwd),
     )
-    return tuple(Fact(label, shown(text, reveal=reveal)) for label, text in named if text)
+    return tuple(Fact(label, render_safe(text, reveal=reveal)) for label, text in named if text)
 
 
 def _short(tool: str) -> str:
@@ -290,11 +301,12 @@ def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:
     seen = sum(len(block.text.text) for block in blocks)
     chars, lines = sum(b.chars for b in whole), sum(b.lines for b in whole)
     if seen >= chars:
-        return f"{_spaced(chars)} characters, {_spaced(lines)} line{'s' if lines != 1 else ''}"
-    return f"{_spaced(seen)} of {_spaced(chars)} characters shown"
+        unit = "line" if lines == 1 else "lines"
+        return f"{_group_digits(chars)} characters, {_group_digits(lines)} {unit}"
+    return f"{_group_digits(seen)} of {_group_digits(chars)} characters shown"
 
 
-def _spaced(number: int) -> str:
+def _group_digits(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
 
@@ -302,7 +314,7 @@ def _preview(record: Record, lines: int, chars: int) -> Block | None:
     preview = record.request.preview
     if preview is None:
         return None
-    text = shown(preview.text)
+    text = render_safe(preview.text)
     whole = Block("the agent's preview", preview.format, text, len(text.lines()), len(text.text))
     return cut([whole], lines=lines, chars=chars)[0]
 
@@ -311,10 +323,10 @@ def _fields(record: Record) -> tuple[Field, ...]:
     return tuple(
         Field(
             id=question.id,
-            text=shown(question.text),
+            text=render_safe(question.text),
             kind=question.kind,
             choices=tuple(
-                Choice(option.value, shown(option.label or option.value))
+                Choice(option.value, render_safe(option.label or option.value))
                 for option in question.options
             ),
             required=question.required,
@@ -326,9 +338,12 @@ def _fields(record: Record) -> tuple[Field, ...]:
 
 def _notices(record: Record, whole: Sequence[Block], tool: Visible) -> tuple[str, ...]:
     request = record.request
-    texts = [block.text for block in whole] + [tool, shown(request.hint)]
+    texts = [block.text for block in whole] + [tool, render_safe(request.hint)]
     for question in request.questions:
-        texts += [shown(question.text), *(shown(o.label or o.value) for o in question.options)]
+        texts += [
+            render_safe(question.text),
+            *(render_safe(o.label or o.value) for o in question.options),
+        ]
     masked = sum(block.text.masked for block in whole)
     notices = {
         "Hidden or reordering characters are shown as escapes.": any(t.hidden for t in texts),
@@ -358,7 +373,7 @@ def _result(record: Record) -> Visible | None:
         return None
     took = f" in {report.duration_ms / 1000:.1f} s" if report.duration_ms is not None else ""
     detail = f": {report.detail}" if report.detail else ""
-    return shown(f"{_REPORTS[report.execution]}{took}{detail}")
+    return render_safe(f"{_REPORTS[report.execution]}{took}{detail}")
 
 
 def _editable(record: Record, *, reveal: bool) -> str | None:

@@ -16,16 +16,16 @@ class Finding:
     remedy: str = ""
 
 
-def fine(says: str) -> Finding:
+def report_ok(says: str) -> Finding:
     """Return that all is well."""
     return Finding(OK, says)
 
 
-def doubtful(says: str, remedy: str) -> Finding:
+def report_doubt(says: str, remedy: str) -> Finding:
     """Return what works, and may be a surprise."""
     return Finding(WARN, says, remedy)
 
 
-def failed(says: str, remedy: str) -> Finding:
+def report_failure(says: str, remedy: str) -> Finding:
     """Return what has to be put right."""
     return Finding(FAIL, says, remedy)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.domain.records import (
+    AuditEvent,
     Click,
-    Event,
     Identity,
     MessageRef,
     Page,
@@ -23,7 +23,7 @@ from gateway.domain.records import (
     Record,
     Session,
 )
-from gateway.domain.statistics import Report
+from gateway.domain.statistics import PeriodReport
 from gateway.policy.grants.grant import Grant
 from gateway.ports.card_size import CardSizes
 from gateway.ports.grant_cards import GrantCard
@@ -40,7 +40,7 @@ class Watch(Protocol):
 class Feed(Protocol):
     """The event stream as it grows, from all replicas."""
 
-    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    def changes(self) -> AbstractAsyncContextManager[AsyncIterator[AuditEvent]]:
         """Subscribe to events from now on; entering has registered, so read state after it."""
 
     def watch(self, request_id: str | None) -> AbstractAsyncContextManager[Watch]:
@@ -58,7 +58,7 @@ class RequestCalls(Protocol):
     async def get(self, request_id: str) -> Record:
         """Return a request; raises NotFound."""
 
-    async def seen(self, request_id: str, revision: int) -> Record:
+    async def get_at_revision(self, request_id: str, revision: int) -> Record:
         """Return a request that a card shows at this revision; raises NotFound.
 
         It may have changed since: `decide` has the last word, and refuses what the card is too old
@@ -166,21 +166,21 @@ class SessionCalls(Protocol):
 class OperatorCalls(Protocol):
     """The kill switch, paused agents, and how people decide."""
 
-    async def stopped(self) -> bool:
+    async def is_stopped(self) -> bool:
         """Tell whether the kill switch is on."""
 
     async def stop_all(self, identity: Identity, *, on: bool) -> None:
         """Deny everything from now on, or lift that again. Raises Unauthorized unless they are an
         admin; that somebody else tried is audited."""
 
-    async def paused(self) -> list[Paused]:
+    async def list_paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now, as people denied too much of them in a row."""
 
     async def lift(self, agent: str, identity: Identity) -> bool:
         """Let an agent ask again; return whether it was paused. Raises Unauthorized unless the
         person is an admin, or an approver of the agent."""
 
-    async def report(self, identity: Identity) -> Report:
+    async def report(self, identity: Identity) -> PeriodReport:
         """Return how people decided in the last 30 days. Raises Unauthorized for all but admins."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import shown
+from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
 from gateway.policy.grants.grant import ANY_TOOL, PASSES, Effect, Grant
 from gateway.ports.blocks import headline
@@ -62,7 +62,7 @@ class GrantCard:
 def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = "") -> GrantCard:
     """Return the card of a grant, with the request that it was made from where there is one."""
     end = grant.end
-    tool = shown("every tool" if grant.match.tool == ANY_TOOL else grant.match.tool)
+    tool = render_safe("every tool" if grant.match.tool == ANY_TOOL else grant.match.tool)
     icon, word = _state(grant)
     asks = record is not None and not record.erased and not grant.erased
     return GrantCard(
@@ -74,7 +74,7 @@ def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = ""
         word=word,
         tool=tool,
         summary=f"{word}: {grant.agent} · {tool.text} · {grant.match.scope.value}",
-        words=shown("what it covered was erased" if grant.erased else grant.words),
+        words=render_safe("what it covered was erased" if grant.erased else grant.words),
         asked=headline(record, _HEADLINE_CHARS) if record is not None and asks else None,
         facts=_facts(grant),
         until=grant.expires_at,
@@ -115,7 +115,7 @@ def _facts(grant: Grant) -> tuple[Fact, ...]:
         ("Remembered by", grant.made_by),
         ("With the votes of", others),
     )
-    return tuple(Fact(label, shown(text)) for label, text in facts if text)
+    return tuple(Fact(label, render_safe(text)) for label, text in facts if text)
 
 
 def _notices(grant: Grant) -> tuple[str, ...]:

@@ -167,7 +167,7 @@ class DeliveryUncertain(DeliveryFailed):
     code = "delivery_uncertain"
 
 
-class TryLater(DeliveryFailed):
+class RetryLater(DeliveryFailed):
     """Nothing was sent; the platform may take it in `seconds`."""
 
     code = "try_later"

@@ -22,7 +22,7 @@ _SKIN = range(0x1F3FB, 0x1F400)
 _HALF_FLAGS = range(0x1F1E6, 0x1F200)
 
 
-def paged(
+def paginate(
     segments: Sequence[Segment], headings: Mapping[int, int], fits: Fits
 ) -> list[tuple[Segment, ...]]:
     """Return the segments in pages. `headings` has the end of each heading, and its start.
@@ -32,7 +32,7 @@ def paged(
     """
     text = "".join(part for part, _ in segments)
     ends = list(_ends(text, headings, fits))
-    return list(_sliced(segments, ends))
+    return list(_slice(segments, ends))
 
 
 def _ends(text: str, headings: Mapping[int, int], fits: Fits) -> Iterator[int]:
@@ -105,7 +105,7 @@ def _clings(text: str, begin: int, at: int) -> bool:
     return unicodedata.category(char) in _CLINGING
 
 
-def _sliced(segments: Sequence[Segment], ends: Sequence[int]) -> Iterator[tuple[Segment, ...]]:
+def _slice(segments: Sequence[Segment], ends: Sequence[int]) -> Iterator[tuple[Segment, ...]]:
     left = list(reversed(segments))
     done = 0
     for end in ends:

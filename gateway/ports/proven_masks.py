@@ -67,27 +67,34 @@ class _Part(NamedTuple):
     environment: bool = False
 
 
-_known: dict[tuple[str, int, str], bool] = {}
+class MaskProofs:
+    """Remembers for waiting requests what `hides` found, as the first look may take long."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, str], bool] = {}
+
+    def hides(self, record: Record) -> bool:
+        """Tell whether a mask leaves out something that is not proven to be data."""
+        known = self.recall(record)
+        if known is None:
+            known = hides(record)
+            if not record.final:  # what ended may be erased
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[_key(record)] = known
+        return known
+
+    def recall(self, record: Record) -> bool | None:
+        """Return what was found before, None when the proof has to be computed."""
+        return None if record.final else self._known.get(_key(record))
 
 
 def hides(record: Record) -> bool:
-    """Whether a mask leaves out something of a request that is not proven to be data."""
-    known = judged(record)
-    if known is None:
-        known = _proven_in(record) is None
-        if not record.final:  # what ended may be erased
-            if len(_known) >= _MOST_KNOWN:
-                _known.clear()
-            _known[_key(record)] = known
-    return known
+    """Tell whether a mask leaves out something of a request that is not proven to be data."""
+    return _proven_in(record) is None
 
 
-def judged(record: Record) -> bool | None:
-    """Return what `hides` found before, None when nobody asked: the first look may take long."""
-    return None if record.final else _known.get(_key(record))
-
-
-def clouded(record: Record, words: str) -> bool:
+def hides_words(record: Record, words: str) -> bool:
     """Whether a mask in words about a request leaves out more than is proven data in it."""
     found = [words[start:end] for start, end in secrets_in(words)]
     if not found:
@@ -126,11 +133,11 @@ def _shown_in(record: Record) -> set[str]:
     for _, kind, text in texts_of(record):
         for start, end in secrets_in(text):
             secret = text[start:end]
-            found.add(_decoded(secret) if kind == "json" else secret)
+            found.add(_decode(secret) if kind == "json" else secret)
     return found
 
 
-def _decoded(secret: str) -> str:
+def _decode(secret: str) -> str:
     try:
         return str(json.loads(f'"{secret}"'))
     except ValueError:

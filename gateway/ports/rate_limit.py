@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from gateway.domain.clock import Clock
-from gateway.ports.outgoing import Notes, TryLater
+from gateway.ports.outgoing import Notes, RetryLater
 
 GATHER_SECONDS = 0.05  # those that were asked for together come here in any order
 _NOW = 0.2  # seconds; waits this short are waited out
@@ -50,7 +50,7 @@ class Pace:
     ) -> AsyncIterator[None]:
         """Hold a budget for one call, once nobody of a lower rank waits for it here.
 
-        Raises TryLater when the call must be made later; nothing is held meanwhile.
+        Raises RetryLater when the call must be made later; nothing is held meanwhile.
         """
         async with self._line(budget, rank):
             kept = await self._due(budget, rate, name)
@@ -62,7 +62,7 @@ class Pace:
     async def slot(self, budget: str, rate: Rate, name: str) -> None:
         """Return when it is this name's turn, whoever else is under way.
 
-        Raises TryLater when that is not now.
+        Raises RetryLater when that is not now.
         """
         kept = await self._due(budget, rate, name)
         if ahead := self._ahead(budget, rate):
@@ -88,7 +88,7 @@ class Pace:
 
     async def _put_off(self, note: str, now: int, wait: float) -> None:
         await self._notes.put(note, str(now + int(wait * 1000)), seconds=wait + _GRACE)
-        raise TryLater(wait, "the platform takes no more at once")
+        raise RetryLater(wait, "the platform takes no more at once")
 
     def _ahead(self, budget: str, rate: Rate) -> float:
         """Return the ms by which what was done here is ahead of the budget; mostly 0."""
@@ -117,7 +117,7 @@ class Pace:
             if mine.done() and not mine.cancelled():
                 self._next(budget)  # it was our turn already
             if isinstance(error, TimeoutError):
-                raise TryLater(1.0, "others are before it in this channel") from None
+                raise RetryLater(1.0, "others are before it in this channel") from None
             raise
         try:
             yield

@@ -5,27 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.domain.records import Record, Vote
-from gateway.domain.redaction import shown
+from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
 from gateway.models import Action
-from gateway.policy.authorization import needed
+from gateway.policy.authorization import count_needed
 from gateway.policy.grants.grant import Effect, Match
-from gateway.policy.grants.offers import LIFETIMES, narrowest, offered, offers
-from gateway.ports.proven_masks import clouded
+from gateway.policy.grants.offers import LIFETIMES, find_offer, narrowest, offers
+from gateway.ports.proven_masks import hides_words
 
 # What is shown for each lifetime that `Remember` knows.
 LIFETIME_WORDS = {name: words for name, words, _ in LIFETIMES}
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class RememberOption:
     """One offer: the id that a click names, and in words what would then be covered."""
 
     id: str
     words: Visible
 
 
-def scopes_of(record: Record, action: Action, *, reveal: bool = False) -> tuple[Scope, ...]:
+def scopes_of(
+    record: Record, action: Action, *, reveal: bool = False
+) -> tuple[RememberOption, ...]:
     """Return what may be remembered with this action, narrow first; nothing on what has ended.
 
     Without `reveal` nothing whose words would hide what could act.
@@ -34,9 +36,11 @@ def scopes_of(record: Record, action: Action, *, reveal: bool = False) -> tuple[
         return ()
     effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
     return tuple(
-        Scope(offer.id, shown(offer.words + _votes(record, offer.match, effect), reveal=reveal))
+        RememberOption(
+            offer.id, render_safe(offer.words + _votes(record, offer.match, effect), reveal=reveal)
+        )
         for offer in offers(record, effect)
-        if reveal or not clouded(record, offer.words)
+        if reveal or not hides_words(record, offer.words)
     )
 
 
@@ -67,7 +71,7 @@ def _votes(record: Record, match: Match, effect: Effect) -> str:
     if effect is Effect.DENY:
         return ""
     here, everywhere = (
-        needed(record.quorum, record.scope_quorum, match, everywhere=every)
+        count_needed(record.quorum, record.scope_quorum, match, everywhere=every)
         for every in (False, True)
     )
     if here == everywhere:
@@ -77,5 +81,5 @@ def _votes(record: Record, match: Match, effect: Effect) -> str:
 
 
 def _words(record: Record, offer_id: str) -> str:
-    offer = offered(record, offer_id)
-    return shown(offer.words).text if offer is not None else "what is not offered any more"
+    offer = find_offer(record, offer_id)
+    return render_safe(offer.words).text if offer is not None else "what is not offered any more"

@@ -30,7 +30,7 @@ class Worklist:
         person = await self._desk.requests.person(identity)
         return person is not None and (person.admin or person.name == record.owner)
 
-    async def waiting(self, identity: Identity) -> AsyncIterator[Record]:
+    async def list_waiting(self, identity: Identity) -> AsyncIterator[Record]:
         """Yield the waiting requests that this person may see, newest first."""
         after = None
         for _ in range(_PAGES):
@@ -42,16 +42,16 @@ class Worklist:
             if after is None:
                 return
 
-    async def named(self, identity: Identity, start: str) -> Record:
+    async def find(self, identity: Identity, start: str) -> Record:
         """Return the one waiting request, of those they may see, whose id begins so.
 
         A whole id names any request: whoever does something with it checks the right to, and audits
         a refusal. Raises InvalidRequest, NotFound.
         """
-        start = _checked(start)
+        start = _check_start(start)
         if REQUEST_ID.fullmatch(start):
             return await self._desk.requests.get(start)
-        found = [one async for one in self.waiting(identity) if one.id.startswith(start)]
+        found = [one async for one in self.list_waiting(identity) if one.id.startswith(start)]
         if len(found) > 1:
             raise InvalidRequest("more than one request begins so; give more of the id")
         if not found:
@@ -67,7 +67,7 @@ class Worklist:
 
         Raises InvalidRequest, NotFound.
         """
-        start = _checked(start)
+        start = _check_start(start)
         if REQUEST_ID.fullmatch(start):
             return start
         found = [one.id for one in await self.grants(identity) if one.id.startswith(start)]
@@ -76,7 +76,7 @@ class Worklist:
         return found[0]
 
 
-def _checked(start: str) -> str:
+def _check_start(start: str) -> str:
     if len(start.strip()) < _LEAST_ID:
         raise InvalidRequest(f"give at least {_LEAST_ID} characters of the id")
     return start.strip().lower()

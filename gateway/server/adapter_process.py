@@ -7,11 +7,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from gateway.api.adapter_pages import build_pages
-from gateway.policy.hooks.host import hosted
+from gateway.policy.hooks.host import host_hooks
 from gateway.ports import HasRoutes
 from gateway.ports.outgoing import Posts
 from gateway.server.app import listen, site_of
-from gateway.server.background import background, desk_of, policy_followed, problems, served
+from gateway.server.background import (
+    desk_of,
+    follow_policy,
+    problems,
+    run_in_background,
+    serve_adapters,
+)
 from gateway.server.connections import build_core, open_backend, signer_of, url_of
 from gateway.server.plugins import adapter_class
 from gateway.server.production_checks import refuse_unsafe
@@ -34,17 +40,19 @@ async def run_adapter(settings: Settings, name: str) -> AsyncIterator[str]:
         await refuse_unsafe(settings, backend.store)
         blocking = connect(url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
-        hooks = hosted(settings.hooks_file)
+        hooks = host_hooks(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, backend.store.keys)
         core = build_core(settings, backend.store, feed, hooks, signer_of(settings))
         await stack.enter_async_context(feed.running())
         await stack.enter_async_context(
-            background("policy", partial(policy_followed, core, backend.store))
+            run_in_background("policy", partial(follow_policy, core, backend.store))
         )
         desk = desk_of(name, core, backend.store)
         adapter = adapter_class(name)()
-        await stack.enter_async_context(served(adapter, desk, core, inbox=settings.inbox_url))
+        await stack.enter_async_context(
+            serve_adapters(adapter, desk, core, inbox=settings.inbox_url)
+        )
         if not isinstance(adapter, Posts | HasRoutes):  # the terminal has no health endpoint
             yield ""
             return

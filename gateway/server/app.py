@@ -21,17 +21,17 @@ from gateway.delivery.webhooks import Webhook, Webhooks
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.errors import Conflict, GatewayError, InvalidRequest
-from gateway.policy.hooks.host import HookHost, hosted
+from gateway.policy.hooks.host import HookHost, host_hooks
 from gateway.policy.policy_file import differences, read_policy_file
 from gateway.ports import Adapter, Desk, Feed, HasRoutes, HasStreams
 from gateway.server.background import (
-    background,
     desk_of,
-    followed_up,
-    policy_followed,
+    follow_policy,
     problems,
-    reviewed,
-    served,
+    run_in_background,
+    run_reminders,
+    run_reviews,
+    serve_adapters,
 )
 from gateway.server.connections import Backend, build_core, open_backend, signer_of
 from gateway.server.first_run import enrolment
@@ -46,7 +46,7 @@ from gateway.stores.event_feed import RedisFeed
 from gateway.stores.ingress import Ingress
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
-from gateway.stores.scripts import At, unwatched
+from gateway.stores.scripts import At, ignore_step
 from gateway.stores.seals import Sealer
 from gateway.stores.webhook_cursor import RedisCursor
 from gateway.wire.local_discovery import announce
@@ -65,7 +65,7 @@ class Gateway:
 
 
 @asynccontextmanager
-async def run_gateway(settings: Settings, *, at: At = unwatched) -> AsyncIterator[Gateway]:
+async def run_gateway(settings: Settings, *, at: At = ignore_step) -> AsyncIterator[Gateway]:
     """Run a gateway: embedded server, intake, HTTP, adapters. Inside the block it is ready.
 
     `at` is called at every step at which a killed gateway may stop; tests kill it there.
@@ -82,7 +82,7 @@ async def run_gateway(settings: Settings, *, at: At = unwatched) -> AsyncIterato
         signer = signer_of(settings)
         blocking = connect(redis_url, blocking=True)
         stack.push_async_callback(disconnect, blocking)
-        hooks = hosted(settings.hooks_file)
+        hooks = host_hooks(settings.hooks_file)
         await stack.enter_async_context(hooks.running())
         feed = RedisFeed(blocking, store.keys)
         core = build_core(settings, store, feed, hooks, signer)
@@ -98,10 +98,10 @@ async def run_gateway(settings: Settings, *, at: At = unwatched) -> AsyncIterato
         adapters = {name: adapter_class(name)() for name in desks}
         for name, adapter in adapters.items():
             await stack.enter_async_context(
-                served(adapter, desks[name], core, inbox=settings.inbox_url)
+                serve_adapters(adapter, desks[name], core, inbox=settings.inbox_url)
             )
-        await stack.enter_async_context(reviewed(core))
-        await stack.enter_async_context(followed_up(core, store))
+        await stack.enter_async_context(run_reviews(core))
+        await stack.enter_async_context(run_reminders(core, store))
         enrolling = None if settings.production else enrolment(backend, signer.public_key)
         app = build_api(
             core=core,
@@ -110,7 +110,7 @@ async def run_gateway(settings: Settings, *, at: At = unwatched) -> AsyncIterato
             ready=partial(_problems, ingress, store, feed, tuple(adapters.values())),
             store_errors=REDIS_ERRORS,
             site=replace(
-                site_of(settings, adapters, desks, backend.logins), intercept=hooks.passed
+                site_of(settings, adapters, desks, backend.logins), intercept=hooks.review_message
             ),
             enrolment=enrolling,
         )
@@ -130,21 +130,23 @@ async def _upkeep(
     """Run the work that time and events trigger: deadlines, seals, retention, webhooks, hooks."""
     async with AsyncExitStack() as stack:
         sweeper = Sweeper(core, store, session_idle_hours=settings.session_idle_hours)
-        await stack.enter_async_context(background("sweeper", sweeper.run))
-        await stack.enter_async_context(background("policy", partial(policy_followed, core, store)))
-        await stack.enter_async_context(background("sealer", Sealer(store, feed).run))
+        await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
+        await stack.enter_async_context(
+            run_in_background("policy", partial(follow_policy, core, store))
+        )
+        await stack.enter_async_context(run_in_background("sealer", Sealer(store, feed).run))
         retention = Retention(store, SystemClock(), days=settings.retention_days)
-        await stack.enter_async_context(background("retention", retention.run))
+        await stack.enter_async_context(run_in_background("retention", retention.run))
 
         unused = core.grants.run
-        await stack.enter_async_context(background("unused grants", unused))
+        await stack.enter_async_context(run_in_background("unused grants", unused))
 
         if settings.webhook_url is not None:
             posting = _webhooks(settings, core.feed, store)
-            await stack.enter_async_context(background("webhooks", posting.run))
+            await stack.enter_async_context(run_in_background("webhooks", posting.run))
         if settings.hooks_file is not None:
             hook_events = HookEvents(hooks, store, feed)
-            await stack.enter_async_context(background("hook events", hook_events.run))
+            await stack.enter_async_context(run_in_background("hook events", hook_events.run))
         yield
 
 

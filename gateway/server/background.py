@@ -13,11 +13,11 @@ from gateway.approvals.canaries import Canaries
 from gateway.approvals.core import Core
 from gateway.approvals.vote_recount import recount
 from gateway.approvals.writer import FOLLOWUPS
-from gateway.delivery.grant_copies import GrantCourier
+from gateway.delivery.grant_copies import GrantCopies
 from gateway.delivery.new_targets import Rerouting
 from gateway.delivery.outbox_worker import TIMINGS, Look, Timings, Worker, either
-from gateway.delivery.reminders import Followups
-from gateway.delivery.request_copies import Courier
+from gateway.delivery.reminders import Reminders
+from gateway.delivery.request_copies import RequestCopies
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import REVIEWS
 from gateway.domain.store import REROUTING
@@ -42,7 +42,7 @@ def desk_of(name: str, core: Core, store: RedisStore) -> Desk:
 
 
 @asynccontextmanager
-async def served(
+async def serve_adapters(
     adapter: Adapter, desk: Desk, core: Core, *, inbox: str = "", timings: Timings = TIMINGS
 ) -> AsyncIterator[None]:
     """Run an adapter; when it posts cards, keep them true. `inbox` is where cards may lead to."""
@@ -50,44 +50,44 @@ async def served(
         await stack.enter_async_context(adapter.run(desk))
         if isinstance(adapter, Posts):
             look = _look(adapter, core, inbox, timings)
-            await stack.enter_async_context(_working(adapter.name, look, core, timings))
+            await stack.enter_async_context(_run_worker(adapter.name, look, core, timings))
         yield
 
 
 def _look(adapter: Posts, core: Core, inbox: str, timings: Timings) -> Look:
     clock = SystemClock()
-    requests, grants = Courier(adapter, core, clock, timings, inbox=inbox).look, None
+    requests, grants = RequestCopies(adapter, core, clock, timings, inbox=inbox).look, None
     if isinstance(adapter, PostsGrants):
-        grants = GrantCourier(adapter, core, clock, timings).look
+        grants = GrantCopies(adapter, core, clock, timings).look
     return either(requests, grants)
 
 
 @asynccontextmanager
-async def reviewed(core: Core) -> AsyncIterator[None]:
+async def run_reviews(core: Core) -> AsyncIterator[None]:
     """Ask slow deciders about stored requests."""
     look = partial(core.reviews.look, held=core.held)
     worker = Worker(REVIEWS, core.outbox, look, core.feed.changes, seconds=None)
     try:
-        async with background("reviews", worker.run):
+        async with run_in_background("reviews", worker.run):
             yield
     finally:
         await worker.finish()
 
 
 @asynccontextmanager
-async def followed_up(core: Core, store: RedisStore) -> AsyncIterator[None]:
+async def run_reminders(core: Core, store: RedisStore) -> AsyncIterator[None]:
     """Remind, escalate, fail over, follow the policy, and test people where a route wants that."""
     notes = RedisNotes(store, "canaries")
     canaries = Canaries(store, core.writer, notes, SystemClock(), SystemRandom())
     async with (
-        _working(FOLLOWUPS, Followups(core, SystemClock()).look, core),
-        _working(REROUTING, Rerouting(core).look, core),
-        background("canaries", canaries.run),
+        _run_worker(FOLLOWUPS, Reminders(core, SystemClock()).look, core),
+        _run_worker(REROUTING, Rerouting(core).look, core),
+        run_in_background("canaries", canaries.run),
     ):
         yield
 
 
-async def policy_followed(core: Core, store: RedisStore) -> None:
+async def follow_policy(core: Core, store: RedisStore) -> None:
     """Read the policy again, and count votes, when any replica replaced it, until cancelled."""
     while True:
         try:
@@ -118,13 +118,13 @@ async def problems(store: RedisStore, feed: RedisFeed, adapters: Sequence[Adapte
 
 
 @asynccontextmanager
-async def _working(
+async def _run_worker(
     queue: str, look: Look, core: Core, timings: Timings = TIMINGS
 ) -> AsyncIterator[None]:
     """Work through an outbox until left."""
     worker = Worker(queue, core.outbox, look, core.feed.changes, timings=timings)
     try:
-        async with background(f"{queue} outbox", worker.run):
+        async with run_in_background(f"{queue} outbox", worker.run):
             yield
     finally:
         # Finish what was begun, so that no card is posted without its place being recorded.
@@ -132,7 +132,7 @@ async def _working(
 
 
 @asynccontextmanager
-async def background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+async def run_in_background(name: str, work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
     """Keep `work` running; when it fails, log that and start it again."""
 
     async def keep() -> None:

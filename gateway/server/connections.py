@@ -23,11 +23,11 @@ from gateway.stores.credentials import RedisCredentials
 from gateway.stores.embedded_server import engine_url
 from gateway.stores.event_feed import RedisFeed
 from gateway.stores.grants import RedisGrants
-from gateway.stores.groups import RedisHeld
+from gateway.stores.groups import RedisGroups
 from gateway.stores.keys import Keys
 from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
-from gateway.stores.scripts import At, unwatched
+from gateway.stores.scripts import At, ignore_step
 from gateway.wire.local_discovery import write_private
 from gateway.wire.signatures import SEED_BYTES, Signer
 
@@ -46,7 +46,7 @@ class Backend:
 
 @asynccontextmanager
 async def open_backend(
-    settings: Settings, redis_url: str, *, at: At = unwatched
+    settings: Settings, redis_url: str, *, at: At = ignore_step
 ) -> AsyncIterator[Backend]:
     """Connect to the namespace; leaving closes the connections."""
     redis = connect(redis_url)
@@ -89,7 +89,7 @@ def core_over(
         signer=signer,
         grants=RedisGrants(store),
         outbox=RedisOutbox(store),
-        held=RedisHeld(store),
+        held=RedisGroups(store),
     )
 
 

@@ -51,7 +51,7 @@ class RedisLogins:
         )
         if raw != self._read[0]:
             self._read = raw, policy_of(raw)
-        return _identity(holder, self._read[1], _mapping(departed))
+        return _identity(holder, self._read[1], _as_mapping(departed))
 
     async def end(self, session: str) -> None:
         """End the session."""
@@ -75,6 +75,6 @@ def _identity(
     return identity if departures == departed.get(person, "0") else None
 
 
-def _mapping(found: Any) -> dict[str, str]:
+def _as_mapping(found: Any) -> dict[str, str]:
     """Return a hash, which the older protocol tells as names and values in turn."""
     return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))

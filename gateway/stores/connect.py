@@ -73,7 +73,7 @@ def _connect(url: str, blocking: bool) -> Any:
     if parts.scheme == "redis+cluster":
         nodes = [ClusterNode(host, port) for host, port in _hosts(parts, _DEFAULT_PORT)]
         cluster = _Cluster(startup_nodes=nodes, **_login(parts), **options)
-        return _bound(cluster) if blocking else cluster
+        return _use_bounded_parser(cluster) if blocking else cluster
     if blocking:
         options["parser_class"] = BoundedParser
         pool = redis.asyncio.ConnectionPool.from_url(url, max_connections=_READERS, **options)
@@ -115,7 +115,7 @@ class _Cluster(redis.asyncio.RedisCluster):
             return await super().execute_command(*args, **kwargs)
 
 
-def _bound(cluster: _Cluster) -> _Cluster:
+def _use_bounded_parser(cluster: _Cluster) -> _Cluster:
     """Have a cluster's connections use our parser, which its constructor takes no name for."""
     every = [cluster.get_connection_kwargs()]
     every += [node.connection_kwargs for node in cluster.startup_nodes]

@@ -54,7 +54,7 @@ class NewCredential:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedCredential:
     """One credential as it is listed; `created` is in ms since the epoch."""
 
     kind: str
@@ -111,10 +111,10 @@ class RedisCredentials:
             raise Unauthorized(f"the agent {agent} has no credential")
         return _credential("", found)
 
-    async def listed(self, kind: str) -> list[Listed]:
+    async def list_all(self, kind: str) -> list[ListedCredential]:
         """Return all credentials of a kind by name."""
         rows = [
-            Listed(
+            ListedCredential(
                 kind=kind,
                 name=entry["name"],
                 key_id=key_id,
@@ -155,7 +155,7 @@ class RedisCredentials:
     async def rotate_agent(self, name: str) -> NewCredential:
         """Replace an agent's token and Redis password; the old ones stop working at once."""
         async with self._alone(AGENT, name):
-            entry = await self._existing(AGENT, name)
+            entry = await self._get(AGENT, name)
             user = await grant(self._redis, self._keys, name)
             new = await self._make(AGENT, name, entry.get("owner"), since=entry.get("since", 0))
             await self._forget(AGENT, name, but=new.token.split("_")[1])
@@ -277,7 +277,7 @@ class RedisCredentials:
         await self._entries(fresh=fresh)
         return self._named.get((kind, name))
 
-    async def _existing(self, kind: str, name: str) -> JsonObject:
+    async def _get(self, kind: str, name: str) -> JsonObject:
         found = await self._find(kind, name, fresh=True)
         if found is None:
             raise NotFound(f"there is no {kind} {name}")

@@ -133,7 +133,7 @@ def engine_url(data_dir: Path) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
+class ServerTimeouts:
     """How many seconds the server gets: a new one to answer, which loading data extends; one left
     by a killed gateway to let go of the folder; and any between SIGTERM and SIGKILL."""
 
@@ -144,7 +144,7 @@ class Waits:
 
 @asynccontextmanager
 async def running_engine(
-    data_dir: Path, *, binary: Path | None = None, waits: Waits | None = None
+    data_dir: Path, *, binary: Path | None = None, waits: ServerTimeouts | None = None
 ) -> AsyncIterator[Engine]:
     """Run the server on `data_dir` for as long as the block lasts, restarting it when it dies.
 
@@ -159,7 +159,7 @@ async def running_engine(
     executable = find_server_binary(binary)
     folder = DataFolder.prepare(data_dir)
     with folder.gateway_lock():
-        server = _Server(folder, executable, waits or Waits())
+        server = _Server(folder, executable, waits or ServerTimeouts())
         process = await server.start()
         supervision = asyncio.create_task(server.keep_running())
         try:
@@ -179,7 +179,7 @@ class _Server:
 
     folder: DataFolder
     binary: Path
-    waits: Waits
+    waits: ServerTimeouts
     socket: Path = field(init=False)
     url: str = field(init=False)
     process: Process | None = None

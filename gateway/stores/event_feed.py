@@ -11,7 +11,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from gateway.domain.records import Event, place_of
+from gateway.domain.records import AuditEvent, place_of
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.stores.keys import Keys
@@ -46,7 +46,7 @@ class RedisFeed:
         self._keys = keys or Keys()
         self._cursor = "0-0"
         self._failing_since: float | None = None
-        self._subscribers: set[asyncio.Queue[Event | None]] = set()
+        self._subscribers: set[asyncio.Queue[AuditEvent | None]] = set()
         self._watches: defaultdict[str | None, set[Bell]] = defaultdict(set)
 
     @asynccontextmanager
@@ -66,9 +66,9 @@ class RedisFeed:
         return since is None or asyncio.get_running_loop().time() - since < self._patience
 
     @asynccontextmanager
-    async def changes(self) -> AsyncIterator[AsyncIterator[Event]]:
+    async def changes(self) -> AsyncIterator[AsyncIterator[AuditEvent]]:
         """Subscribe to events from now on. The iterator raises Unreachable when it fell behind."""
-        queue: asyncio.Queue[Event | None] = asyncio.Queue(self._buffer)
+        queue: asyncio.Queue[AuditEvent | None] = asyncio.Queue(self._buffer)
         self._subscribers.add(queue)
         try:
             yield _drain(queue)
@@ -141,14 +141,14 @@ class RedisFeed:
         log.warning("event ids ran backwards", extra={"event": "feed_went_back"})
         self._cursor = last
         for watch in (watch for watches in self._watches.values() for watch in watches):
-            watch.ring()
+            watch.wake()
         for queue in list(self._subscribers):
             self._cut_off(queue)
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: AuditEvent) -> None:
         for watched in (event.request_id, None):
             for watch in self._watches.get(watched, ()):
-                watch.ring()
+                watch.wake()
         for queue in list(self._subscribers):
             if queue.full():
                 # A reader this slow must not hold events in memory.
@@ -156,7 +156,7 @@ class RedisFeed:
             else:
                 queue.put_nowait(event)
 
-    def _cut_off(self, queue: asyncio.Queue[Event | None]) -> None:
+    def _cut_off(self, queue: asyncio.Queue[AuditEvent | None]) -> None:
         """End a subscription, and tell its reader so."""
         self._subscribers.discard(queue)
         if queue.full():
@@ -170,7 +170,7 @@ class Bell:
     def __init__(self) -> None:
         self._bell = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the waiter."""
         self._bell.set()
 
@@ -185,7 +185,7 @@ class Bell:
         return True
 
 
-async def _drain(queue: asyncio.Queue[Event | None]) -> AsyncIterator[Event]:
+async def _drain(queue: asyncio.Queue[AuditEvent | None]) -> AsyncIterator[AuditEvent]:
     while True:
         event = await queue.get()
         if event is None:

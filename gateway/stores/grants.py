@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from gateway.domain.redaction import masked
+from gateway.domain.redaction import mask
 from gateway.policy.grants.grant import ANY_TOOL, End, Grant, Shape
 from gateway.ports.outgoing import GRANT
 from gateway.stores.record_codec import dumps
@@ -48,7 +48,7 @@ class RedisGrants:
                 "" if grant.max_uses is None else grant.max_uses,
                 "" if grant.session is None else "1",
                 "" if exact else self._most_patterns,
-                dumps(masked({"grant": _event_data(grant)})),
+                dumps(mask({"grant": _event_data(grant)})),
                 "" if grant.announced_at is None else grant.announced_at,
                 GRANT + grant.id,
             ],

@@ -11,8 +11,8 @@ from gateway.stores.requests import RedisStore
 from gateway.stores.scripts import Script
 
 
-class RedisHeld:
-    """A `gateway.approvals.grouping.HeldStore` over one namespace."""
+class RedisGroups:
+    """A `gateway.approvals.grouping.GroupStore` over one namespace."""
 
     def __init__(self, store: RedisStore) -> None:
         self._redis, self._keys, self._now = store.redis, store.keys, store.now
@@ -48,7 +48,7 @@ class RedisHeld:
         )
 
     async def place(self, record: Record, budget: Budget, *, posts: bool, alone: bool) -> None:
-        """Find the place of a request that was reviewed. See `grouping.HeldStore`."""
+        """Find the place of a request that was reviewed. See `grouping.GroupStore`."""
         keys, agent = self._keys, record.holder
         alone = alone or record.risk.level is RiskLevel.HIGH
         await self._place.run(
@@ -71,7 +71,7 @@ class RedisHeld:
         )
 
     async def release(self, agent: str, budget: Budget) -> float | None:
-        """Give cards to those behind the digest card. See `grouping.HeldStore`."""
+        """Give cards to those behind the digest card. See `grouping.GroupStore`."""
         keys = self._keys
         wait = await self._release.run(
             self._redis,
@@ -94,7 +94,7 @@ class RedisHeld:
             return AgentLoad(revision=int(revision or 0))
         return AgentLoad(revision=int(revision or 0), paused=int(until), denied=last)
 
-    async def paused(self) -> list[Paused]:
+    async def list_paused(self) -> list[Paused]:
         """Return the agents that ask nobody for now."""
         now = await self._now()
         rows = await self._redis.hgetall(self._keys.breakers)

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from gateway.domain.tasks import cancel_and_wait
 from gateway.stores.bounded_reads import BoundedReader
 from gateway.stores.keys import Keys
-from gateway.stores.scripts import At, Script, unwatched
+from gateway.stores.scripts import At, Script, ignore_step
 from gateway.wire.canonical_json import sha256_hex
 
 log = logging.getLogger("gateway.ingress")
@@ -54,7 +54,7 @@ class Ingress:
         handle: Handle,
         dead_letter: Handle,
         *,
-        at: At = unwatched,
+        at: At = ignore_step,
     ) -> None:
         self._redis = redis
         self._keys = keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.domain.records import CROWD
+from gateway.domain.records import GROUP_MARK
 from gateway.ports.outgoing import GRANT, is_grant
 
 
@@ -106,8 +106,8 @@ class Keys:
 
     def subject(self, subject_id: str) -> str:
         """What a card is about: a request, a remembered decision, or an agent's crowd."""
-        if subject_id.startswith(CROWD):
-            return self.load(subject_id.removeprefix(CROWD))
+        if subject_id.startswith(GROUP_MARK):
+            return self.load(subject_id.removeprefix(GROUP_MARK))
         if is_grant(subject_id):
             return self.grant(subject_id.removeprefix(GRANT))
         return self.record(subject_id)

@@ -32,7 +32,7 @@ class Recent:
         found = self._records.get(request_id)
         return found[0] if found else None
 
-    def seen(self, request_id: str, fields: dict[str, str]) -> Record | None:
+    def read(self, request_id: str, fields: dict[str, str]) -> Record | None:
         """Return the record that these fields hold, None when there are none; keep it."""
         if not fields:
             return None
@@ -40,10 +40,10 @@ class Recent:
         self.keep(record, sum(map(len, fields.values())))
         return record
 
-    def legible(self, request_id: str, fields: dict[str, str]) -> Record | None:
-        """As `seen`, for one of many: None, and logged, when it cannot be read."""
+    def read_if_legible(self, request_id: str, fields: dict[str, str]) -> Record | None:
+        """As `read`, for one of many: None, and logged, when it cannot be read."""
         try:
-            return self.seen(request_id, fields)
+            return self.read(request_id, fields)
         except Exception as error:
             # Whatever is wrong with one must not hide the others.
             log.error(

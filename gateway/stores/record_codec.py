@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 
 from gateway.domain.outcome import summary
-from gateway.domain.records import Claim, Event, Record, ScopeQuorum, Vote
+from gateway.domain.records import AuditEvent, Claim, Record, ScopeQuorum, Vote
 from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
 from gateway.wire.codec import JsonObject, build, plain
 
@@ -211,9 +211,9 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
     )
 
 
-def event_from(event_id: str, fields: dict[str, str]) -> Event:
+def event_from(event_id: str, fields: dict[str, str]) -> AuditEvent:
     """Return the event of a stream entry."""
-    return Event(
+    return AuditEvent(
         id=event_id,
         type=fields["t"],
         at=int(fields["at"]),

@@ -13,7 +13,7 @@ _SCAN_PAGES = 20
 _AT_ONCE = 500
 
 
-class Listed(Protocol):
+class ListSource(Protocol):
     """What a listing needs of the store."""
 
     @property
@@ -28,7 +28,7 @@ class Listed(Protocol):
         """Return records."""
 
 
-async def page_of(store: Listed, query: Query) -> Page:
+async def page_of(store: ListSource, query: Query) -> Page:
     """Return one page of requests, newest first. Scans a bounded stretch of the index."""
     index = store.keys.done if query.final else _pending_index(store, query)
     found: list[Record] = []
@@ -49,7 +49,7 @@ async def page_of(store: Listed, query: Query) -> Page:
     return Page(items=tuple(found), next=_cursor(*rows[-1]))
 
 
-async def voted_of(store: Listed) -> list[str]:
+async def voted_of(store: ListSource) -> list[str]:
     """Return the ids of the waiting requests that have votes."""
     ids: list[str] = await store.redis.zrange(store.keys.pending, 0, -1)
     found: list[str] = []
@@ -62,11 +62,11 @@ async def voted_of(store: Listed) -> list[str]:
     return found
 
 
-def _pending_index(store: Listed, query: Query) -> str:
+def _pending_index(store: ListSource, query: Query) -> str:
     return store.keys.pending_of(query.agent) if query.agent else store.keys.pending
 
 
-async def _rank_after(store: Listed, index: str, cursor: str | None) -> int:
+async def _rank_after(store: ListSource, index: str, cursor: str | None) -> int:
     if cursor is None:
         return 0
     at, _, last = cursor.partition("-")

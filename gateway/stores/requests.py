@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.domain.policy_document import Budget, PolicyDocument
-from gateway.domain.records import SCHEMA_VERSION, Event, Page, Query, Record, Session
-from gateway.domain.redaction import masked
+from gateway.domain.records import SCHEMA_VERSION, AuditEvent, Page, Query, Record, Session
+from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.stores import script_arguments as arguments
@@ -17,7 +17,7 @@ from gateway.stores.keys import Keys
 from gateway.stores.record_cache import Recent
 from gateway.stores.record_codec import dumps, event_from
 from gateway.stores.request_lists import page_of, voted_of
-from gateway.stores.scripts import At, Script, unwatched
+from gateway.stores.scripts import At, Script, ignore_step
 from gateway.wire.codec import JsonObject, build, plain
 from gateway.wire.identifiers import AGENT_NAME
 from gateway.wire.redis_multiplexer import Multiplexer
@@ -37,7 +37,7 @@ class RedisStore:
         self,
         redis: Any,
         keys: Keys | None = None,
-        at: At = unwatched,
+        at: At = ignore_step,
         line: Multiplexer | None = None,
         *,
         at_once: int = 500,
@@ -62,7 +62,7 @@ class RedisStore:
     async def load(self, request_id: str) -> Record | None:
         """Return the record as it stands, or None."""
         fields = await self.redis.hgetall(self.keys.record(request_id))
-        return self._recent.seen(request_id, fields)
+        return self._recent.read(request_id, fields)
 
     def recent(self, request_id: str) -> Record | None:
         """Return a pending record as this process last saw it. See `domain.store.Store`."""
@@ -75,7 +75,7 @@ class RedisStore:
             pipeline.hgetall(self.keys.record(request_id))
         found = await pipeline.execute() if request_ids else []
         return [
-            self._recent.legible(request_id, fields)
+            self._recent.read_if_legible(request_id, fields)
             for request_id, fields in zip(request_ids, found, strict=True)
         ]
 
@@ -249,7 +249,7 @@ class RedisStore:
         """Return the ids of an agent's pending requests, oldest first."""
         return list(await self.redis.zrange(self.keys.pending_of(agent), 0, -1))
 
-    async def voted(self) -> list[str]:
+    async def list_voted(self) -> list[str]:
         """Return the ids of the waiting requests that somebody has approved already."""
         return await voted_of(self)
 
@@ -324,7 +324,7 @@ class RedisStore:
             await self._note.run(
                 self.line,
                 [self.keys.events, self.keys.meta],
-                [event, agent, dumps(masked(data)), "", "", "1" if urgent else ""],
+                [event, agent, dumps(mask(data)), "", "", "1" if urgent else ""],
             )
         )
 
@@ -337,11 +337,11 @@ class RedisStore:
             [event, "", dumps({"by": by}), "stopped", "1" if stopped else "", "1"],
         )
 
-    async def stopped(self) -> bool:
+    async def is_stopped(self) -> bool:
         """Tell whether the kill switch is on."""
         return bool(await self.redis.hexists(self.keys.meta, "stopped"))
 
-    async def history(self, after: str | None, limit: int) -> list[Event]:
+    async def history(self, after: str | None, limit: int) -> list[AuditEvent]:
         """Return up to `limit` events after a stream id, from the oldest kept when it is None."""
         start = "-" if after is None else f"({after}"
         rows = await self.redis.xrange(self.keys.events, start, "+", count=limit)

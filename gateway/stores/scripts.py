@@ -15,7 +15,7 @@ At = Callable[[str], None]
 _FOLDER = files("gateway.stores") / "lua"
 
 
-def unwatched(step: str) -> None:
+def ignore_step(step: str) -> None:
     """Do nothing at a step."""
 
 
@@ -25,7 +25,7 @@ class Script:
     Its steps are `<name>:before` and `<name>:after`; what lies between is atomic.
     """
 
-    def __init__(self, name: str, at: At = unwatched) -> None:
+    def __init__(self, name: str, at: At = ignore_step) -> None:
         prelude = (_FOLDER / "prelude.lua").read_text(encoding="utf-8")
         self._text = prelude + (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
         self._sha = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()

@@ -4,7 +4,13 @@ import ipaddress
 
 import pytest
 
-from gateway.delivery.egress_guard import Forbidden, is_public, pinned, resolve_by_system, target_of
+from gateway.delivery.egress_guard import (
+    Forbidden,
+    is_public,
+    pin_addresses,
+    resolve_by_system,
+    target_of,
+)
 
 ALLOWED = ("hooks.example", "hooks.example:8443", "localhost:8080", "127.0.0.1", "2130706433")
 
@@ -67,7 +73,7 @@ async def test_production_never_calls_itself(url: str) -> None:
     """Loopback is for trying things out: in production neither scheme gets there."""
     with pytest.raises(Forbidden):
         target = target_of(url, allowed=ALLOWED, production=True)
-        await pinned(target, resolve_by_system)
+        await pin_addresses(target, resolve_by_system)
 
 
 PRIVATE = [
@@ -113,7 +119,7 @@ async def test_a_name_that_resolves_to_no_public_address_is_refused(address: str
 
     target = target_of("https://hooks.example/", allowed=ALLOWED, production=True)
     with pytest.raises(Forbidden):
-        await pinned(target, resolve)
+        await pin_addresses(target, resolve)
     assert not is_public(ipaddress.ip_address(address))
 
 
@@ -125,7 +131,7 @@ async def test_public_addresses_are_taken(address: str) -> None:
         return [address]
 
     target = target_of("https://hooks.example/", allowed=ALLOWED, production=True)
-    assert [str(one) for one in await pinned(target, resolve)] == [address]
+    assert [str(one) for one in await pin_addresses(target, resolve)] == [address]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "2130706433"])
@@ -133,7 +139,7 @@ async def test_an_address_in_the_place_of_a_name_is_checked_too(host: str) -> No
     """Even an allowed literal, in whatever notation, is resolved and checked."""
     target = target_of(f"https://{host}/", allowed=ALLOWED, production=False)
     with pytest.raises(Forbidden):
-        await pinned(target, resolve_by_system)
+        await pin_addresses(target, resolve_by_system)
 
 
 async def test_a_name_without_an_address_is_refused() -> None:
@@ -144,7 +150,7 @@ async def test_a_name_without_an_address_is_refused() -> None:
 
     target = target_of("https://hooks.example/", allowed=ALLOWED, production=True)
     with pytest.raises(Forbidden):
-        await pinned(target, resolve)
+        await pin_addresses(target, resolve)
 
 
 async def test_localhost_must_be_loopback() -> None:
@@ -155,4 +161,4 @@ async def test_localhost_must_be_loopback() -> None:
 
     target = target_of("http://localhost:8080/", allowed=ALLOWED, production=False)
     with pytest.raises(Forbidden):
-        await pinned(target, resolve)
+        await pin_addresses(target, resolve)

@@ -44,7 +44,7 @@ async def test_hooks_change_a_message(method: str, member: str, changed: dict[st
     body = changed.get(member, changed)
     orders = {"puppet": {method: {"action": "modify", member: body}}}
     async with host.running():
-        assert await host.passed(method, {"arguments": orders}) == ("modify", "", changed)
+        assert await host.review_message(method, {"arguments": orders}) == ("modify", "", changed)
 
 
 async def test_a_gateway_runs_the_hooks_of_its_file(tmp_path: Path) -> None:

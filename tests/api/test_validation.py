@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.parsing import LARGE_BYTES, parse_message, parse_request, parsed
+from gateway.domain.parsing import LARGE_BYTES, parse_message, parse_off_loop, parse_request
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Report
 from gateway.wire.codec import plain
@@ -89,5 +89,5 @@ async def test_large_messages_are_parsed_off_the_loop() -> None:
     def where(raw: bytes) -> int:
         return threading.get_ident()
 
-    assert await parsed(where, b"x" * LARGE_BYTES) == threading.get_ident()
-    assert await parsed(where, b"x" * (LARGE_BYTES + 1)) != threading.get_ident()
+    assert await parse_off_loop(where, b"x" * LARGE_BYTES) == threading.get_ident()
+    assert await parse_off_loop(where, b"x" * (LARGE_BYTES + 1)) != threading.get_ident()

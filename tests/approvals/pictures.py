@@ -12,7 +12,7 @@ from pathlib import Path
 
 from adapters.discord.card_views import build_card_view
 from adapters.slack.card_blocks import build_message
-from gateway.approvals.grouping import Crowd
+from gateway.approvals.grouping import AgentGroup
 from gateway.delivery.digest_cards import digest_card
 from gateway.ports.cards import Card
 from tests.discord import pictures as discord_pictures
@@ -29,8 +29,8 @@ COPY = "0" * 22
 async def main() -> None:
     """Take the picture."""
     records = tuple(discord_pictures.pending_with(command=f"make {one}") for one in range(7))
-    crowd = Crowd(agent="ci", revision=7, records=records)
-    paused = Crowd(agent="ci", revision=8, records=(), paused=discord_pictures.NOW + 1_800_000)
+    crowd = AgentGroup(agent="ci", revision=7, records=records)
+    paused = AgentGroup(agent="ci", revision=8, records=(), paused=discord_pictures.NOW + 1_800_000)
     taken: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "card.png"
@@ -49,7 +49,7 @@ async def main() -> None:
     )
 
 
-def card(crowd: Crowd) -> Card:
+def card(crowd: AgentGroup) -> Card:
     """Return a crowd's card, where the inbox has an address."""
     return digest_card(crowd, INBOX, "")
 

@@ -16,7 +16,7 @@ from gateway.models import Action, Kind, Reason, Status
 from gateway.policy.grants.grant import Effect
 from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
-from gateway.stores.groups import RedisHeld
+from gateway.stores.groups import RedisGroups
 from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
 from tests.approvals.test_grant_creation import GIT_LOG, remember, widest
@@ -71,7 +71,7 @@ async def test_there_is_an_end_to_patterns(world: World) -> None:
         signer=world.signer,
         grants=RedisGrants(world.store, most_patterns=1),
         outbox=RedisOutbox(world.store),
-        held=RedisHeld(world.store),
+        held=RedisGroups(world.store),
     )
     world = replace(world, core=core)
     first = await world.submit(**GIT_LOG)

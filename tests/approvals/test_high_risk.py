@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gateway.api.messages import masked_view, view
-from gateway.approvals.grouping import Crowd
+from gateway.approvals.grouping import AgentGroup
 from gateway.delivery.digest_cards import digest_card
 from gateway.domain.policy_document import Guardrails, Mode, RiskRule, Route
 from gateway.domain.records import Record, Remember
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Risk, RiskLevel, Status
-from gateway.policy.chain import ALLOW, MODIFY, settled
+from gateway.policy.chain import ALLOW, MODIFY, find_decisive
 from gateway.ports import Decider, Verdict
 from gateway.ports.cards import card_of
 from gateway.stores.record_codec import record_from
@@ -70,7 +70,7 @@ async def test_auto_approve_asks_people_about_high_risk(world: World, more: Any)
     record = await world.submit(**more)
     assert (record.status, record.risk.level) == (Status.PENDING, RiskLevel.HIGH)
     opinions = await world.approvals.explain(request(**more))
-    assert settled(opinions) is None
+    assert find_decisive(opinions) is None
     (mode,) = [one for one in opinions if one.decider == "mode"]
     assert (mode.effect, "high risk" in mode.message) == ("ask", True)
     done = await world.core.requests.decide(click(record, confirmed=True))
@@ -187,7 +187,7 @@ async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
     assert [one.text for one in card.findings] == [QUOTED]
     confirms = {one.confirm for one in card.controls if one.confirm}
     assert confirms == {f"This is high risk. Have you read all of it? ⚠️ {QUOTED}."}
-    crowd = Crowd(agent="bot", revision=1, records=(record,))
+    crowd = AgentGroup(agent="bot", revision=1, records=(record,))
     (listed,) = digest_card(crowd, "", "").blocks
     assert listed.text.text.startswith(f"⚠️ {QUOTED} · read_file")
     secret = "ghp_" + "a1B2c3D4e5" * 3

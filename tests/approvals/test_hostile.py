@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.json_schema import check_schema
-from gateway.domain.redaction import shown
+from gateway.domain.redaction import render_safe
 from gateway.errors import Conflict, InvalidRequest
 from gateway.models import Action, Execution, Reason, Report, Status, new_id
 from gateway.server.background import desk_of
@@ -104,13 +104,13 @@ def test_an_honest_schema_of_some_size_is_checked() -> None:
 )
 def test_text_is_made_visible_and_masked_in_linear_time(text: str) -> None:
     """300 000 characters of what looks like the beginning of something."""
-    assert shown(text * (300_000 // len(text))).segments
+    assert render_safe(text * (300_000 // len(text))).segments
 
 
 def test_a_crowd_of_deceiving_characters_is_escaped_as_a_whole() -> None:
     """A megabyte of them costs as much as plain text; nothing plain among them is hidden."""
     for crowd in ("\u0430a", "\U000e0061", "\u202e.\u202c"):
-        seen = shown("rm -rf /; " + crowd * 300_000 + " && touch M")
+        seen = render_safe("rm -rf /; " + crowd * 300_000 + " && touch M")
         assert seen.hidden
         assert not set(seen.text) & set(crowd) - {"a", "."}
         assert seen.text.startswith("rm -rf /; ")

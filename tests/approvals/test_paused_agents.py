@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.models import Action, DeciderKind, Reason, Status
 from gateway.ports.cards import Card
-from gateway.stores.groups import RedisHeld
+from gateway.stores.groups import RedisGroups
 from tests.approvals.test_grouping import distinct, govern, settled
 from tests.delivery.test_outbox import Office
 from tests.world import AGENT, PEOPLE, World, click
@@ -32,8 +32,8 @@ async def test_denials_in_a_row_pause_an_agent_until_somebody_lifts_it(world: Wo
     assert refused.decision is not None
     assert (refused.status, refused.decision.reason) == (Status.DENIED, Reason.BREAKER)
     assert refused.decision.decided_by.kind is DeciderKind.SYSTEM
-    held = RedisHeld(world.store)
-    assert [one.agent for one in await held.paused()] == [AGENT]
+    held = RedisGroups(world.store)
+    assert [one.agent for one in await held.list_paused()] == [AGENT]
     assert await held.resume_agent(AGENT, by="ann")
     assert (await world.submit()).status is Status.PENDING
     types = [one.type for one in await world.events()]
@@ -60,7 +60,7 @@ async def test_the_places_that_denied_are_told_of_the_pause_and_of_its_lifting(
 ) -> None:
     """One card says until when and how to end it, without being asked; lifted, it says that."""
     card = await paused(office)
-    (one,) = await office.desk.operator.paused()
+    (one,) = await office.desk.operator.list_paused()
     assert (card.word, card.paused, card.controls) == ("Paused", one.until, ())
     assert f"gateway agent lift {AGENT}" in " ".join(card.notices)
     await office.world.core.held.resume_agent(AGENT, by="ann")
@@ -73,7 +73,7 @@ async def test_the_places_that_denied_are_told_of_the_pause_and_of_its_lifting(
 async def test_the_card_of_a_pause_that_ends_by_itself_says_so(office: Office) -> None:
     """Nobody does anything, and nothing is sent: the courier looks again at that time."""
     assert (await paused(office, pause=0.3)).paused is not None
-    while await office.desk.operator.paused():
+    while await office.desk.operator.list_paused():
         await office.settle()
     await settled(office)
     assert digest(office).paused is None
@@ -104,7 +104,7 @@ async def test_a_pause_that_ends_by_itself_leaves_the_crowd_its_card(office: Off
     await office.desk.requests.decide(click(made[0], Action.DENY))
     await settled(office)
     assert digest(office).paused is not None
-    while await office.desk.operator.paused():
+    while await office.desk.operator.list_paused():
         await office.settle()
     await settled(office)
     assert (digest(office).word, digest(office).paused) == ("Too many at once", None)
@@ -147,4 +147,4 @@ async def test_the_pause_ends_by_itself(world: World) -> None:
     await world.core.requests.decide(click(made, Action.DENY))
     while (await world.submit()).status is not Status.PENDING:
         pass
-    assert await RedisHeld(world.store).paused() == []
+    assert await RedisGroups(world.store).list_paused() == []

@@ -12,7 +12,7 @@ from gateway.domain.records import Record, Remember
 from gateway.errors import BatchRefused, InvalidRequest
 from gateway.models import Action, Kind, Status
 from gateway.policy.grants.offers import offers
-from tests.world import World, click, identity, policy
+from tests.world import World, assembled, click, identity, policy
 
 HIDING = {
     "kind": Kind.COMMAND,
@@ -42,6 +42,21 @@ async def test_a_click_made_where_it_is_masked_lets_nothing_run(
         await world.core.requests.decide(tap)
     assert await status(world, record) is Status.PENDING
     assert (await world.core.requests.decide(replace(tap, revealed=True))).status is Status.APPROVED
+
+
+async def test_two_gateways_of_a_process_share_no_proof(
+    world: World, server_url: str, namespace: str
+) -> None:
+    """What one found about a request is unknown to the other, which refuses all the same."""
+    record = await world.submit(**HIDING)
+    async with assembled(server_url, namespace) as other:
+        with pytest.raises(InvalidRequest, match="in the inbox only"):
+            await world.core.requests.decide(click(record))
+        assert world.core.proofs.recall(record) is True
+        assert other.core.proofs.recall(record) is None
+        with pytest.raises(InvalidRequest, match="in the inbox only"):
+            await other.core.requests.decide(click(record))
+        assert other.core.proofs.recall(record) is True
 
 
 @pytest.mark.parametrize("action", [Action.DENY, Action.ABORT])

@@ -12,7 +12,7 @@ from gateway.domain.records import Record
 from gateway.errors import Unauthorized
 from gateway.models import Status
 from gateway.ports.cards import card_of
-from gateway.server.background import desk_of, policy_followed
+from gateway.server.background import desk_of, follow_policy
 from tests.world import World, click, identity, policy
 
 PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)
@@ -33,7 +33,7 @@ async def test_a_removed_approvers_vote_leaves_the_card(world: World) -> None:
     both = [await world.submit(), await world.submit()]
     for record, name in zip(both, ("ann", "bob"), strict=True):
         await world.core.requests.decide(click(record, identity=identity(name)))
-    following = asyncio.create_task(policy_followed(world.core, world.store))
+    following = asyncio.create_task(follow_policy(world.core, world.store))
     await world.credentials.revoke_approver("ann")
     events = await world.until(lambda found: found[-1].type == "recounted")
     following.cancel()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.audit import GENESIS, event_line, seal_events, seal_line, verify
-from gateway.domain.records import Event
+from gateway.domain.records import AuditEvent
 from gateway.errors import Conflict
 from gateway.models import Action
 from gateway.stores.retention import Retention
@@ -53,7 +53,7 @@ async def test_sealing_ends_though_events_keep_coming(
     """One seal over what there is, and the rest is left for the next: no seal for each event."""
     history = world.store.history
 
-    async def busy(after: str | None, limit: int) -> list[Event]:
+    async def busy(after: str | None, limit: int) -> list[AuditEvent]:
         found = await history(after, limit)
         await world.store.note("filler", data={})
         return found
@@ -94,7 +94,9 @@ async def test_what_was_tampered_with_is_found(world: World, change: Change) -> 
 
 
 def _chain(count: int) -> list[str]:
-    events = [Event(id=f"{n}-0", type="refused", at=n, data={"n": n}) for n in range(1, count + 1)]
+    events = [
+        AuditEvent(id=f"{n}-0", type="refused", at=n, data={"n": n}) for n in range(1, count + 1)
+    ]
     return [*map(event_line, events), seal_line(seal_events(events, GENESIS))]
 
 
@@ -123,7 +125,7 @@ def test_impossible_histories_are_named(types: list[str], problem: str) -> None:
     """Two endings, an approval by nobody, a revision that comes twice."""
     same = problem == "comes again"
     events = [
-        Event(
+        AuditEvent(
             id=f"{n}-0",
             type=kind,
             at=n,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gateway.domain.policy_document import PolicyDocument, Route
-from gateway.domain.records import Event, Person, Remember
+from gateway.domain.records import AuditEvent, Person, Remember
 from gateway.domain.statistics import (
     AgentReport,
     ApproverReport,
     CanaryReport,
-    Report,
+    PeriodReport,
     Tally,
     lines,
 )
@@ -33,7 +33,7 @@ class Story:
         """Take one event."""
         self.count += 1
         agent = "bot" if request_id else ""
-        made = Event(
+        made = AuditEvent(
             id=f"{at}-{self.count}", type=kind, at=at, agent=agent, request_id=request_id, data=data
         )
         self.tally.take(made)
@@ -52,8 +52,8 @@ def test_times_are_counted_from_the_first_card_to_the_answer() -> None:
         story.decided(took)
     posted = new_id()
     story.event("submitted", 0, posted)
-    story.tally.take(Event(id="6-0", type="delivered", at=5_000, data={"request_id": posted}))
-    story.tally.take(Event(id="7-0", type="delivered", at=9_000, data={"request_id": posted}))
+    story.tally.take(AuditEvent(id="6-0", type="delivered", at=5_000, data={"request_id": posted}))
+    story.tally.take(AuditEvent(id="7-0", type="delivered", at=9_000, data={"request_id": posted}))
     story.event("denied", 10_000, posted, decided_by={"kind": "person", "name": "ann"})
     story.event("denied", 10_000, new_id(), decided_by={"kind": "person", "name": "ann"})
     (ann,) = story.tally.report(1, 2).approvers
@@ -139,7 +139,7 @@ async def test_a_gateways_life_is_counted_for_admins_alone(world: World) -> None
     assert [(one.requests, one.ended, one.auto) for one in found.agents] == [(4, 4, 0.25)]
     events = await world.events()
     first = await reporting.read(since=1, until=events[0].at)
-    assert first == Report(
+    assert first == PeriodReport(
         since=1, until=events[0].at, approvers=(), agents=(), canaries=CanaryReport()
     )
     with pytest.raises(InvalidRequest):

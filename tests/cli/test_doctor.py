@@ -29,11 +29,11 @@ from tests.cli.test_adapters import install
 from tests.ports import free_port
 
 KIND = """
-from gateway.ports.checks import fine
+from gateway.ports.checks import report_ok
 
 class Kind:
     async def checks(self, targets, notes, *, live):
-        return [("kind", fine("all is well"))]
+        return [("kind", report_ok("all is well"))]
 """
 RUDE = """
 class Rude:

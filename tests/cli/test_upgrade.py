@@ -77,7 +77,10 @@ async def test_what_was_wider_rests_from_the_first_start_on(
         assert said.count("\n") == 1
         assert f"suspended: {row['rests']['why']}; let the agent ask again" in said
         assert "written by hand" in said
-        assert (check.result, check.says[:31]) == (WARN, "1 of 2 remembered answers rest:")
+        assert (check.result, check.says) == (
+            WARN,
+            "1 of 2 remembered answers suspended by stricter rules",
+        )
         assert [one.type for one in events].count("grant_rests") == 1
         told = [one for one in caplog.records if one.name == "gateway.earlier_grants"]
         assert len(told) == (1 if start == 0 else 0)

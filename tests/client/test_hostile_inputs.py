@@ -13,7 +13,7 @@ from gateway.client import AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.errors import InvalidRequest
 from gateway.models import Context, DeciderKind, Kind, Risk, RiskLevel, Status, new_id
-from gateway.policy.grants.grant import Backer
+from gateway.policy.grants.grant import GrantVoter
 from gateway.stores.grants import RedisGrants
 from gateway.wire.codec import plain
 from tests.grants.test_everyday import EVERYDAY
@@ -29,7 +29,7 @@ async def client(world: World, server_url: str, namespace: str) -> AsyncIterator
     """Yield an agent's client, where the widest grants for everyday programs are remembered."""
     grants = RedisGrants(world.store)
     for grant in (*TEMPLATES, FOLDER):
-        await grants.add(replace(grant, backers=(Backer(person="ann", via=("ann",)),)))
+        await grants.add(replace(grant, backers=(GrantVoter(person="ann", via=("ann",)),)))
     async with (
         world.ingress().running(),
         AsyncClient(RedisTransport(server_url, AGENT, namespace)) as made,

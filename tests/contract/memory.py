@@ -9,7 +9,7 @@ from gateway.errors import GatewayError
 from gateway.models import Action, new_id
 from gateway.ports import Desk
 from gateway.ports.grant_cards import GrantCard
-from gateway.ports.outgoing import DeliveryFailed, Notice, TryLater
+from gateway.ports.outgoing import DeliveryFailed, Notice, RetryLater
 from tests.recording import Message, Plate, RecordingAdapter
 
 
@@ -106,7 +106,7 @@ class Memory:
         self._edits += [DeliveryFailed("not allowed")] * times
 
     def limit_posts(self) -> None:
-        self._failures.append(TryLater(0.05))
+        self._failures.append(RetryLater(0.05))
 
 
 class _Refusing(RecordingAdapter):

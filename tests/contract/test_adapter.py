@@ -11,7 +11,7 @@ import pytest
 
 from gateway.models import Risk, RiskLevel
 from gateway.ports.cards import Card, card_of
-from gateway.ports.outgoing import CopyGone, DeliveryFailed, Notice, NoticeKind, Posts, TryLater
+from gateway.ports.outgoing import CopyGone, DeliveryFailed, Notice, NoticeKind, Posts, RetryLater
 from gateway.server.background import desk_of
 from tests.contract.stages import Stage
 from tests.waiting import moment
@@ -43,7 +43,7 @@ async def patiently(call: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             return await call()
-        except TryLater:
+        except RetryLater:
             await moment()
 
 

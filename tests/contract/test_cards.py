@@ -17,7 +17,7 @@ from gateway.domain.records import Person, Record
 from gateway.models import Action, Status
 from gateway.ports import Desk
 from gateway.ports.outgoing import CopyState, Lists
-from gateway.server.background import desk_of, served
+from gateway.server.background import desk_of, serve_adapters
 from tests.contract.stages import Faulty, Stage, until
 from tests.waiting import moment
 from tests.world import AGENT, World, click, identity
@@ -77,7 +77,7 @@ async def playing(
     await in_force(stage, world, **route)
     desk = desk_of(stage.target.partition(":")[0], world.core, world.store)
     adapter = stage.adapter(desk)
-    async with served(adapter, desk, world.core, inbox=inbox, timings=timings):
+    async with serve_adapters(adapter, desk, world.core, inbox=inbox, timings=timings):
         yield Play(stage, world, desk)
 
 
@@ -224,7 +224,7 @@ async def test_a_crowd_leads_on_and_a_pause_says_its_end(stage: Stage, world: Wo
         await play.decided(first, Action.DENY)
         how = f"gateway agent lift {AGENT}"
         (said,) = await until(lambda: [text for text in stage.texts() if how in text])
-        (paused,) = await play.desk.operator.paused()
+        (paused,) = await play.desk.operator.list_paused()
         assert stage.moment(paused.until) in said
         await play.world.core.held.resume_agent(AGENT, by="ann")
         await until(lambda: not any(how in text for text in stage.texts()))

@@ -13,7 +13,7 @@ from gateway.domain.policy_document import Escalation
 from gateway.domain.records import MessageRef
 from gateway.models import Status
 from gateway.ports.cards import Card
-from gateway.ports.outgoing import DeliveryUncertain, TryLater
+from gateway.ports.outgoing import DeliveryUncertain, RetryLater
 from tests.delivery.test_outbox import Office, route
 from tests.world import World, click
 
@@ -63,7 +63,7 @@ async def test_a_place_that_was_removed_meanwhile_gets_no_card(world: World) -> 
     """It was to be posted later; by then the policy names another place."""
     await route(world)
     office = Office(world)
-    office.adapter.failures = [TryLater(60)]
+    office.adapter.failures = [RetryLater(60)]
     await world.submit()
     await office.settle()
     await route(world, targets=("rec:b",))

@@ -13,7 +13,7 @@ from gateway.domain.records import MessageRef, Person
 from gateway.errors import Conflict, Unauthorized
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.policy.grants.offers import offers
-from gateway.ports.outgoing import GRANT, DeliveryUncertain, TryLater
+from gateway.ports.outgoing import GRANT, DeliveryUncertain, RetryLater
 from gateway.stores.retention import Retention
 from tests.approvals.test_grant_creation import remember, widest
 from tests.delivery.test_outbox import Office, route
@@ -100,7 +100,7 @@ async def test_what_was_put_off_is_posted_later_but_not_once_it_ended(office: Of
     """A limit of the platform delays a card; a grant that ended meanwhile gets none."""
     record = await office.world.submit()
     await office.settle()
-    office.adapter.failures = [TryLater(60)] * 4  # the request's cards too
+    office.adapter.failures = [RetryLater(60)] * 4  # the request's cards too
     grant = await remember(office.world, record)
     await office.settle()
     assert office.adapter.plates == {}

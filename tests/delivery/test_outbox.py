@@ -8,11 +8,11 @@ import pytest
 
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.copies import Copies
-from gateway.delivery.grant_copies import GrantCourier
+from gateway.delivery.grant_copies import GrantCopies
 from gateway.delivery.new_targets import Rerouting
 from gateway.delivery.outbox_worker import TIMINGS, Timings, Worker, either
-from gateway.delivery.reminders import GRACE_SECONDS, Followups
-from gateway.delivery.request_copies import Courier
+from gateway.delivery.reminders import GRACE_SECONDS, Reminders
+from gateway.delivery.request_copies import RequestCopies
 from gateway.domain.policy_document import Escalation, Route
 from gateway.domain.records import MessageRef, Record
 from gateway.domain.store import REROUTING
@@ -24,7 +24,7 @@ from gateway.ports.outgoing import (
     DeliveryFailed,
     DeliveryUncertain,
     NoticeKind,
-    TryLater,
+    RetryLater,
 )
 from gateway.server.background import desk_of
 from gateway.stores.outbox import RedisOutbox
@@ -55,9 +55,9 @@ class Office:
         self.outbox = RedisOutbox(world.store)
         self.desk: Desk = desk_of("rec", world.core, world.store)
         changes = world.core.feed.changes
-        courier = Courier(self.adapter, world.core, self.clock, timings)
-        followups = Followups(world.core, self.clock)
-        grants = GrantCourier(self.adapter, world.core, self.clock, timings)
+        courier = RequestCopies(self.adapter, world.core, self.clock, timings)
+        followups = Reminders(world.core, self.clock)
+        grants = GrantCopies(self.adapter, world.core, self.clock, timings)
         look = either(courier.look, grants.look)
         self.cards = Worker("rec", self.outbox, look, changes, timings=timings)
         self.steps = Worker(FOLLOWUPS, self.outbox, followups.look, changes)
@@ -183,7 +183,7 @@ async def test_a_click_on_a_foreign_copy_is_refused_and_audited(office: Office) 
 
 async def test_a_full_channel_is_tried_again_when_it_says(office: Office) -> None:
     """Nothing was sent, so the card is posted later, once."""
-    office.adapter.failures = [TryLater(0.001), TryLater(0.001)]
+    office.adapter.failures = [RetryLater(0.001), RetryLater(0.001)]
     record = await office.world.submit()
     await office.settle()
     await office.soon()

@@ -33,7 +33,7 @@ from gateway.domain.records import Record
 from gateway.models import Reason, Status
 from gateway.policy.chain import ModeDecider
 from gateway.server.app import Gateway
-from gateway.server.background import background, desk_of, followed_up, served
+from gateway.server.background import desk_of, run_in_background, run_reminders, serve_adapters
 from gateway.server.connections import Backend, core_over
 from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.credentials import RedisCredentials
@@ -252,10 +252,12 @@ async def stage() -> AsyncIterator[Soaked]:
         # Nothing here waits for these two, and a simulated day has 86 400 of their seconds.
         sweeper = Sweeper(core, store, session_idle_hours=24, tick=10.0)
         timings = Timings(idle=10.0)
-        await stack.enter_async_context(background("sweeper", sweeper.run))
-        await stack.enter_async_context(followed_up(core, store))
+        await stack.enter_async_context(run_in_background("sweeper", sweeper.run))
+        await stack.enter_async_context(run_reminders(core, store))
         desk = desk_of("discord", core, store)
-        await stack.enter_async_context(served(DiscordAdapter(), desk, core, timings=timings))
+        await stack.enter_async_context(
+            serve_adapters(DiscordAdapter(), desk, core, timings=timings)
+        )
         await fake.gateway.until(lambda: fake.gateway.connected == 1)
         yield made
 

@@ -19,7 +19,7 @@ from adapters.discord.clicks import InteractionHandler
 from adapters.discord.connection import Bot
 from adapters.discord.leader_lock import Lease, Sessions
 from adapters.discord.posting import Posting
-from gateway.delivery.request_copies import Courier
+from gateway.delivery.request_copies import RequestCopies
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Record
@@ -74,7 +74,7 @@ async def test_people_do_in_the_simulator_what_they_do_in_ours(world: World) -> 
         await world.store.apply(policy, by="test")
         world.core.writer.forget_policy()
         posts = Posts(lambda: env.bot, desk.notes)
-        courier = Courier(posts, world.core, SystemClock())
+        courier = RequestCopies(posts, world.core, SystemClock())
 
         async def asked(command: str) -> tuple[Record, Any]:
             record = await world.submit(arguments={"command": command}, timeout=4 * DAY)

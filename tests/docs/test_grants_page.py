@@ -9,7 +9,7 @@ import pytest
 
 from gateway.models import Context, Kind, new_id
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Cover, Effect, Grant
+from gateway.policy.grants.grant import Effect, Grant, MatchResult
 from gateway.policy.grants.offers import offers
 from tests.unit.test_transitions import record
 from tests.world import AGENT, request
@@ -97,5 +97,10 @@ def test_a_row_of_the_page_is_what_its_grant_covers(
     grant = Grant(
         id=new_id(), effect=Effect.ALLOW, agent=AGENT, match=offer.match, made_by="ann", made_at=0
     )
-    assert covers(grant, record(request=request(**where, **through), harmless=True)) is Cover.YES
-    assert covers(grant, record(request=request(**where, **asks), harmless=True)) is not Cover.YES
+    assert (
+        covers(grant, record(request=request(**where, **through), harmless=True)) is MatchResult.YES
+    )
+    assert (
+        covers(grant, record(request=request(**where, **asks), harmless=True))
+        is not MatchResult.YES
+    )

@@ -215,7 +215,7 @@ async def test_orphan_is_shut_down_and_replaced(used: Path) -> None:
 
 async def test_no_second_server_while_one_holds_the_folder(used: Path) -> None:
     """When the folder's server cannot be shut down, the start fails in bounded time and says so."""
-    waits = embedded.Waits(orphan=0.2)
+    waits = embedded.ServerTimeouts(orphan=0.2)
     (used / "server.lock").write_text("4711")
     impatient = pytest.raises(EngineFailed, match=r"process 4711.*end that process")
     with held(used / "server.lock"), impatient:
@@ -245,7 +245,7 @@ async def test_truncated_tail_loads(used: Path) -> None:
 
 async def test_stubborn_server_is_killed(tmp_path: Path, events: Events) -> None:
     """A server that ignores SIGTERM (here: stopped) is killed after the grace, data kept."""
-    waits = embedded.Waits(stop=0.1)
+    waits = embedded.ServerTimeouts(stop=0.1)
     async with running_engine(tmp_path, waits=waits) as engine:
         os.kill(engine.pid, signal.SIGSTOP)
     assert [await events.next(), await events.next()] == ["engine_started", "engine_killed"]
@@ -266,7 +266,7 @@ async def test_failed_start_shows_the_servers_last_words(used: Path) -> None:
 
 async def test_silent_server_is_given_up(tmp_path: Path, silent_binary: Path) -> None:
     """A server that never answers is ended after a bounded wait: both locks are free again."""
-    waits = embedded.Waits(ready=0.3)
+    waits = embedded.ServerTimeouts(ready=0.3)
     with pytest.raises(EngineFailed, match="did not start"):
         async with running_engine(tmp_path / "data", binary=silent_binary, waits=waits):
             pass
@@ -281,7 +281,7 @@ async def test_loading_much_data_is_waited_for(used: Path, tmp_path: Path) -> No
     slow = tmp_path / "slow"
     slow.write_text(f'#!/bin/sh\nexec "{find_server_binary()}" "$@" --key-load-delay 50\n')
     slow.chmod(0o700)
-    waits = embedded.Waits(ready=1.2)
+    waits = embedded.ServerTimeouts(ready=1.2)
     async with (
         running_engine(used, binary=slow, waits=waits) as engine,
         connected(engine.url) as client,

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.records import Click, Event, Identity, MessageRef
+from gateway.domain.records import AuditEvent, Click, Identity, MessageRef
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Conflict
 from gateway.models import Action, new_id
@@ -118,7 +118,7 @@ class BoardAdapter:
         self._board.tell(notice.nonce)
         self._at("told")
 
-    async def _ann(self, desk: Desk, changes: AsyncIterator[Event]) -> None:
+    async def _ann(self, desk: Desk, changes: AsyncIterator[AuditEvent]) -> None:
         await self._press_all(desk)
         async for event in changes:
             if event.type == "delivered" and event.data["target"] == PLACES[-1]:

@@ -11,7 +11,7 @@ from gateway.domain.records import MessageRef
 from gateway.domain.tasks import cancel_and_wait
 from gateway.models import Action
 from gateway.ports.cards import Card
-from gateway.ports.outgoing import CopyState, DeliveryUncertain, TryLater
+from gateway.ports.outgoing import CopyState, DeliveryUncertain, RetryLater
 from tests.delivery.test_outbox import Office, route
 from tests.recording import RecordingAdapter
 from tests.waiting import moment
@@ -50,7 +50,7 @@ async def test_it_shows_the_end_though_the_platform_was_busy_at_first(office: Of
     """Being told to wait does not mean that the message is not there."""
     record = await office.world.submit()
     await office.settle()
-    office.adapter.failures = [TryLater(0.001), TryLater(0.001)]
+    office.adapter.failures = [RetryLater(0.001), RetryLater(0.001)]
     await office.soon()
     await office.settle()
     await office.world.core.requests.decide(click(record, Action.DENY))
@@ -61,7 +61,7 @@ async def test_it_shows_the_end_though_the_platform_was_busy_at_first(office: Of
 
 async def test_nothing_is_posted_of_what_ended_before(office: Office) -> None:
     """A card that was never sent is not sent of an ended request."""
-    office.adapter.after, office.adapter.failures = [], [TryLater(60)]
+    office.adapter.after, office.adapter.failures = [], [RetryLater(60)]
     record = await office.world.submit()
     await office.settle()
     await office.world.core.requests.decide(click(record, Action.DENY))

@@ -58,7 +58,7 @@ async def test_the_kill_switch_and_revocations_work(full: Full) -> None:
     await world.credentials.add_approver("zoe")
     await full.fill()
     await world.store.set_stopped(True, by="root")
-    assert await world.store.stopped()
+    assert await world.store.is_stopped()
     await world.credentials.revoke_approver("zoe")
     assert "zoe" not in {one.name for one in (await world.store.policy()).people}
     await world.credentials.revoke_agent(AGENT)

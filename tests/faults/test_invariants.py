@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.audit import GENESIS, event_line, seal_events, seal_line
-from gateway.domain.records import Event
+from gateway.domain.records import AuditEvent
 from tests.faults.invariants import ended_as, problems
 
 ID, OTHER = "1" * 32, "2" * 32
@@ -45,7 +45,7 @@ class Story:
     @property
     def export(self) -> list[str]:
         """The audit as it would be exported, sealed after the fact."""
-        events = [Event(id=f"{BEGAN}-{n + 1}", **one) for n, one in enumerate(self.events)]
+        events = [AuditEvent(id=f"{BEGAN}-{n + 1}", **one) for n, one in enumerate(self.events)]
         return [*map(event_line, events), seal_line(seal_events(events, GENESIS))]
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 from gateway.domain.records import Record
 from gateway.models import Context, Kind, new_id
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Cover, Effect, Grant, Match, Shape
+from gateway.policy.grants.grant import Effect, Grant, Match, MatchResult, Shape
 from gateway.policy.grants.offers import Offer, offers
 from tests.unit.test_transitions import record
 from tests.world import AGENT, request
@@ -50,7 +50,7 @@ def offer_of(record: Record, shape: Shape = Shape.PATTERN, effect: Effect = Effe
 
 def allowed(grants: list[Grant], record: Record) -> bool:
     """Whether any of the grants covers the request."""
-    return any(covers(grant, record) is Cover.YES for grant in grants)
+    return any(covers(grant, record) is MatchResult.YES for grant in grants)
 
 
 def patterns_of(text: str) -> list[Match]:

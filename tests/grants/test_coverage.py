@@ -12,9 +12,9 @@ from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import (
     ANY_TOOL,
     CommandPattern,
-    Cover,
     Effect,
     Match,
+    MatchResult,
     Operands,
     Rule,
     RuleKind,
@@ -191,23 +191,23 @@ def test_the_words_say_what_is_fixed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "cover"),
     [
-        ({"commands": ["ls", "rm"]}, Cover.YES),
-        ({"command": ["ls", "rm"]}, Cover.UNSURE),
-        ({"command": ["bash", "-lc", "rm x"]}, Cover.YES),
-        ({"command": ["bash", "-lc", "ls"]}, Cover.NO),
-        ({"command": ["rm", "-f", "x"]}, Cover.YES),
-        ({"argv": ["ls", "rm"]}, Cover.NO),
-        ({"argv": ["rm", "a b"]}, Cover.UNSURE),
-        ({"commands": ["ls", "cat a"]}, Cover.NO),
-        ({"commands": ["rm", "x"]}, Cover.YES),
-        ({"commands": ["ls", "ls; rm x"]}, Cover.UNSURE),
-        ({"commands": ["ls", 1]}, Cover.UNSURE),
-        ({"action": {"commands": ["ls", "rm x"]}}, Cover.YES),
-        ({"cmd": "rm x", "workdir": "/etc"}, Cover.YES),
-        ({"command": "rm x", "user": "root"}, Cover.YES),
+        ({"commands": ["ls", "rm"]}, MatchResult.YES),
+        ({"command": ["ls", "rm"]}, MatchResult.UNSURE),
+        ({"command": ["bash", "-lc", "rm x"]}, MatchResult.YES),
+        ({"command": ["bash", "-lc", "ls"]}, MatchResult.NO),
+        ({"command": ["rm", "-f", "x"]}, MatchResult.YES),
+        ({"argv": ["ls", "rm"]}, MatchResult.NO),
+        ({"argv": ["rm", "a b"]}, MatchResult.UNSURE),
+        ({"commands": ["ls", "cat a"]}, MatchResult.NO),
+        ({"commands": ["rm", "x"]}, MatchResult.YES),
+        ({"commands": ["ls", "ls; rm x"]}, MatchResult.UNSURE),
+        ({"commands": ["ls", 1]}, MatchResult.UNSURE),
+        ({"action": {"commands": ["ls", "rm x"]}}, MatchResult.YES),
+        ({"cmd": "rm x", "workdir": "/etc"}, MatchResult.YES),
+        ({"command": "rm x", "user": "root"}, MatchResult.YES),
     ],
 )
-def test_a_denial_reads_a_list_in_every_way(arguments: Any, cover: Cover) -> None:
+def test_a_denial_reads_a_list_in_every_way(arguments: Any, cover: MatchResult) -> None:
     """Sure under all readings is no, under some it asks; what stands beside changes nothing."""
     denials = offers(call("shell", C, command="rm -r x", workdir="/ws"), Effect.DENY)
     rm = next(one for one in denials if one.words == "rm, whatever follows")
@@ -218,7 +218,7 @@ def test_a_denial_reads_a_list_in_every_way(arguments: Any, cover: Cover) -> Non
 def passes(shape: Shape, record: Record) -> bool:
     """Whether a pass of this shape covers a call."""
     grant = granted(Match(shape=shape, tool=ANY_TOOL), session="default", expires_at=1000)
-    return covers(grant, record) is Cover.YES
+    return covers(grant, record) is MatchResult.YES
 
 
 def patch(*lines: str) -> str:

@@ -9,11 +9,11 @@ import pytest
 from gateway.domain.policy_document import PolicyRule, RuleEffect
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Cover, Effect, Match, Rule, RuleKind, Shape
+from gateway.policy.grants.grant import Effect, Match, MatchResult, Rule, RuleKind, Shape
 from gateway.policy.rules import fits
 from tests.grants.making import asked, command, granted
 
-YES, NO, UNSURE = Cover.YES, Cover.NO, Cover.UNSURE
+YES, NO, UNSURE = MatchResult.YES, MatchResult.NO, MatchResult.UNSURE
 
 
 def denied(*commands: str, folders: tuple[str, ...] = ()) -> PolicyRule:
@@ -62,7 +62,7 @@ def denied(*commands: str, folders: tuple[str, ...] = ()) -> PolicyRule:
         ("docker run --privileged", "docker ps -a", NO),
     ],
 )
-def test_a_denied_command(rule: str, text: str, cover: Cover) -> None:
+def test_a_denied_command(rule: str, text: str, cover: MatchResult) -> None:
     """Yes where it is plainly meant, no where it is plainly not, and people for the rest."""
     assert fits(denied(rule), command(text)) is cover
 
@@ -78,12 +78,12 @@ def test_a_denied_command(rule: str, text: str, cover: Cover) -> None:
         ({"text": "rm -rf x"}, NO),
     ],
 )
-def test_a_denied_command_by_any_name(arguments: dict[str, Any], cover: Cover) -> None:
+def test_a_denied_command_by_any_name(arguments: dict[str, Any], cover: MatchResult) -> None:
     """A command is found however its argument is spelled; what nobody reads may hold it."""
     assert fits(denied("rm -rf"), asked("thing", arguments=arguments)) is cover
 
 
-def in_folder(arguments: dict[str, Any], **more: Any) -> Cover:
+def in_folder(arguments: dict[str, Any], **more: Any) -> MatchResult:
     """Return what a denial of /srv/secret says to a call."""
     return fits(denied(folders=("/srv/secret",)), asked("thing", arguments=arguments, **more))
 
@@ -113,7 +113,7 @@ def in_folder(arguments: dict[str, Any], **more: Any) -> Cover:
         ({"path": "/ws/a", "content": "/srv/secret/x"}, NO),
     ],
 )
-def test_a_denied_folder(arguments: dict[str, Any], cover: Cover) -> None:
+def test_a_denied_folder(arguments: dict[str, Any], cover: MatchResult) -> None:
     """Whatever names a path in it, or above it, or in a way that nobody can follow."""
     assert in_folder(arguments) is cover
 
@@ -135,7 +135,7 @@ def test_a_denied_folder(arguments: dict[str, Any], cover: Cover) -> None:
     ],
 )
 def test_a_command_that_reaches_into_a_denied_folder(
-    text: str, cwd: str | None, cover: Cover
+    text: str, cwd: str | None, cover: MatchResult
 ) -> None:
     """Commands name paths too."""
     context = Context(cwd=cwd)
@@ -154,7 +154,7 @@ def test_a_command_that_reaches_into_a_denied_folder(
     ],
 )
 def test_a_remembered_denial_is_not_passed_by_moving_a_member(
-    arguments: dict[str, Any], payload: dict[str, Any] | None, cover: Cover
+    arguments: dict[str, Any], payload: dict[str, Any] | None, cover: MatchResult
 ) -> None:
     """Arguments and payload run together, so its rules look at both."""
     rules = (

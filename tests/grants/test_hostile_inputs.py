@@ -10,7 +10,7 @@ import pytest
 
 from gateway.models import Context, Risk, RiskLevel, digest_of
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Cover, Effect, Shape
+from gateway.policy.grants.grant import Effect, MatchResult, Shape
 from gateway.policy.grants.offers import offers
 from tests.grants.making import allowed, asked, command, granted, offer_of, remembered
 from tests.world import request
@@ -203,20 +203,20 @@ def test_row_11_and_12_a_deny_is_not_escaped_by_spelling() -> None:
     """What cannot be read might be what is denied: it is unsure, so no allow may win."""
     deny = remembered(command("touch M"), effect=Effect.DENY)
     for text in ("touch${IFS}M", "{touch,M}", "ls; touch M", "env touch M", "'touch' M", "TOUCH M"):
-        assert covers(deny, command(text)) is not Cover.NO, text
-    assert covers(deny, command("touch N")) is Cover.YES
-    assert covers(deny, command("ls touch")) is Cover.NO
+        assert covers(deny, command(text)) is not MatchResult.NO, text
+    assert covers(deny, command("touch N")) is MatchResult.YES
+    assert covers(deny, command("ls touch")) is MatchResult.NO
 
 
 def test_row_13_a_quoted_flag_is_asked_about() -> None:
     """The deny of `rm -rf` covers its plain spellings; a quoted one is nobody's but a person's."""
     deny = remembered(command("rm -r -f y"), effect=Effect.DENY)
     narrow = granted(offers(command("rm -r -f y"), Effect.DENY)[1].match, Effect.DENY)
-    assert covers(deny, command("rm -rf x")) is Cover.YES
-    assert covers(narrow, command("rm -rf x")) is Cover.YES
-    assert covers(narrow, command("rm -i x")) is Cover.NO
-    assert covers(narrow, command("rm --recursive --force x")) is Cover.UNSURE
-    assert covers(narrow, command("rm '-rf' x")) is Cover.UNSURE
+    assert covers(deny, command("rm -rf x")) is MatchResult.YES
+    assert covers(narrow, command("rm -rf x")) is MatchResult.YES
+    assert covers(narrow, command("rm -i x")) is MatchResult.NO
+    assert covers(narrow, command("rm --recursive --force x")) is MatchResult.UNSURE
+    assert covers(narrow, command("rm '-rf' x")) is MatchResult.UNSURE
 
 
 def test_row_23_a_changed_environment_is_asked_about() -> None:

@@ -12,7 +12,7 @@ from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Record
 from gateway.policy.hooks.config import Hook
 from gateway.policy.hooks.host import HookHost
-from gateway.stores.groups import RedisHeld
+from gateway.stores.groups import RedisGroups
 from tests.world import World
 
 PUPPET = Path(__file__).with_name("puppet.py")
@@ -28,7 +28,7 @@ def hook(name: str = "puppet", notes: Path | None = None, **more: Any) -> Hook:
 
 async def reviewed_in(world: World, request_id: str) -> None:
     """Have hooks asked about a request, as the worker of a gateway does."""
-    await world.core.reviews.look(request_id, RedisHeld(world.store))
+    await world.core.reviews.look(request_id, RedisGroups(world.store))
 
 
 @dataclass

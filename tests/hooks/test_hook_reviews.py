@@ -17,13 +17,13 @@ import pytest
 from gateway.client import AsyncClient
 from gateway.client.redis_transport import RedisTransport
 from gateway.domain.policy_document import Budget, PolicyRule, RuleEffect
-from gateway.domain.records import REVIEWS, Event, Query, Record, Remember
+from gateway.domain.records import REVIEWS, AuditEvent, Query, Record, Remember
 from gateway.errors import Aborted, Denied, NotFound, Unauthorized
 from gateway.models import Action, Reason, Status
 from gateway.policy.hooks.config import Hook
 from gateway.policy.hooks.decider import HookLink
 from gateway.policy.hooks.host import HookHost
-from gateway.server.background import desk_of, reviewed
+from gateway.server.background import desk_of, run_reviews
 from tests.faults import roles
 from tests.faults.processes import child
 from tests.hooks.stage import hook, reviewed_in
@@ -164,7 +164,7 @@ async def test_a_slow_hook_holds_up_nobody_else(
     slow = hook(notes=notes, intercept=("approve_tool",), timeout=60)
     async with (
         staged(server_url, namespace, puppet=slow) as world,
-        reviewed(world.core),
+        run_reviews(world.core),
     ):
         held = await waiting(world, arguments={"all": {"hold": True}})
         while not (notes.exists() and "approve_tool" in notes.read_text()):
@@ -174,7 +174,7 @@ async def test_a_slow_hook_holds_up_nobody_else(
         await world.until(lambda found: {held.id, quick.id} <= _reviewed(found))
 
 
-def _reviewed(events: list[Event]) -> set[str]:
+def _reviewed(events: list[AuditEvent]) -> set[str]:
     return {event.request_id for event in events if event.type == "reviewed"}
 
 
@@ -194,7 +194,7 @@ async def test_a_hooks_refusal_reaches_the_agent_as_its_own_exception(
     transport = RedisTransport(server_url, AGENT, world.store.keys.namespace)
     async with (
         world.ingress().running(),
-        reviewed(world.core),
+        run_reviews(world.core),
         AsyncClient(transport) as client,
     ):
         with pytest.raises(error) as refused:

@@ -12,7 +12,7 @@ from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, 
 from gateway.domain.records import Record, Remember
 from gateway.models import Context, Kind, Risk, RiskLevel, Status
 from gateway.policy.decider import Verdict
-from gateway.policy.grants.grant import Cover
+from gateway.policy.grants.grant import MatchResult
 from gateway.policy.policy_file import BadPolicy, read_policy
 from gateway.policy.rules import fits, mistakes
 from tests.grants.making import asked, command
@@ -133,7 +133,7 @@ def test_an_allow_rule_must_be_certain() -> None:
     weather = PolicyRule(name="w", effect=RuleEffect.ALLOW, tools=("weather", "shell"))
 
     def covered(rule: PolicyRule, record: Record) -> bool:
-        return fits(rule, record) is Cover.YES
+        return fits(rule, record) is MatchResult.YES
 
     assert covered(read, asked("read_file", arguments={"path": "/ws/a"}))
     for path in ("/ws/.env", "/etc/passwd", "/ws/../x", "/ws/a\u202e"):
@@ -150,19 +150,19 @@ def test_an_allow_rule_must_be_certain() -> None:
 def test_a_deny_or_ask_rule_misses_nothing() -> None:
     """Unclear spelling is unsure; what is named by text or folder is found."""
     for text in ("rm -rf x", "rm -fr x", "/bin/rm -r -f x", "RM -rf x"):
-        assert fits(DENY_RM, command(text)) is Cover.YES, text
+        assert fits(DENY_RM, command(text)) is MatchResult.YES, text
     for text in ("rm$IFS-rf x", "sh -c 'rm -rf x'", "rm --recursive --force x", "rm '-rf' x"):
-        assert fits(DENY_RM, command(text)) is Cover.UNSURE, text
+        assert fits(DENY_RM, command(text)) is MatchResult.UNSURE, text
     for text in ("ls", "git log", "rm x"):
-        assert fits(DENY_RM, command(text)) is Cover.NO, text
+        assert fits(DENY_RM, command(text)) is MatchResult.NO, text
     etc = PolicyRule(name="etc", effect=RuleEffect.DENY, folders=("/etc",))
-    assert fits(etc, asked("write", arguments={"path": "/ETC/hosts"})) is Cover.YES
-    assert fits(etc, asked("write", arguments={"path": "/ws/../etc/x"})) is Cover.UNSURE
-    assert fits(etc, asked("write", arguments={"path": "/ws/x"})) is Cover.NO
+    assert fits(etc, asked("write", arguments={"path": "/ETC/hosts"})) is MatchResult.YES
+    assert fits(etc, asked("write", arguments={"path": "/ws/../etc/x"})) is MatchResult.UNSURE
+    assert fits(etc, asked("write", arguments={"path": "/ws/x"})) is MatchResult.NO
     prod = PolicyRule(name="prod", effect=RuleEffect.DENY, contains=("PROD",), tools=("deploy*",))
-    assert fits(prod, asked("deploy_app", arguments={"to": "prod-eu"})) is Cover.YES
-    assert fits(prod, asked("deploy_app", arguments={"to": "test"})) is Cover.NO
-    assert fits(prod, asked("look", arguments={"to": "prod-eu"})) is Cover.NO
+    assert fits(prod, asked("deploy_app", arguments={"to": "prod-eu"})) is MatchResult.YES
+    assert fits(prod, asked("deploy_app", arguments={"to": "test"})) is MatchResult.NO
+    assert fits(prod, asked("look", arguments={"to": "prod-eu"})) is MatchResult.NO
 
 
 @pytest.mark.parametrize(

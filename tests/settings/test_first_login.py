@@ -57,7 +57,7 @@ async def test_replicas_that_start_at_once_make_one_owner(
     async with run_gateway(one) as first, run_gateway(two) as second:
         starts = [(first.backend, first.url, one), (second.backend, second.url, two)] * 3
         lines = await asyncio.gather(*(first_login(*start) for start in starts))
-        owners = await first.backend.credentials.listed(APPROVER)
+        owners = await first.backend.credentials.list_all(APPROVER)
     assert any("inbox/login" in line[0] for line in lines)
     assert [row.name for row in owners] == [OWNER]
 

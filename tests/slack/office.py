@@ -16,7 +16,7 @@ from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Person, Record
 from gateway.models import Risk, RiskLevel
 from gateway.ports import Desk
-from gateway.server.background import desk_of, followed_up, served
+from gateway.server.background import desk_of, run_reminders, serve_adapters
 from tests.slack.counterpart.person import Human
 from tests.slack.counterpart.slack import Slack
 from tests.slack.counterpart.state import Message
@@ -190,9 +190,9 @@ async def at_work(
     public = {"GATEWAY_PUBLIC_URL": "http://127.0.0.1"}
     async with AsyncExitStack() as stack:
         stack.enter_context(environment(slack, **{**public, **(env or {})}))
-        await stack.enter_async_context(served(adapter, desk, world.core))
+        await stack.enter_async_context(serve_adapters(adapter, desk, world.core))
         if steps:
-            await stack.enter_async_context(followed_up(world.core, world.store))
+            await stack.enter_async_context(run_reminders(world.core, world.store))
         if env and env.get("GATEWAY_SLACK_MODE") == "http":
             await stack.enter_async_context(_site(slack, adapter, desk))
         yield Office(slack, world, adapter, desk)

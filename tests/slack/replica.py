@@ -14,7 +14,7 @@ import sys
 from contextlib import AsyncExitStack
 
 from adapters.slack import SlackAdapter
-from gateway.server.background import desk_of, followed_up, served
+from gateway.server.background import desk_of, run_reminders, serve_adapters
 from tests.world import assembled
 
 
@@ -36,8 +36,8 @@ async def main(url: str, namespace: str, *doom: str) -> None:
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(assembled(url, namespace, at=Doom(*doom)))
         desk = desk_of("slack", world.core, world.store)
-        await stack.enter_async_context(served(SlackAdapter(), desk, world.core))
-        await stack.enter_async_context(followed_up(world.core, world.store))
+        await stack.enter_async_context(serve_adapters(SlackAdapter(), desk, world.core))
+        await stack.enter_async_context(run_reminders(world.core, world.store))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

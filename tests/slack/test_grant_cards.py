@@ -143,4 +143,4 @@ async def test_a_forged_press_of_somebody_else_stops_nothing(office: Office) -> 
     view["blocks"].append({"type": "actions", "block_id": "b", "elements": [button]})
     await office.ann.click_home("x")
     await office.until_event("refused")
-    assert not await office.world.store.stopped()
+    assert not await office.world.store.is_stopped()

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from adapters.slack.manifest import BOT_SCOPES, build_manifest, find_problems
-from gateway.approvals.grouping import Crowd
+from gateway.approvals.grouping import AgentGroup
 from gateway.cli import main
 from gateway.delivery.digest_cards import digest_card
 from gateway.domain.policy_document import Route
@@ -126,7 +126,7 @@ async def test_42_a_listed_entry_has_working_buttons(office: Office) -> None:
 
 async def test_the_link_of_a_digest_card_is_opened_by_slack_alone(office: Office) -> None:
     """Slack tells us that it was pressed, too; nobody hears of an error."""
-    crowd = Crowd(agent=AGENT, revision=1, records=(), paused=1_900_000_000_000)
+    crowd = AgentGroup(agent=AGENT, revision=1, records=(), paused=1_900_000_000_000)
     card = digest_card(crowd, "https://approvals.example/inbox", "")
     await office.adapter.deliver("slack:T1/C1", card, "0" * 22)
     (message,) = office.slack.messages("C1")

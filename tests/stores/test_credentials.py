@@ -52,7 +52,7 @@ async def test_no_token_without_a_redis_user(
     with pytest.raises(NoPermissionError):
         await RedisCredentials(limited, SystemClock()).add_agent("ci")
     await limited.redis.aclose()
-    assert await credentials.listed(AGENT) == []
+    assert await credentials.list_all(AGENT) == []
     assert await credentials.authenticate((await credentials.add_agent("ci")).token)
 
 
@@ -69,7 +69,7 @@ async def test_a_name_is_given_once(server_url: str, store: RedisStore, kind: st
     assert [type(one) for one in done if not isinstance(one, NewCredential)] == [Conflict] * 7
     credentials = RedisCredentials(store, SystemClock())
     assert await credentials.authenticate(won[0].token)
-    assert len(await credentials.listed(kind)) == 1
+    assert len(await credentials.list_all(kind)) == 1
     if kind == AGENT:
         with as_agent(server_url, won[0]) as client:
             assert client.ping()

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.ports.outgoing import TryLater
+from gateway.ports.outgoing import RetryLater
 from gateway.ports.rate_limit import Pace, Rate
 from gateway.stores.outbox import RedisNotes
 from gateway.stores.requests import RedisStore
@@ -29,7 +29,7 @@ async def wait_of(pace: Pace, name: str, rate: Rate) -> float:
     """Return how long somebody is told to wait, 0 when it is their turn."""
     try:
         await pace.slot("edits", rate, name)
-    except TryLater as wait:
+    except RetryLater as wait:
         return wait.seconds
     return 0.0
 
@@ -90,7 +90,7 @@ async def test_a_full_line_is_left_for_later_and_then_goes_on(
     monkeypatch.setattr("gateway.ports.rate_limit._CROWDED_SECONDS", 0.3)
     pace, rate = Pace(notes, Ticks()), Rate(6000, 9)
     async with pace.turn("posts", rate, "hangs"):
-        with pytest.raises(TryLater):
+        with pytest.raises(RetryLater):
             async with pace.turn("posts", rate, "waits"):
                 pass
     async with pace.turn("posts", rate, "waits"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.records import Claim, Record, Vote
-from gateway.domain.redaction import shown
+from gateway.domain.redaction import render_safe
 from gateway.models import (
     Action,
     Context,
@@ -189,7 +189,7 @@ def test_hidden_characters_raise_a_notice() -> None:
 
 def test_no_text_can_imitate_an_escape() -> None:
     """Our own brackets are escaped in what others write."""
-    assert shown("⟨secret of 3 characters⟩").text.startswith("⟨U+27E8⟩")
+    assert render_safe("⟨secret of 3 characters⟩").text.startswith("⟨U+27E8⟩")
 
 
 def test_a_denial_that_nobody_was_asked_about_is_told_from_a_persons() -> None:
@@ -201,7 +201,7 @@ def test_a_denial_that_nobody_was_asked_about_is_told_from_a_persons() -> None:
 def test_plain_text_in_any_language_stays_as_it_is() -> None:
     """Readable text raises no false alarm."""
     text = "日本語 עברית émoji 👩‍💻 кириллица"
-    assert shown(text).text == text
+    assert render_safe(text).text == text
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_mask_swallows_no_command() -> None:
         "https://user:pw123@host/; rm -rf /",
         "password=/bin/evil",
     ):
-        assert "rm -rf /" in shown(text).text or "/bin/evil" in shown(text).text
+        assert "rm -rf /" in render_safe(text).text or "/bin/evil" in render_safe(text).text
 
 
 def test_high_risk_asks_again_and_says_why() -> None:
@@ -335,7 +335,7 @@ def test_small_states_are_said() -> None:
 )
 def test_no_text_makes_the_search_for_secrets_slow(text: str) -> None:
     """What an agent sends is searched in time that grows with its length alone."""
-    assert shown(text).masked == 0
+    assert render_safe(text).masked == 0
 
 
 def test_cutting_keeps_escapes_whole() -> None:

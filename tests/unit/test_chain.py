@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Risk, RiskLevel
-from gateway.policy.chain import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, settled
+from gateway.policy.chain import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, find_decisive
 from gateway.policy.decider import Verdict
 from tests.unit.test_transitions import form, record
 
@@ -60,7 +60,7 @@ async def test_what_explain_names_is_what_decides(effects: tuple[str | None, ...
     deciders = [Fixed(f"d{number}", 9 - number, one) for number, one in enumerate(effects)]
     chain = Chain(deciders)
     verdict = await chain.decide(record(), Route())
-    told = settled(await chain.explain(record(), Route()))
+    told = find_decisive(await chain.explain(record(), Route()))
     found = verdict and (verdict.effect, verdict.by.name)
     assert found == (told and (told.effect, told.decider))
 
@@ -140,7 +140,7 @@ async def test_no_decider_allows_high_risk(effects: tuple[str | None, ...]) -> N
     chain = Chain([Fixed(f"d{number}", 9 - number, one) for number, one in enumerate(effects)])
     verdict = await chain.decide(high, Route())
     opinions = await chain.explain(high, Route())
-    told = settled(opinions)
+    told = find_decisive(opinions)
     assert (verdict and verdict.effect) == (DENY if DENY in effects else None)
     assert (verdict and verdict.by.name) == (told and told.decider)
     said = [(one.effect, "high risk" in one.message) for one in opinions]

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from gateway.ports.cards import full_view
-from gateway.ports.paging import paged
+from gateway.ports.paging import paginate
 from tests.unit.test_cards import record
 
 MARK = "── "
@@ -17,7 +17,7 @@ ENDLESS = ("⟨U+202E⟩" * 3, "abc", "a" + "\u0301" * 90, "👩\u200d" * 90, "\
 
 def pages_of(text: str, room: int) -> list[str]:
     """Return a text in pages of at most so many characters."""
-    made = paged([(text, False)], {}, lambda page: len(page) <= room)
+    made = paginate([(text, False)], {}, lambda page: len(page) <= room)
     return ["".join(part for part, _ in page) for page in made]
 
 

@@ -19,9 +19,9 @@ from adapters.terminal.card_text import render_card
 from adapters.web.card_json import build_row, build_whole
 from gateway.domain.records import Record
 from gateway.domain.redaction import secrets_in
-from gateway.models import Action, Context, Kind, new_id
+from gateway.models import Action, Context, Kind, Status, new_id
 from gateway.ports.cards import card_of, full_view
-from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
+from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs, hides
 from gateway.ports.remember_options import scopes_of
 from tests.unit.test_cards import actions, record
 
@@ -133,6 +133,19 @@ def test_all_that_decides_what_runs_counts(ask: dict[str, Any]) -> None:
     told = [bare.tool.text, *(fact.text.text for fact in bare.facts)]
     told += [text for block in bare.blocks for text in (block.label, block.text.text)]
     assert "secret of" not in " ".join(told)
+
+
+def test_a_proof_is_known_to_its_owner_alone() -> None:
+    """Others compute it anew; what ended is never remembered, as it may be erased."""
+    one = asking({"command": f"{TOKEN} --now"})
+    mine, other = MaskProofs(), MaskProofs()
+    assert mine.recall(one) is None
+    assert mine.hides(one) is hides(one)
+    assert mine.recall(one) is hides(one)
+    assert other.recall(one) is None
+    ended = one.copy_with(status=Status.DENIED)
+    mine.hides(ended)
+    assert mine.recall(ended) is None
 
 
 def test_an_offer_whose_words_hide_something_is_none() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.domain.redaction import masked, shown, start_of
+from gateway.domain.redaction import mask, render_safe, start_of
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
 
@@ -23,12 +23,12 @@ KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
 )
 def test_a_name_before_a_secret_does_not_hide_its_shape(name: str, value: str, secret: str) -> None:
     """As a member's name in the audit, and in one text with its value, as on cards."""
-    kept = masked({name: value})[name]
+    kept = mask({name: value})[name]
     assert secret not in kept
     assert "⟨secret of" in kept
     for text in (f"{name}: {value}", f'{{"{name}": "{value}"}}', f"{name}={value}"):
-        assert shown(text).masked == 1
-        assert secret not in shown(text).text
+        assert render_safe(text).masked == 1
+        assert secret not in render_safe(text).text
 
 
 @pytest.mark.timeout(15)  # all of it would take a minute

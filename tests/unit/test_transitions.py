@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.transitions import By, Effect, apply_click, nonce_of
+from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of
 from gateway.domain.outcome import summary
 from gateway.domain.policy_document import PolicyDocument, Route, raise_risk
 from gateway.domain.records import Identity, Person, Record, Remember
-from gateway.domain.redaction import masked
+from gateway.domain.redaction import mask
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import (
     Action,
@@ -47,10 +47,10 @@ def record(**changes: Any) -> Record:
 
 def decide(
     before: Record, action: Action = Action.APPROVE, person: str = "ann", **more: Any
-) -> Effect:
+) -> ClickResult:
     """Apply a click."""
     tap = click(before, action, **more)
-    by = By(person, person, nonce_of(tap, person))
+    by = Clicker(person, person, nonce_of(tap, person))
     return apply_click(before, tap, by, now=5, sign=lambda made: made)
 
 
@@ -103,13 +103,13 @@ def test_an_edit_makes_a_new_digest_over_exactly_the_new_arguments() -> None:
 
 def test_an_edit_of_what_was_read_masked_is_refused() -> None:
     """Else the mask itself would run. What an agent wrote like one is its own affair."""
-    mask = masked("ghp_" + "a" * 36)
+    hidden = mask("ghp_" + "a" * 36)
     with pytest.raises(InvalidRequest, match="reveal it"):
-        decide(record(), Action.EDIT, arguments={"token": mask, "to": "prod"})
-    own = record(request=request(arguments={"token": mask}, allowed=tuple(Action)))
-    assert decide(own, Action.EDIT, arguments={"token": mask, "to": "prod"}).after.final
+        decide(record(), Action.EDIT, arguments={"token": hidden, "to": "prod"})
+    own = record(request=request(arguments={"token": hidden}, allowed=tuple(Action)))
+    assert decide(own, Action.EDIT, arguments={"token": hidden, "to": "prod"}).after.final
     with pytest.raises(InvalidRequest, match="reveal it"):
-        decide(own, Action.EDIT, arguments={"token": mask, "key": masked("ghp_" + "b" * 36)})
+        decide(own, Action.EDIT, arguments={"token": hidden, "key": mask("ghp_" + "b" * 36)})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.json_schema import check_schema
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
-from gateway.domain.redaction import shown
+from gateway.domain.redaction import render_safe
 from gateway.errors import InvalidRequest
 from gateway.policy.chain import Chain
 from gateway.policy.grants.offers import offers
@@ -70,7 +70,7 @@ def of_a_schema() -> str:
 def test_nothing_is_cut_within_a_secret(said: Callable[[], str]) -> None:
     """Wherever it is said or shown."""
     assert "xx" in said()
-    assert "ghp_" not in shown(said()).text
+    assert "ghp_" not in render_safe(said()).text
 
 
 async def test_what_a_rule_failed_at_is_not_cut_within_a_secret() -> None:
@@ -88,7 +88,7 @@ async def test_what_a_rule_failed_at_is_not_cut_within_a_secret() -> None:
 
     (one,) = await Chain([Broken()]).shadows(record())
     assert "xx" in one.why
-    assert "ghp_" not in shown(one.why).text
+    assert "ghp_" not in render_safe(one.why).text
 
 
 def test_a_name_that_does_not_fit_is_not_said_in_part() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import Event, Person, Record
+from gateway.domain.records import AuditEvent, Person, Record
 from gateway.domain.store import MessageContext
 from gateway.models import (
     Action,
@@ -97,7 +97,7 @@ class Inbox:
         while not (await self.get(record)).final:
             await self.gateway.core.approvals.expire(record.id)
 
-    async def events(self, kind: str) -> list[Event]:
+    async def events(self, kind: str) -> list[AuditEvent]:
         """Return what the audit holds of one kind."""
         found = await self.gateway.backend.store.history(None, 10_000)
         return [event for event in found if event.type == kind]

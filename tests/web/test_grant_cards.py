@@ -69,8 +69,8 @@ async def test_what_rests_is_counted_above_the_cards_and_says_why(box: Inbox, pa
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     await page.until(f"{GRANTS} === 3")
     said = await page.evaluate("document.querySelector('.grants > .notice').textContent")
-    assert said.startswith("2 of the remembered answers rest: they may have covered more")
-    assert "1 goes on." in said
+    assert said.startswith("2 of the remembered answers are suspended: they may have covered more")
+    assert "1 stays in force." in said
     cards = await page.evaluate(
         "[...document.querySelectorAll('.grant')].map((card) => card.textContent)"
     )
@@ -115,7 +115,7 @@ async def _switched(box: Inbox, page: Page, other: Page) -> None:
     assert await other.evaluate(f"{SWITCH} === null")
     waiting = await box.ask(**COMMAND)
     await page.evaluate(f"document.querySelector('.menu').open = true; {SWITCH}.click()")
-    assert not await box.gateway.backend.store.stopped()
+    assert not await box.gateway.backend.store.is_stopped()
     await page.press("Really stop everything")
     for tab in (page, other):
         await tab.until("document.getElementById('stop').textContent.includes('denied')")
@@ -136,7 +136,7 @@ async def test_nobody_else_stops_anything(box: Inbox) -> None:
     """The switch is refused by the core, and that is audited; a second press changes nothing."""
     async with visitor(box, "bob") as bob:
         assert (await bob.post("stop", {"on": True}))[0] == 403
-    assert not await box.gateway.backend.store.stopped()
+    assert not await box.gateway.backend.store.is_stopped()
     async with visitor(box, "ann") as ann:
         for _ in range(2):
             assert (await ann.post("stop", {"on": True}))[0] == 200

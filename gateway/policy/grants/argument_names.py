@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.models import Kind
-from gateway.policy.grants.tables import listed
+from gateway.policy.grants.tables import load_words
 from gateway.wire.codec import JsonObject
 
 # Names as `plain_name` writes them: FilePath, file-path and file_path are one.
@@ -51,7 +51,7 @@ _NUMBERS = frozenset(
 _ENCODING = re.compile(r"[A-Za-z0-9_.-]{1,20}")
 _MOST_NUMBER = 86_400_000  # a day in ms
 
-_RUNNING_WORDS = listed("tools.txt")
+_RUNNING_WORDS = load_words("tools.txt")
 # A tool whose name is made of these words alone runs the command that it is given in a shell.
 _SHELL_WORDS = frozenset(
     {"ash", "bash", "cmd", "command", "commands", "console", "dash", "exec", "execute", "run",

@@ -7,7 +7,7 @@ from gateway.policy.grants.grant import CommandPattern, Operands
 from gateway.policy.grants.shell_words import Word, simple_command
 
 
-def allowing(text: str, folder: str | None) -> CommandPattern | None:
+def derive_allow_pattern(text: str, folder: str | None) -> CommandPattern | None:
     """Return the pattern of a known command with any of its harmless flags, and those written.
 
     Returns None when it is unknown, or has words that are no flags and not the same each time.
@@ -27,14 +27,14 @@ def allowing(text: str, folder: str | None) -> CommandPattern | None:
         program=known.program,
         verbs=known.verbs,
         flags=tuple(sorted({*known.harmless, *written})),
-        needs=known.restraining(written),
+        needs=known.list_restraints(written),
         operands=known.operands,
         words=fixed,
         folder=folder,
     )
 
 
-def denying(text: str) -> CommandPattern | None:
+def derive_deny_pattern(text: str) -> CommandPattern | None:
     """Return the pattern of a command that begins so, whatever follows; None when not plain."""
     words = simple_command(text)
     if words is None:

@@ -14,10 +14,10 @@ from functools import lru_cache
 from gateway.policy.grants.grant import Operands
 from gateway.policy.grants.paths import delicate
 from gateway.policy.grants.shell_words import Word
-from gateway.policy.grants.tables import listed, rows
+from gateway.policy.grants.tables import load_words, rows
 
 # These run what they are given: a deny cannot see inside.
-RUNNERS = listed("runners.txt")
+RUNNERS = load_words("runners.txt")
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~+-]|[/:](?![/:]))*")
@@ -51,7 +51,7 @@ class Known:
     first: re.Pattern[str] | None = None
     clusters: bool = True
 
-    def restraining(self, flags: Iterable[str]) -> tuple[str, ...]:
+    def list_restraints(self, flags: Iterable[str]) -> tuple[str, ...]:
         """Return those of these flags without which the command does more."""
         return tuple(sorted(name for name in flags if self.flags[name].restrains))
 
@@ -62,7 +62,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ParsedCommand:
     """A command as its program would take it: which flags it carries, and the rest."""
 
     known: Known
@@ -80,7 +80,7 @@ def entry(words: tuple[Word, ...]) -> Known | None:
 
 
 @lru_cache(maxsize=1024)
-def read(words: tuple[Word, ...]) -> Reading | None:
+def read(words: tuple[Word, ...]) -> ParsedCommand | None:
     """Return the reading of a command that the table knows with every flag of it, else None."""
     known = entry(words)
     if known is None:
@@ -103,7 +103,7 @@ def read(words: tuple[Word, ...]) -> Reading | None:
             return None
         else:
             flags |= found
-    reading = Reading(known=known, flags=frozenset(flags), operands=tuple(operands))
+    reading = ParsedCommand(known=known, flags=frozenset(flags), operands=tuple(operands))
     return reading if _fits(reading) else None
 
 
@@ -117,7 +117,7 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and ".." not in re.split("[/:]", text)
 
 
-def paths_of(reading: Reading) -> tuple[str, ...]:
+def paths_of(reading: ParsedCommand) -> tuple[str, ...]:
     """Return the operands that are paths."""
     known, operands = reading.known, reading.operands
     if known.program == "pytest":
@@ -127,7 +127,7 @@ def paths_of(reading: Reading) -> tuple[str, ...]:
     return operands[1:] if known.operands is Operands.TEXT_PATHS else ()
 
 
-def files_of(reading: Reading) -> tuple[str, ...]:
+def files_of(reading: ParsedCommand) -> tuple[str, ...]:
     """Return what may name files: paths, and to git also names, as in `git show HEAD:.env`."""
     named = reading.operands if reading.known.operands is Operands.NAMES else ()
     parts = (part for operand in named for part in (operand, operand.rpartition(":")[2]))
@@ -146,7 +146,7 @@ def _flags(known: Known, word: Word, rest: list[Word]) -> set[str] | None:
         return {"-NUM"}
     if not known.clusters or word.text.startswith("--") or not word.plain:
         return None
-    return _clustered(known, word.text[1:], rest)
+    return _read_cluster(known, word.text[1:], rest)
 
 
 def _with_value(name: str, flag: Flag, value: str | None, rest: list[Word]) -> set[str] | None:
@@ -161,7 +161,7 @@ def _with_value(name: str, flag: Flag, value: str | None, rest: list[Word]) -> s
     return {name} if _is(flag.value, value) else None
 
 
-def _clustered(known: Known, letters: str, rest: list[Word]) -> set[str] | None:
+def _read_cluster(known: Known, letters: str, rest: list[Word]) -> set[str] | None:
     """Read `-la`, `-n5`, or `-am TEXT`: only the last letter may take the next word."""
     found: set[str] = set()
     for at, letter in enumerate(letters, 1):
@@ -184,7 +184,7 @@ def _is(kind: str, value: str) -> bool:
     return value in kind.split("|") if kind != "text" else bool(value)
 
 
-def _fits(reading: Reading) -> bool:
+def _fits(reading: ParsedCommand) -> bool:
     known, operands = reading.known, reading.operands
     texts = operands[:1] if known.operands is Operands.TEXT_PATHS else operands
     if known.first is not None and not all(map(known.first.fullmatch, texts)):
@@ -211,13 +211,13 @@ def _row(line: str) -> Known:
         program=program,
         verbs=tuple(verbs),
         operands=Operands(kind),
-        flags=dict(_flag(text) for text in _merged(" ".join(flags).split())),
+        flags=dict(_flag(text) for text in _sort_spellings(" ".join(flags).split())),
         first=re.compile(first) if first else None,
         clusters=not command.startswith("*"),
     )
 
 
-def _merged(flags: Iterable[str]) -> list[str]:
+def _sort_spellings(flags: Iterable[str]) -> list[str]:
     """Put the spellings with an optional value last, so that they replace those without."""
     return sorted(flags, key=lambda text: "=" in text)
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gateway.domain.records import Record
-from gateway.domain.safe_text import visible
+from gateway.domain.safe_text import make_visible
 from gateway.errors import InvalidRequest
 from gateway.models import Kind, RiskLevel
 from gateway.policy.grants.argument_names import (
@@ -33,17 +33,17 @@ from gateway.policy.grants.argument_names import (
     plain_name,
     runs_what_it_is_given,
 )
-from gateway.policy.grants.command_table import Reading, files_of, paths_of, read
+from gateway.policy.grants.command_table import ParsedCommand, files_of, paths_of, read
 from gateway.policy.grants.denials import forbids_command, forbids_folder, most, runs_of
 from gateway.policy.grants.grant import (
     ANY_TOOL,
     MAX_TEXT,
     PASSES,
     CommandPattern,
-    Cover,
     Effect,
     Grant,
     Match,
+    MatchResult,
     Operands,
     Rule,
     RuleKind,
@@ -59,18 +59,18 @@ from gateway.wire.codec import JsonObject
 _MAX_DEPTH = 16
 
 
-def covers(grant: Grant, record: Record) -> Cover:
+def covers(grant: Grant, record: Record) -> MatchResult:
     """Return whether the grant covers what would run now; its time and uses are not asked."""
     request = record.request
     if grant.agent != request.agent or grant.session not in (None, request.session):
-        return Cover.NO
+        return MatchResult.NO
     if request.questions or grant.match.tool not in (request.tool, ANY_TOOL):
-        return Cover.NO
+        return MatchResult.NO
     if grant.match.shape in PASSES:
-        return Cover.YES if _passes(grant.match.shape, record) else Cover.NO
+        return MatchResult.YES if _passes(grant.match.shape, record) else MatchResult.NO
     if grant.effect is Effect.DENY:
         return _denies(grant.match, record)
-    return Cover.YES if _allows(grant.match, record) else Cover.NO
+    return MatchResult.YES if _allows(grant.match, record) else MatchResult.NO
 
 
 # ---------------------------------------------------------------- allow: only what is certain
@@ -230,7 +230,7 @@ def runs_only(pattern: CommandPattern, name: str, value: Any, record: Record) ->
     return runs is not None and all(_runs(pattern, read(words), record) for words in runs)
 
 
-def _runs(pattern: CommandPattern, reading: Reading | None, record: Record) -> bool:
+def _runs(pattern: CommandPattern, reading: ParsedCommand | None, record: Record) -> bool:
     if reading is None or not _permits(pattern, reading):
         return False
     cwd = record.request.context.cwd
@@ -242,7 +242,7 @@ def _runs(pattern: CommandPattern, reading: Reading | None, record: Record) -> b
     return all(_reachable(path, pattern.folder, cwd) for path in paths)
 
 
-def _permits(pattern: CommandPattern, reading: Reading) -> bool:
+def _permits(pattern: CommandPattern, reading: ParsedCommand) -> bool:
     known, operands = reading.known, reading.operands
     if (known.program, known.verbs) != (pattern.program, pattern.verbs):
         return False
@@ -279,7 +279,7 @@ def _place(text: str) -> tuple[str, ...] | None:
 def legible(value: Any, depth: int = 0) -> bool:
     """Whether nothing in a value hides, reorders or passes for other text."""
     if isinstance(value, str):
-        seen = visible(value)
+        seen = make_visible(value)
         return not seen.hidden and not seen.mixed_script
     if depth > _MAX_DEPTH:
         return False
@@ -291,29 +291,29 @@ def legible(value: Any, depth: int = 0) -> bool:
 # ---------------------------------------------------------------- deny: nothing slips through
 
 
-def _denies(match: Match, record: Record) -> Cover:
+def _denies(match: Match, record: Record) -> MatchResult:
     if match.shape is Shape.EXACT:
-        return Cover.YES if match.digest == record.digest else Cover.NO
+        return MatchResult.YES if match.digest == record.digest else MatchResult.NO
     # Each rule looks at all that would run: what one forbids may stand apart from the other.
     found = {most([_forbids(one, part, record) for part in record.parts]) for one in match.rules}
-    if Cover.NO in found:
-        return Cover.NO
-    return Cover.UNSURE if Cover.UNSURE in found else Cover.YES
+    if MatchResult.NO in found:
+        return MatchResult.NO
+    return MatchResult.UNSURE if MatchResult.UNSURE in found else MatchResult.YES
 
 
-def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> Cover:
+def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> MatchResult:
     if (denied := rule.command) is not None:
         # Another name for it, or another depth, makes it no other command.
         named = rule.name in arguments and not names_command(rule.name)
         values = [*commands_in(arguments), *([(rule.name, arguments[rule.name])] if named else [])]
         return most([forbids_command(denied, name, value) for name, value in values])
     if rule.name not in arguments:
-        return Cover.NO
+        return MatchResult.NO
     value = arguments[rule.name]
     if rule.kind is RuleKind.FOLDER:
         return forbids_folder(str(rule.value), value, record.request.context.cwd)
     if rule.kind is RuleKind.ANY:
-        return Cover.YES
+        return MatchResult.YES
     if rule.kind is RuleKind.WITHIN and (not isinstance(value, str) or _place(value) is None):
-        return Cover.UNSURE
-    return Cover.YES if _ALLOWING[rule.kind](rule.value, value) else Cover.NO
+        return MatchResult.UNSURE
+    return MatchResult.YES if _ALLOWING[rule.kind](rule.value, value) else MatchResult.NO

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.policy.grants.argument_names import ARGUMENT_LIST, COMMAND_LIST, plain_name
-from gateway.policy.grants.command_table import RUNNERS, Reading, paths_of, read
-from gateway.policy.grants.grant import CommandPattern, Cover
+from gateway.policy.grants.command_table import RUNNERS, ParsedCommand, paths_of, read
+from gateway.policy.grants.grant import CommandPattern, MatchResult
 from gateway.policy.grants.paths import components
-from gateway.policy.grants.shell_words import WRAPPER, Word, plain_words, simple_command, wrapped
+from gateway.policy.grants.shell_words import WRAPPER, Word, plain_words, simple_command, unwrap
 
 _Words = tuple[Word, ...] | None
 _PART = re.compile(r"[^\s=:,'\"]+")
@@ -30,7 +30,7 @@ def runs_of(name: str, value: Any) -> tuple[tuple[Word, ...], ...] | None:
         found = [simple_command(value)] if plain_name(name) != ARGUMENT_LIST else [None]
     elif not _is_texts(value):
         return None
-    elif (inner := wrapped(value)) is not None:
+    elif (inner := unwrap(value)) is not None:
         found = [simple_command(inner)] if plain_name(name) != COMMAND_LIST else [None]
     elif plain_name(name) == ARGUMENT_LIST:
         found = [plain_words(value)]
@@ -40,26 +40,28 @@ def runs_of(name: str, value: Any) -> tuple[tuple[Word, ...], ...] | None:
     return runs if runs and len(runs) == len(found) else None
 
 
-def most(covers: list[Cover]) -> Cover:
+def most(covers: list[MatchResult]) -> MatchResult:
     """Return the strongest of several answers of which any one is enough."""
-    return next((one for one in (Cover.YES, Cover.UNSURE) if one in covers), Cover.NO)
+    return next(
+        (one for one in (MatchResult.YES, MatchResult.UNSURE) if one in covers), MatchResult.NO
+    )
 
 
-def forbids_command(pattern: CommandPattern, name: str, value: Any) -> Cover:
+def forbids_command(pattern: CommandPattern, name: str, value: Any) -> MatchResult:
     """Whether what an argument runs is a command that a denial means, or may be."""
     found = _over_readings(name, value, lambda words: _forbids(pattern, words))
-    wrapping = _is_texts(value) and wrapped(value) is not None
+    wrapping = _is_texts(value) and unwrap(value) is not None
     doubt = wrapping and _program(pattern.program) == WRAPPER[0]
-    return most([found, Cover.UNSURE]) if doubt else found
+    return most([found, MatchResult.UNSURE]) if doubt else found
 
 
-def _over_readings(name: str, value: Any, judge: Callable[[_Words], Cover]) -> Cover:
+def _over_readings(name: str, value: Any, judge: Callable[[_Words], MatchResult]) -> MatchResult:
     """Return yes where each way to take a value says so, no where none does, else unsure."""
     ways = _readings(name, value)
     found = [most([judge(words) for words in way]) for way in ways]
-    if plain_name(name) == COMMAND_LIST and found[0] is Cover.YES:
-        return Cover.YES  # the name says that it is a list of commands
-    return found[0] if len(set(found)) == 1 else Cover.UNSURE
+    if plain_name(name) == COMMAND_LIST and found[0] is MatchResult.YES:
+        return MatchResult.YES  # the name says that it is a list of commands
+    return found[0] if len(set(found)) == 1 else MatchResult.UNSURE
 
 
 def _readings(name: str, value: Any) -> list[list[_Words]]:
@@ -70,7 +72,7 @@ def _readings(name: str, value: Any) -> list[list[_Words]]:
         return [[None]]
     each: list[_Words] = [simple_command(one) for one in value]
     whole: list[_Words] = [tuple(_argument(one) for one in value)]
-    if (inner := wrapped(value)) is not None:
+    if (inner := unwrap(value)) is not None:
         whole = [simple_command(inner)]
     if plain_name(name) == COMMAND_LIST:
         return [each] if " " in value[0] else [each, whole]
@@ -88,9 +90,9 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
 
 
-def _forbids(pattern: CommandPattern, words: _Words) -> Cover:
+def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
     if words is None:
-        return Cover.UNSURE
+        return MatchResult.UNSURE
     reading = read(words)
     program, denied = _program(words[0].text), _program(pattern.program)
     # What is read completely runs nothing else; otherwise what a runner runs is anyone's guess.
@@ -98,81 +100,81 @@ def _forbids(pattern: CommandPattern, words: _Words) -> Cover:
     texts = tuple(word.text for word in words[1:])
     if program != denied:
         named = reading is None and any(denied in _programs(text) for text in texts)
-        return Cover.UNSURE if opaque or named else Cover.NO
+        return MatchResult.UNSURE if opaque or named else MatchResult.NO
     found = _forbids_words(pattern, texts, reading)
     # A no says that nothing here can be meant, a yes that no reader takes it otherwise.
     quoted = not all(word.plain for word in words[1:])
-    doubt = opaque if found is Cover.NO else quoted
-    return Cover.UNSURE if doubt else found
+    doubt = opaque if found is MatchResult.NO else quoted
+    return MatchResult.UNSURE if doubt else found
 
 
-def forbids_folder(folder: str, value: Any, cwd: str | None) -> Cover:
+def forbids_folder(folder: str, value: Any, cwd: str | None) -> MatchResult:
     """Whether a path lies in a folder that a denial means, or may; one that holds it may too."""
     denied = components(folder.casefold())
     found = components(value.casefold(), cwd and cwd.casefold()) if _is_text(value) else None
     if denied is None or found is None:
-        return Cover.UNSURE
+        return MatchResult.UNSURE
     if found[: len(denied)] == denied:
-        return Cover.YES
-    return Cover.UNSURE if denied[: len(found)] == found else Cover.NO
+        return MatchResult.YES
+    return MatchResult.UNSURE if denied[: len(found)] == found else MatchResult.NO
 
 
-def command_reaches(folder: str, name: str, value: Any, cwd: str | None) -> Cover:
+def command_reaches(folder: str, name: str, value: Any, cwd: str | None) -> MatchResult:
     """Whether what an argument runs names a path in a folder that a denial means, or may."""
     return _over_readings(name, value, lambda words: _reaches(folder, words, cwd))
 
 
-def _reaches(folder: str, words: _Words, cwd: str | None) -> Cover:
+def _reaches(folder: str, words: _Words, cwd: str | None) -> MatchResult:
     if words is None:
-        return Cover.UNSURE
+        return MatchResult.UNSURE
     reading = read(words)
     if reading is None and _program(words[0].text) in RUNNERS:
-        return Cover.UNSURE
+        return MatchResult.UNSURE
     if reading is not None:
         named: list[str] = list(paths_of(reading))
     else:
         named = [part for word in words for part in (word.text, word.text.partition("=")[2])]
     place = [forbids_folder(folder, cwd, None)] if cwd is not None else []
     # That it runs above the folder does not say that it reaches down to it.
-    here = [Cover.YES] if place == [Cover.YES] else []
+    here = [MatchResult.YES] if place == [MatchResult.YES] else []
     return most([*here, *(forbids_folder(folder, path, cwd) for path in named if path)])
 
 
 def _forbids_words(
-    pattern: CommandPattern, texts: tuple[str, ...], reading: Reading | None
-) -> Cover:
+    pattern: CommandPattern, texts: tuple[str, ...], reading: ParsedCommand | None
+) -> MatchResult:
     verbs = pattern.verbs
     if reading is not None and verbs and reading.known.verbs and _differ(verbs, reading):
-        return Cover.NO
+        return MatchResult.NO
     if texts[: len(verbs)] == verbs:
         return _forbids_flags(pattern.flags, texts[len(verbs) :], reading)
     if texts[:1] and texts[0].startswith("-") and reading is None:
-        return Cover.UNSURE
+        return MatchResult.UNSURE
     rest = iter(texts)
-    return Cover.UNSURE if all(verb in rest for verb in verbs) else Cover.NO
+    return MatchResult.UNSURE if all(verb in rest for verb in verbs) else MatchResult.NO
 
 
-def _differ(verbs: tuple[str, ...], reading: Reading) -> bool:
+def _differ(verbs: tuple[str, ...], reading: ParsedCommand) -> bool:
     known = reading.known.verbs
     common = min(len(verbs), len(known))
     return verbs[:common] != known[:common]
 
 
 def _forbids_flags(
-    wanted: tuple[str, ...], texts: tuple[str, ...], reading: Reading | None
-) -> Cover:
+    wanted: tuple[str, ...], texts: tuple[str, ...], reading: ParsedCommand | None
+) -> MatchResult:
     flags = [text.partition("=")[0] for text in texts if text.startswith("-")]
     letters = {f"-{char}" for flag in flags if not flag.startswith("--") for char in flag[1:]}
     if set(wanted) <= letters | set(flags):
-        return Cover.YES
+        return MatchResult.YES
     if any(text.startswith("+") for text in texts):
-        return Cover.UNSURE  # `git push origin +main` is a push by force
+        return MatchResult.UNSURE  # `git push origin +main` is a push by force
     if reading is not None and not set(wanted) & set(reading.known.flags):
-        return Cover.NO
+        return MatchResult.NO
     # Long names can be spelled in several ways, short ones in either case: -R is -r to many.
     doubtful = any(flag.startswith("--") for flag in (*flags, *(wanted if flags else ())))
     spelled = {flag.lower() for flag in wanted} <= {letter.lower() for letter in letters}
-    return Cover.UNSURE if doubtful or spelled else Cover.NO
+    return MatchResult.UNSURE if doubtful or spelled else MatchResult.NO
 
 
 def _program(text: str) -> str:

@@ -68,7 +68,7 @@ _SCOPES = {
 }
 
 
-class Cover(StrEnum):
+class MatchResult(StrEnum):
     """Whether a grant or rule covers a request; `unsure` exists for denials only."""
 
     YES = "yes"
@@ -193,7 +193,7 @@ class Match(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backer(Wire):
+class GrantVoter(Wire):
     """Someone whose voice a grant is. `via` are the entries of the routes' approvers that admitted
     them, `admin:` for an admin."""
 
@@ -211,10 +211,10 @@ class End(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rest(Wire):
+class Suspension(Wire):
     """Why an approval that was remembered under earlier rules decides nothing, and since when.
 
-    Of those that rest on one route, one is `announced` beside its card, for all of them.
+    Of those suspended on one route, one is `announced` beside its card, for all of them.
     """
 
     why: str
@@ -250,12 +250,12 @@ class Grant(Wire):
     generation: int = 1
     from_request: str | None = None
     words: str = ""
-    backers: tuple[Backer, ...] = ()
+    backers: tuple[GrantVoter, ...] = ()
     queues: tuple[str, ...] = ()
     notices: int = 0
     suspended: bool = False
     reading: int = READING
-    rests: Rest | None = None
+    rests: Suspension | None = None
     end: End | None = None
     erased: bool = False
 
@@ -274,9 +274,9 @@ class Grant(Wire):
         return ends and self.session is not None and self.effect is Effect.ALLOW
 
     @property
-    def voices(self) -> tuple[Backer, ...]:
+    def voices(self) -> tuple[GrantVoter, ...]:
         """Whose voice it is: its backers, in grants without any its maker by name."""
-        return self.backers or (Backer(person=self.made_by, via=(self.made_by,)),)
+        return self.backers or (GrantVoter(person=self.made_by, via=(self.made_by,)),)
 
     @property
     def uses_left(self) -> int | None:

@@ -23,16 +23,16 @@ from gateway.policy.grants.argument_names import (
     runs_what_it_is_given,
 )
 from gateway.policy.grants.command_patterns import denial
-from gateway.policy.grants.command_table import Reading, read
+from gateway.policy.grants.command_table import ParsedCommand, read
 from gateway.policy.grants.coverage import covers, is_file_call, legible
 from gateway.policy.grants.denials import runs_of
 from gateway.policy.grants.grant import (
     MAX_RULES,
     CommandPattern,
-    Cover,
     Effect,
     Grant,
     Match,
+    MatchResult,
     Operands,
     Rule,
     RuleKind,
@@ -40,7 +40,7 @@ from gateway.policy.grants.grant import (
 )
 from gateway.policy.grants.messages_to_people import is_message, is_message_text
 from gateway.policy.grants.paths import components, delicate, is_root
-from gateway.policy.grants.shell_words import WRAPPER, Word, wrapped
+from gateway.policy.grants.shell_words import WRAPPER, Word, unwrap
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, Wire, plain
 
@@ -89,11 +89,11 @@ def _offers(record: Record, effect: Effect) -> Iterator[Offer]:
         if len(words) > _LONGEST_WORDS:
             continue
         offer = _offer(words, match)
-        if _covered(offer, record, effect):
+        if _covers(offer, record, effect):
             yield offer
 
 
-def offered(record: Record, offer_id: str, effect: Effect = Effect.ALLOW) -> Offer | None:
+def find_offer(record: Record, offer_id: str, effect: Effect = Effect.ALLOW) -> Offer | None:
     """Return the offer with this id, if it is still made for the request as it stands."""
     return next((offer for offer in offers(record, effect) if offer.id == offer_id), None)
 
@@ -135,11 +135,12 @@ def _commands(record: Record) -> Iterator[tuple[str, Match]]:
     reading = read(runs[0])
     if reading is None:
         return
-    wrapper = list(WRAPPER) if isinstance(value, list) and wrapped(value) is not None else None
+    wrapper = list(WRAPPER) if isinstance(value, list) and unwrap(value) is not None else None
     each = "each command of a list: " if isinstance(value, list) and is_command_list(name) else ""
     by = f", by {' '.join(WRAPPER)}" if wrapper is not None else ""
     for pattern, said in _patterns(reading, record.request.context.cwd):
-        text = f"{each}{_command_words(pattern)}, {said}{by}{_where(record)}{_said(record)}"
+        ignored = _describe_ignored(record)
+        text = f"{each}{_command_words(pattern)}, {said}{by}{_where(record)}{ignored}"
         rule = Rule(name=name, kind=RuleKind.COMMAND, value=wrapper, command=pattern)
         yield text, _pattern(record, rule, free=frozenset(filter(is_said_about, record.arguments)))
 
@@ -151,7 +152,7 @@ def _denials(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
     yield wide
 
 
-def _patterns(reading: Reading, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
+def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
     """Yield the command with the flags and the kind of operands it has, then with harmless ones."""
     known, used = reading.known, reading.flags
     if is_root(folder) and known.operands in (Operands.PATHS, Operands.TEXT_PATHS):
@@ -160,7 +161,7 @@ def _patterns(reading: Reading, folder: str | None) -> Iterator[tuple[CommandPat
         program=known.program,
         verbs=known.verbs,
         flags=tuple(sorted(used)),
-        needs=known.restraining(used),
+        needs=known.list_restraints(used),
         operands=known.operands if reading.operands else Operands.NONE,
         words=reading.operands if known.operands is Operands.FIXED else (),
         folder=folder,
@@ -192,7 +193,7 @@ def _where(record: Record) -> str:
     return f", run in {context.cwd}{host}" if context.cwd else host
 
 
-def _said(record: Record) -> str:
+def _describe_ignored(record: Record) -> str:
     """Say what may differ beside a command, because it only speaks about it."""
     names = sorted(filter(is_said_about, record.arguments))
     return f"; whatever {', '.join(names)} {'say' if names[1:] else 'says'}" if names else ""
@@ -272,7 +273,7 @@ def _offer(words: str, match: Match) -> Offer:
     return Offer(id=offer_id, words=words, match=match)
 
 
-def _covered(offer: Offer, record: Record, effect: Effect) -> bool:
+def _covers(offer: Offer, record: Record, effect: Effect) -> bool:
     grant = Grant(
         id="0" * 32,
         effect=effect,
@@ -281,7 +282,7 @@ def _covered(offer: Offer, record: Record, effect: Effect) -> bool:
         made_by="",
         made_at=0,
     )
-    return covers(grant, record) is Cover.YES
+    return covers(grant, record) is MatchResult.YES
 
 
 def _short(value: Any, most: int = 60) -> str:

@@ -57,7 +57,7 @@ def lets_edit(record: Record) -> bool:
     if is_root(cwd):
         return False
     try:
-        paths = list(_changed(record.arguments, "", 0))
+        paths = list(_list_changed(record.arguments, "", 0))
     except _NotUnderstoodError:
         return False
     paths += request.context.files
@@ -77,7 +77,7 @@ def lets_all(record: Record) -> bool:
     if any(delicate(path) is not None for path in request.context.files):
         return False
     command = request.kind is Kind.COMMAND
-    return not any(_refused(name, value, cwd, command=command) for name, value in leaves)
+    return not any(_is_refused(name, value, cwd, command=command) for name, value in leaves)
 
 
 class _NotUnderstoodError(Exception):
@@ -87,7 +87,7 @@ class _NotUnderstoodError(Exception):
 # ---------------------------------------------------------------- edits
 
 
-def _changed(value: Any, name: str, depth: int) -> Iterator[Any]:
+def _list_changed(value: Any, name: str, depth: int) -> Iterator[Any]:
     """Yield every path that a change names; raises _NotUnderstoodError."""
     if depth > _MAX_DEPTH:
         raise _NotUnderstoodError
@@ -100,9 +100,9 @@ def _changed(value: Any, name: str, depth: int) -> Iterator[Any]:
         if not (plain in _HOLDING or names_path(name)):
             raise _NotUnderstoodError
         for part in value:
-            yield from _changed(part, name, depth + 1)
+            yield from _list_changed(part, name, depth + 1)
     elif plain in _HOLDING - _BY_PATH - _VERBS:
-        yield from _changed(_loaded(value), name, depth + 1)
+        yield from _list_changed(_load(value), name, depth + 1)
     else:
         yield from _of_leaf(name, value)
 
@@ -117,7 +117,7 @@ def _of_object(members: dict[str, Any], depth: int, *, keys: bool) -> Iterator[A
             yield key
             yield from _of_object(value, depth + 1, keys=False)
         else:
-            yield from _changed(value, key, depth + 1)
+            yield from _list_changed(value, key, depth + 1)
 
 
 def _of_leaf(name: str, value: Any) -> Iterator[Any]:
@@ -175,7 +175,7 @@ def _leaves(
 def _inside(text: str, name: str, depth: int, left: list[int]) -> Iterator[Leaf]:
     """Yield what stands in a text that is JSON; any other is a text and nothing more."""
     try:
-        found = _loaded(text)
+        found = _load(text)
     except _NotUnderstoodError:
         if len(text) > _MAX_TEXT:
             raise
@@ -184,7 +184,7 @@ def _inside(text: str, name: str, depth: int, left: list[int]) -> Iterator[Leaf]
         yield from _leaves(found, name, depth + 1, left)
 
 
-def _refused(name: str, value: Any, cwd: str | None, *, command: bool) -> bool:
+def _is_refused(name: str, value: Any, cwd: str | None, *, command: bool) -> bool:
     if gives_rights(name) and value not in _NOT_GIVEN:
         return True
     if not isinstance(value, str):
@@ -200,7 +200,7 @@ def _refused(name: str, value: Any, cwd: str | None, *, command: bool) -> bool:
     return names_delicate(value, cwd, data=data, globs=runs)
 
 
-def _loaded(text: Any) -> Any:
+def _load(text: Any) -> Any:
     if not isinstance(text, str) or len(text) > _MAX_TEXT:
         raise _NotUnderstoodError
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gateway.domain.records import Record
 from gateway.models import Reason, Status
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Cover, Effect, Grant, Match
+from gateway.policy.grants.grant import Effect, Grant, Match, MatchResult
 from gateway.wire.codec import Wire
 
 _BY_PEOPLE = frozenset({Reason.PERSON, Reason.FEEDBACK})
@@ -44,7 +44,7 @@ def blast(match: Match, agent: str, records: Iterable[Record]) -> Blast:
     mine = [record for record in records if record.request.agent == agent and not record.erased]
     # What an editor made of a request is not what the agent asked for.
     asked = [replace(record, edited=None, digest=record.request.digest) for record in mine]
-    covered = [record for record in asked if covers(grant, record) is Cover.YES]
+    covered = [record for record in asked if covers(grant, record) is MatchResult.YES]
     by_people = [
         record.status
         for record in covered

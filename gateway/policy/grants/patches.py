@@ -69,7 +69,7 @@ def _of_diff(lines: list[str]) -> tuple[str, ...] | None:
         elif (hunk := _HUNK.fullmatch(line)) is not None and paths:
             old, new = int(hunk["old"] or 1), int(hunk["new"] or 1)
         else:
-            found = _named(line)
+            found = _read_header(line)
             if found is None:
                 return None
             paths += found
@@ -77,7 +77,7 @@ def _of_diff(lines: list[str]) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(paths)) if paths and complete else None
 
 
-def _named(line: str) -> list[str] | None:
+def _read_header(line: str) -> list[str] | None:
     """Return the files that a header names, by all their readings; None for no known header."""
     if _ABOUT.fullmatch(line):
         return []

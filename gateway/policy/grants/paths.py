@@ -12,7 +12,7 @@ import unicodedata
 from fnmatch import translate
 from functools import lru_cache
 
-from gateway.domain.safe_text import visible
+from gateway.domain.safe_text import make_visible
 
 MAX_PATH = 4096
 _LONGEST_NAME = 255  # no file has a longer one
@@ -103,9 +103,9 @@ def delicate(path: str, cwd: str | None = None) -> str | None:
     *folders, name = parts
     if _SECRET_FOLDERS & set(parts) or ("etc" in folders and name in ("passwd", "shadow")):
         return "it may hold secrets"
-    if _named(name, _SECRET_NAMES) and not _named(name, _HARMLESS_NAMES):
+    if _matches_name(name, _SECRET_NAMES) and not _matches_name(name, _HARMLESS_NAMES):
         return "it may hold secrets"
-    if _RUNS_LATER_FOLDERS & set(parts) or _named(name, _RUNS_LATER_NAMES):
+    if _RUNS_LATER_FOLDERS & set(parts) or _matches_name(name, _RUNS_LATER_NAMES):
         return "what stands there runs later"
     return None
 
@@ -119,7 +119,7 @@ def _outside_copies(parts: list[str]) -> list[str]:
     return parts
 
 
-def _named(name: str, patterns: tuple[str, ...]) -> bool:
+def _matches_name(name: str, patterns: tuple[str, ...]) -> bool:
     return len(name) <= _LONGEST_NAME and _alternatives(patterns).match(name) is not None
 
 
@@ -135,7 +135,7 @@ def _parts(path: str) -> tuple[str, ...] | None:
         return None  # a host's name to some systems
     if not path.isascii():
         # Two spellings of one letter may be one file or two: it depends on the disk.
-        seen = visible(path)
+        seen = make_visible(path)
         if seen.hidden or seen.mixed_script or not unicodedata.is_normalized("NFC", path):
             return None
     parts = tuple(part for part in path.split("/") if part not in ("", "."))

@@ -16,7 +16,7 @@ from functools import lru_cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from gateway.domain.safe_text import visible
+from gateway.domain.safe_text import make_visible
 
 MAX_COMMAND = 4096
 MAX_WORDS = 64
@@ -56,7 +56,7 @@ def simple_command(text: str) -> tuple[Word, ...] | None:
     """Return the words of one plain simple command, or None for everything else."""
     if not text or len(text) > MAX_COMMAND or not _readable(text):
         return None
-    spans = _scanned(text)
+    spans = _scan(text)
     if spans is None or len(spans) > MAX_WORDS or not _grammar_agrees(text, spans):
         return None
     words = tuple(_word(text[start:end]) for start, end in spans)
@@ -72,7 +72,7 @@ def plain_words(parts: list[str]) -> tuple[Word, ...] | None:
     return tuple(Word(part, part) for part in parts)
 
 
-def wrapped(parts: list[str]) -> str | None:
+def unwrap(parts: list[str]) -> str | None:
     """Return the command in `["bash", "-lc", COMMAND]`, which one shell alone reads."""
     return parts[-1] if tuple(parts[:-1]) == WRAPPER else None
 
@@ -83,11 +83,11 @@ def _readable(text: str) -> bool:
     odd = [char for char in text if not char.isascii()]
     if any(unicodedata.category(char)[0] not in _PLAIN_CATEGORIES for char in odd):
         return False
-    seen = visible(text)
+    seen = make_visible(text)
     return not seen.hidden and not seen.mixed_script
 
 
-def _scanned(text: str) -> list[tuple[int, int]] | None:
+def _scan(text: str) -> list[tuple[int, int]] | None:
     spans: list[tuple[int, int]] = []
     at = 0
     while True:

@@ -12,6 +12,6 @@ def rows(name: str) -> Iterator[str]:
     return (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
 
 
-def listed(name: str) -> frozenset[str]:
+def load_words(name: str) -> frozenset[str]:
     """Return all words of a table."""
     return frozenset(word for row in rows(name) for word in row.split())

@@ -8,7 +8,7 @@ from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Reason
 from gateway.policy.chain import ALLOW, DENY, MODIFY, RESPOND
 from gateway.policy.decider import Verdict
 from gateway.policy.hooks.host import HookHost
-from gateway.policy.hooks.replies import Answer, HookAction, ToolCall
+from gateway.policy.hooks.replies import HookAction, HookReply, ToolCall
 from gateway.wire.codec import JsonObject
 
 PRIORITY = 800
@@ -41,7 +41,7 @@ class HookLink:
             changed, answer, by = await self._host.before_tool(call, about)
             unchanged = answer.action is HookAction.MODIFY and changed.same_as(call)
             if answer.action is not HookAction.CONTINUE and not unchanged:
-                return _wanted(call, changed, answer, by)
+                return _to_verdict(call, changed, answer, by)
         answers = await self._host.approve_tool(call, about)
         refused = next((one for one in answers if not one[1].approved), None)
         if refused is not None:
@@ -53,7 +53,7 @@ class HookLink:
 
 def links(host: HookHost) -> list[HookLink]:
     """Return the link of the hooks that judge calls; none when no hook does."""
-    judges = host.asked("before_tool") or host.asked("approve_tool")
+    judges = host.list_interceptors("before_tool") or host.list_interceptors("approve_tool")
     return [HookLink(host)] if judges else []
 
 
@@ -87,7 +87,7 @@ def meta_of(request: ApprovalRequest) -> JsonObject:
     }
 
 
-def _wanted(call: ToolCall, changed: ToolCall, answer: Answer, by: str) -> Verdict | None:
+def _to_verdict(call: ToolCall, changed: ToolCall, answer: HookReply, by: str) -> Verdict | None:
     if answer.action is HookAction.DENY_TOOL:
         return _verdict(DENY, by, answer.reason)
     if answer.action in _ABORTS:

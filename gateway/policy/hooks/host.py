@@ -12,9 +12,9 @@ from typing import Any
 from gateway.policy.hooks.config import Hook, read_hooks
 from gateway.policy.hooks.process import HookFailed, HookProcess
 from gateway.policy.hooks.replies import (
-    Answer,
-    Approval,
     HookAction,
+    HookApproval,
+    HookReply,
     ToolCall,
     approval,
     other_answer,
@@ -40,25 +40,27 @@ class HookHost:
                 await stack.enter_async_context(hook.running())
             yield
 
-    def asked(self, method: str) -> Sequence[HookProcess]:
+    def list_interceptors(self, method: str) -> Sequence[HookProcess]:
         """Return the hooks that intercept a method, in their order."""
         return [one for one in self._hooks if method in one.hook.intercept]
 
     @property
     def slowest(self) -> float:
         """How long asking about one call may take, in seconds."""
-        one_by_one = sum(one.hook.timeout for one in self.asked("before_tool"))
-        together = [one.hook.timeout for one in self.asked("approve_tool")]
+        one_by_one = sum(one.hook.timeout for one in self.list_interceptors("before_tool"))
+        together = [one.hook.timeout for one in self.list_interceptors("approve_tool")]
         return one_by_one + max(together, default=0.0) + 1.0
 
-    async def before_tool(self, call: ToolCall, about: JsonObject) -> tuple[ToolCall, Answer, str]:
+    async def before_tool(
+        self, call: ToolCall, about: JsonObject
+    ) -> tuple[ToolCall, HookReply, str]:
         """Ask each hook in turn about the call as those before left it.
 
         Returns the call, the answer that ended it or the last one, and whose it is. Raises
         HookFailed: a hook without an answer could have refused.
         """
-        answer, by = Answer(action=HookAction.CONTINUE), ""
-        for hook in self.asked("before_tool"):
+        answer, by = HookReply(action=HookAction.CONTINUE), ""
+        for hook in self.list_interceptors("before_tool"):
             params = {**about, "tool": call.tool, "arguments": call.arguments}
             found = tool_answer(await hook.ask("hook.before_tool", params))
             if found.action is HookAction.CONTINUE:
@@ -71,19 +73,21 @@ class HookHost:
             call = found.call
         return call, answer, by
 
-    async def approve_tool(self, call: ToolCall, about: JsonObject) -> list[tuple[str, Approval]]:
+    async def approve_tool(
+        self, call: ToolCall, about: JsonObject
+    ) -> list[tuple[str, HookApproval]]:
         """Ask all approvers at once; return what each says. Raises HookFailed if any says nothing,
         unless another one refuses."""
-        hooks = self.asked("approve_tool")
+        hooks = self.list_interceptors("approve_tool")
         params = {**about, "tool": call.tool, "arguments": call.arguments}
         raw = await asyncio.gather(
             *(hook.ask("hook.approve_tool", params) for hook in hooks), return_exceptions=True
         )
-        found: list[tuple[str, Approval]] = []
+        found: list[tuple[str, HookApproval]] = []
         failures: list[BaseException] = []
         for hook, answer in zip(hooks, raw, strict=True):
             try:
-                found.append((hook.name, approval(_raised(answer))))
+                found.append((hook.name, approval(_raise_error(answer))))
             except HookFailed as failure:
                 failures.append(failure)
         if failures and all(one.approved for _, one in found):
@@ -92,17 +96,17 @@ class HookHost:
 
     def allows(self) -> bool:
         """Whether there are approvers, and the approval of each is configured to allow."""
-        hooks = self.asked("approve_tool")
+        hooks = self.list_interceptors("approve_tool")
         return bool(hooks) and all(hook.hook.may_allow for hook in hooks)
 
-    async def intercept(self, method: str, params: JsonObject) -> Answer:
+    async def intercept(self, method: str, params: JsonObject) -> HookReply:
         """Ask about before_llm, after_llm or after_tool; return the last change, or what ended it.
 
         These guard nothing: a hook that fails is passed over.
         """
         member = _CHANGES[method]
-        last = Answer(action=HookAction.CONTINUE)
-        for hook in self.asked(method):
+        last = HookReply(action=HookAction.CONTINUE)
+        for hook in self.list_interceptors(method):
             try:
                 found = other_answer(await hook.ask(f"hook.{method}", params), member)
             except HookFailed:
@@ -116,7 +120,9 @@ class HookHost:
                 last = replace(found, body={**(last.body or {}), **changed})
         return last
 
-    async def passed(self, method: str, params: JsonObject) -> tuple[str, str, JsonObject | None]:
+    async def review_message(
+        self, method: str, params: JsonObject
+    ) -> tuple[str, str, JsonObject | None]:
         """Return what the hooks make of an agent's message: action, reason, changed members."""
         answer = await self.intercept(method, params)
         return answer.action.value, answer.reason, answer.body
@@ -128,12 +134,12 @@ class HookHost:
                 hook.tell("hook.event", event)
 
 
-def hosted(path: Path | None) -> HookHost:
+def host_hooks(path: Path | None) -> HookHost:
     """Return a host of the hooks file's processes; of none without a file. Raises BadHooks."""
     return HookHost({} if path is None else read_hooks(path))
 
 
-def _raised(answer: Any) -> Any:
+def _raise_error(answer: Any) -> Any:
     if isinstance(answer, BaseException):
         raise answer
     return answer

@@ -1,4 +1,4 @@
-"""One hook process: started, greeted, asked, and started again with growing pauses when it ends.
+"""Runs one hook process, and restarts it with growing pauses when it ends.
 
 One JSON-RPC 2.0 message a line. Answers are matched by their id, in whatever order they come.
 """
@@ -56,7 +56,7 @@ class HookProcess:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep the process running; leaving ends it and all its children."""
-        task = asyncio.create_task(self._supervised(), name=f"hook {self.name}")
+        task = asyncio.create_task(self._supervise(), name=f"hook {self.name}")
         try:
             yield
         finally:
@@ -80,7 +80,7 @@ class HookProcess:
         if process.stdin.transport.get_write_buffer_size() < MAX_LINE:
             _write(process.stdin, {"method": method, "params": params})
 
-    async def greeted(self) -> None:
+    async def wait_ready(self) -> None:
         """Wait until it has said hello."""
         await self._ready.wait()
 
@@ -91,13 +91,13 @@ class HookProcess:
 
     # ---------------------------------------------------------------- keeping it running
 
-    async def _supervised(self) -> None:
+    async def _supervise(self) -> None:
         pause = _FIRST_PAUSE
         loop = asyncio.get_running_loop()
         while not self._leave.is_set():
             began = loop.time()
             try:
-                await self._lived()
+                await self._run_once()
             except (OSError, HookFailed) as error:
                 log.warning("hook %s: %s", self.name, error, extra={"event": "hook_failed"})
             if loop.time() - began > _GOOD_SECONDS:
@@ -107,7 +107,7 @@ class HookProcess:
                     await self._leave.wait()
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    async def _lived(self) -> None:
+    async def _run_once(self) -> None:
         """Run one life of the process, until it ends or is to leave."""
         process = await asyncio.create_subprocess_exec(
             *self.hook.command,
@@ -121,7 +121,7 @@ class HookProcess:
         )
         self._process = process
         reader = asyncio.create_task(self._read(process))
-        logger = asyncio.create_task(_logged(self.name, process))
+        logger = asyncio.create_task(_log_stderr(self.name, process))
         life = asyncio.create_task(self._life(reader))
         leave = asyncio.create_task(self._leave.wait())
         try:
@@ -131,7 +131,7 @@ class HookProcess:
         finally:
             self._ready.clear()
             self._process = None
-            _killed(process)
+            _kill(process)
             if process.stdin is not None:
                 process.stdin.close()
             await asyncio.wait({reader, logger}, timeout=_STOP_SECONDS)
@@ -202,7 +202,9 @@ class HookProcess:
         if message.get("jsonrpc") != "2.0" or ("result" in message) == ("error" in message):
             waiting.set_exception(HookFailed(f"the hook {self.name} does not speak JSON-RPC 2.0"))
         elif "error" in message:
-            waiting.set_exception(HookFailed(f"the hook {self.name} failed: {_said(message)}"))
+            waiting.set_exception(
+                HookFailed(f"the hook {self.name} failed: {_read_error(message)}")
+            )
         else:
             waiting.set_result(message["result"])
 
@@ -221,12 +223,12 @@ def _environment(hook: Hook) -> dict[str, str]:
     return {name: os.environ[name] for name in _INHERITED if name in os.environ} | hook.env
 
 
-def _said(message: JsonObject) -> str:
+def _read_error(message: JsonObject) -> str:
     error = message["error"]
     return start_of(str(error.get("message", error) if isinstance(error, dict) else error), 200)
 
 
-async def _logged(name: str, process: asyncio.subprocess.Process) -> None:
+async def _log_stderr(name: str, process: asyncio.subprocess.Process) -> None:
     """Log what the process writes to its standard error, so that its pipe never fills."""
     assert process.stderr is not None
     while block := await process.stderr.read(_LOGGED_CHARS):
@@ -243,7 +245,7 @@ async def _asked_to_end(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _killed(process: asyncio.subprocess.Process) -> None:
+def _kill(process: asyncio.subprocess.Process) -> None:
     """End a process and its children. Nothing is awaited: whoever leaves may be in a hurry."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

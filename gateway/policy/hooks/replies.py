@@ -51,7 +51,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HookReply:
     """An interceptor's answer. `call` and `body` are what it changed, `result` its response."""
 
     action: HookAction
@@ -62,14 +62,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
+class HookApproval:
     """An approver's answer."""
 
     approved: bool
     reason: str = ""
 
 
-def tool_answer(raw: Any) -> Answer:
+def tool_answer(raw: Any) -> HookReply:
     """Return the answer to before_tool; raises HookFailed."""
     values = _object(raw)
     action = _action(values)
@@ -77,10 +77,10 @@ def tool_answer(raw: Any) -> Answer:
     if action is HookAction.MODIFY and call is None:
         raise HookFailed("a hook modifies a call without saying to what")
     result = _result(values.get("result")) if action is HookAction.RESPOND else None
-    return Answer(action=action, reason=_reason(values), call=call, result=result)
+    return HookReply(action=action, reason=_reason(values), call=call, result=result)
 
 
-def other_answer(raw: Any, member: str) -> Answer:
+def other_answer(raw: Any, member: str) -> HookReply:
     """Return the answer to before_llm, after_llm or after_tool, which may change one member."""
     values = _object(raw)
     action = _action(values)
@@ -90,15 +90,15 @@ def other_answer(raw: Any, member: str) -> Answer:
     if action is HookAction.MODIFY and not isinstance(body, dict):
         raise HookFailed(f"a hook modifies without a {member}")
     changed = body if action is HookAction.MODIFY else None
-    return Answer(action=action, reason=_reason(values), body=changed)
+    return HookReply(action=action, reason=_reason(values), body=changed)
 
 
-def approval(raw: Any) -> Approval:
+def approval(raw: Any) -> HookApproval:
     """Return the answer to approve_tool; raises HookFailed unless it says plainly yes or no."""
     values = _object(raw)
     if not isinstance(values.get("approved"), bool):
         raise HookFailed("a hook does not say whether it approves")
-    return Approval(approved=values["approved"], reason=_reason(values))
+    return HookApproval(approved=values["approved"], reason=_reason(values))
 
 
 def _object(raw: Any) -> JsonObject:

@@ -1,5 +1,5 @@
--- Applies transitions to requests that exist, all of them or none; with submit.lua all that sets a
--- status. Everything is checked before the first write, and a terminal transition frees memory first.
+-- Applies transitions to requests that exist, all of them or none.
+-- Everything is checked before the first write, and a terminal transition frees memory first.
 --
 -- For each transition by name (see `arguments` in prelude.lua), where those marked ? may be absent:
 --   record (its id), agent, revision and created (as they were read), status, digest and decision? after,

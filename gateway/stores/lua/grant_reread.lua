@@ -1,10 +1,10 @@
 -- Puts a remembered decision that was made under earlier rules in order, once: as today's rules read it,
--- or at rest. What rests stands in no index any more, so that no gateway, of an earlier version neither,
--- finds it for a request; what one had found already is of an older generation of the policy.
+-- or suspended. No gateway, of an earlier version neither, finds what is suspended in an index;
+-- what one had found already is of an older generation of the policy.
 --
 -- KEYS 1 grant, 2 index by what it covers, 3 events, 4 meta, 5 by when their end is announced, then the
 --      outboxes of its cards
--- ARGV 1 id, 2 agent, 3 body before, 4 body after, 5 '1' when it rests, 6 event, 7 event data,
+-- ARGV 1 id, 2 agent, 3 body before, 4 body after, 5 '1' when it is suspended, 6 event, 7 event data,
 --      8 '1' when it is announced beside its cards, 9 what outboxes call it
 -- Returns 1 when it was done now.
 

@@ -1,4 +1,4 @@
--- Creates a request, pending or already decided by policy; the only birth of a status.
+-- Creates a request, pending or already decided by policy.
 --
 -- By name (see `arguments` in prelude.lua), where those marked ? may be absent:
 --   record (its id), agent, session, digest, status, data (of its event), timeout (in ms), body, and
