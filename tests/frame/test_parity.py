@@ -43,15 +43,15 @@ BEHAVIOURS = {
     ),
     "remember": (
         "forms::test_remembering_says_what_it_covers_and_can_be_taken_back",
-        "remembering::test_what_is_remembered_is_taken_back_in_one_tap",
+        "remember_options::test_what_is_remembered_is_taken_back_in_one_tap",
     ),
     "remember a denial": (
         "forms::test_a_denial_can_be_remembered",
-        "remembering::test_a_denial_is_remembered_everywhere",
+        "remember_options::test_a_denial_is_remembered_everywhere",
     ),
     "high risk is never remembered": (
         "forms::test_high_risk_is_never_remembered",
-        "remembering::test_nothing_dangerous_is_offered_to_be_remembered",
+        "remember_options::test_nothing_dangerous_is_offered_to_be_remembered",
     ),
     "high risk is confirmed": (
         "authorisation::test_20_high_risk_asks_are_you_sure",
