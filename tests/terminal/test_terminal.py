@@ -379,7 +379,7 @@ async def test_help_lists_the_keys(world: World) -> None:
     """`?` shows what each key does."""
     async with seated(world) as seat:
         await seat.press("question_mark")
-        await seat.sees("approve several", "High risk is asked again")
+        await seat.sees("approve several", "High risk needs a confirmation")
 
 
 async def test_a_new_request_rings(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
