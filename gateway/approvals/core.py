@@ -9,7 +9,7 @@ from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.grouping import Grouping, GroupStore
 from gateway.approvals.hook_reviews import HookReviews
-from gateway.approvals.operator_desk import OperatorDesk
+from gateway.approvals.kill_switch_and_pauses import OperatorDesk
 from gateway.approvals.posted_copies import PostedCopies
 from gateway.approvals.report_query import ReportQuery
 from gateway.approvals.request_desk import RequestDesk
@@ -18,10 +18,10 @@ from gateway.approvals.session_desk import SessionDesk
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
 from gateway.domain.store import WritableStore
+from gateway.policy.allow_deny_rules import rule_links
 from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
 from gateway.policy.grant_deciders import GrantBook, GrantStore
-from gateway.policy.rules import rule_links
 from gateway.ports import Desk, Feed
 from gateway.ports.card_size import CardSizes
 from gateway.ports.outgoing import Notes, Outbox

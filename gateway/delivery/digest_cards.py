@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gateway.approvals.core import Core
 from gateway.approvals.grouping import AgentGroup
-from gateway.delivery.copies import Copies, Subject
+from gateway.delivery.posting_and_editing import Copies, Subject
 from gateway.domain.clock import Clock
 from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe, start_of

@@ -6,8 +6,8 @@ from functools import partial
 
 from gateway.approvals.core import Core
 from gateway.approvals.grant_lifecycle import GrantView
-from gateway.delivery.copies import Copies, Subject
 from gateway.delivery.outbox_worker import TIMINGS, Timings
+from gateway.delivery.posting_and_editing import Copies, Subject
 from gateway.domain.clock import Clock
 from gateway.ports.outgoing import (
     GRANT,

@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import partial
 
 from gateway.approvals.core import Core
-from gateway.delivery.copies import (
+from gateway.delivery.digest_cards import DigestCards
+from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
+from gateway.delivery.posting_and_editing import (
     LONGEST_DOUBT_SECONDS,
     Copies,
     Subject,
 )
-from gateway.delivery.digest_cards import DigestCards
-from gateway.delivery.outbox_worker import TIMINGS, InOrder, Timings
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
 from gateway.domain.records import GROUP_MARK, MessageRef, Record

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from gateway.doctor.policy_and_agents import STORED_DATA_CHECKS
 from gateway.doctor.reachability import REACHABILITY_CHECKS, gateway_url
 from gateway.doctor.redis_servers import SERVER_CHECKS, read_all_facts
-from gateway.doctor.stored_data import STORED_DATA_CHECKS
 from gateway.domain.redaction import mask
 from gateway.errors import Conflict, GatewayError
 from gateway.ports import HasChecks

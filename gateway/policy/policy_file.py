@@ -27,7 +27,7 @@ from gateway.domain.policy_document import (
 )
 from gateway.domain.records import Person
 from gateway.errors import InvalidRequest
-from gateway.policy.rules import mistakes
+from gateway.policy.allow_deny_rules import mistakes
 from gateway.wire.codec import plain
 from gateway.wire.identifiers import TOOL_NAME
 

@@ -16,7 +16,7 @@ from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.grant_copies import GrantCopies
 from gateway.delivery.new_targets import Rerouting
 from gateway.delivery.outbox_worker import TIMINGS, Look, Timings, Worker, either
-from gateway.delivery.reminders import Reminders
+from gateway.delivery.reminders_and_escalation import Reminders
 from gateway.delivery.request_copies import RequestCopies
 from gateway.domain.clock import SystemClock
 from gateway.domain.records import REVIEWS

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.domain.policy_document import PolicyRule, RuleEffect
 from gateway.models import Context, Kind
+from gateway.policy.allow_deny_rules import fits
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Match, MatchResult, Rule, RuleKind, Shape
-from gateway.policy.rules import fits
 from tests.grants.making import asked, command, granted
 
 YES, NO, UNSURE = MatchResult.YES, MatchResult.NO, MatchResult.UNSURE

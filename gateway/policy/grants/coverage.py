@@ -51,8 +51,8 @@ from gateway.policy.grants.grant import (
     is_number,
 )
 from gateway.policy.grants.messages_to_people import is_message, is_message_text
-from gateway.policy.grants.passes import lets_all, lets_edit
 from gateway.policy.grants.paths import below, delicate, within
+from gateway.policy.grants.session_passes import lets_all, lets_edit
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import JsonObject
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.approvals.writer import FOLLOWUPS
 from gateway.delivery.outbox_worker import Timings
-from gateway.delivery.reminders import GRACE_SECONDS
+from gateway.delivery.reminders_and_escalation import GRACE_SECONDS
 from gateway.domain.policy_document import Escalation
 from gateway.domain.records import MessageRef
 from gateway.models import Status
