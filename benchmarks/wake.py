@@ -32,7 +32,7 @@ async def click_to_wake() -> list[Row]:
         await sender.aclose()
     floor, product, checked = floor[_WARM_UP:], product[_WARM_UP:], checked[_WARM_UP:]
     return [
-        _ratio("click_to_wake_ratio", product, floor, "<= 2"),
+        _ratio("click_to_wake_ratio", product, floor, "<= 2.5"),
         _ratio("click_to_wake_pinned_ratio", checked, floor, ""),
     ]
 

@@ -58,7 +58,7 @@ class Core:
         self.reviews = HookReviews(chain, writer, self.grants)
         self.holding = Grouping(store, held, writer)
         self.reporting = ReportQuery(store, writer)
-        self.approvals = Approvals(store, chain, writer, self.grants)
+        self.approvals = Approvals(store, chain, writer, self.grants, self.proofs)
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
         self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
         self.sessions = SessionDesk(store, writer, self.approvals, self.grants)

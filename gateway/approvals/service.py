@@ -21,6 +21,8 @@ from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unr
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
 from gateway.policy.chain import Chain, Opinion
 from gateway.policy.evaluation import judge
+from gateway.ports.offload import heavy, weight_of
+from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.codec import JsonObject, plain
 
 _MOST_CONSUMERS = 16  # each but the first is warned that it may have run
@@ -30,11 +32,14 @@ _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for 
 class Approvals:
     """Requests and their answers. One instance per gateway process; replicas share the store."""
 
-    def __init__(self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle) -> None:
+    def __init__(
+        self, store: Store, chain: Chain, writer: Writer, grants: GrantLifecycle, proofs: MaskProofs
+    ) -> None:
         self._store = store
         self._chain = chain
         self._writer = writer
         self._grants = grants
+        self._proofs = proofs
 
     # ---------------------------------------------------------------- what agents send
 
@@ -64,6 +69,8 @@ class Approvals:
         if stored is None:
             return await self._find_same(request, origin, waiter), False
         await self._grants.retire_used(stored)
+        if not stored.final and not heavy(*weight_of(stored)):
+            self._proofs.hides(stored)  # now, so that no click waits for it
         return stored, True
 
     async def sync(self, request_ids: Sequence[str], origin: MessageContext) -> list[State]:

@@ -103,3 +103,11 @@ async def test_words_that_hide_something_are_not_remembered_unrevealed(world: Wo
         await world.core.requests.decide(tap)
     assert await status(world, record) is Status.PENDING
     assert (await world.core.requests.decide(replace(tap, revealed=True))).final
+
+
+async def test_no_click_waits_for_the_proof(world: World) -> None:
+    """It is made when the request comes in; for a large one when its first card is drawn."""
+    small = await world.submit(arguments={"command": "ls"})
+    large = await world.submit(arguments={"command": "ls " + "a" * 60_000})
+    assert world.core.proofs.recall(small) is False
+    assert world.core.proofs.recall(large) is None
