@@ -9,6 +9,7 @@ from __future__ import annotations
 from gateway import models
 from gateway.api import batches, grants, hooks, messages, operation, paused_agents
 from gateway.domain import policy_document, records, statistics
+from gateway.policy.calls import command_table
 from gateway.policy.grants import grant, offers, past_coverage
 
 SCHEMA_NAMES: dict[type, str] = {
@@ -48,7 +49,7 @@ SCHEMA_NAMES: dict[type, str] = {
     operation.Nothing: "Nothing",
     offers.Offer: "Offer",
     grants.Offers: "Offers",
-    grant.Operands: "Operands",
+    command_table.Operands: "Operands",
     models.Option: "Option",
     models.Origin: "Origin",
     paused_agents.PausedAgent: "PausedAgent",

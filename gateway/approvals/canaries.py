@@ -21,7 +21,7 @@ from gateway.domain.records import Query, Record
 from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.models import ApprovalRequest, Context, digest_of, new_id
-from gateway.policy.grants.argument_names import names_command
+from gateway.policy.calls.argument_names import names_command
 from gateway.ports.outgoing import Notes
 
 log = logging.getLogger("gateway.canaries")

@@ -16,9 +16,7 @@ from gateway.domain.policy_document import (
 )
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
-from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
-from gateway.policy.decider import Verdict
-from gateway.policy.grants.argument_names import (
+from gateway.policy.calls.argument_names import (
     commands_in,
     is_content,
     is_said,
@@ -30,11 +28,13 @@ from gateway.policy.grants.argument_names import (
     paths_in,
     second_paths_in,
 )
+from gateway.policy.calls.paths import is_root
+from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
+from gateway.policy.decider import Verdict
 from gateway.policy.grants.command_patterns import derive_allow_pattern, derive_deny_pattern
 from gateway.policy.grants.coverage import fits_tool, legible, lies_in, runs_only
 from gateway.policy.grants.denials import command_reaches, forbids_command, forbids_folder, most
 from gateway.policy.grants.grant import CommandPattern, MatchResult
-from gateway.policy.grants.paths import is_root
 from gateway.policy.guardrails import findings
 from gateway.wire.codec import JsonObject
 

@@ -18,9 +18,9 @@ from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
 from gateway.models import Kind
-from gateway.policy.grants.argument_names import paths_in, runs_what_it_is_given
-from gateway.policy.grants.paths import delicate
-from gateway.policy.grants.tables import rows
+from gateway.policy.calls.argument_names import paths_in, runs_what_it_is_given
+from gateway.policy.calls.paths import delicate
+from gateway.policy.calls.tables import rows
 from gateway.wire.codec import JsonObject
 
 _MOST_TEXT = 20_000

@@ -18,13 +18,13 @@ from gateway.domain.records import Record
 from gateway.domain.store import Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Reason, Status, new_id
+from gateway.policy.calls.command_table import Operands
 from gateway.policy.chain import ModeDecider
 from gateway.policy.grants.grant import (
     READING,
     CommandPattern,
     Effect,
     Match,
-    Operands,
     Rule,
     RuleKind,
     Shape,

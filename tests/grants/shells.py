@@ -11,8 +11,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from gateway.policy.grants.command_table import Known, table
-from gateway.policy.grants.grant import Operands
+from gateway.policy.calls.command_table import Known, Operands, table
 
 # Shells do these themselves, some of them at least, so that no stub is called.
 BUILT_IN = frozenset({"echo", "pwd", "which", "realpath"})

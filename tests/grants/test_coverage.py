@@ -8,6 +8,7 @@ import pytest
 
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
+from gateway.policy.calls.command_table import Operands
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import (
     ANY_TOOL,
@@ -15,7 +16,6 @@ from gateway.policy.grants.grant import (
     Effect,
     Match,
     MatchResult,
-    Operands,
     Rule,
     RuleKind,
     Shape,

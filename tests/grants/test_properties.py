@@ -21,9 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.models import Action, Kind
-from gateway.policy.grants.grant import CommandPattern, Match, Operands, Rule, RuleKind, Shape
+from gateway.policy.calls.command_table import Operands
+from gateway.policy.calls.shell_words import simple_command
+from gateway.policy.grants.grant import CommandPattern, Match, Rule, RuleKind, Shape
 from gateway.policy.grants.offers import offers
-from gateway.policy.grants.shell_words import simple_command
 from gateway.ports.cards import card_of
 from gateway.ports.remember_options import scopes_of
 from tests.grants.making import allowed, asked, command, granted, offer_of, patterns_of, remembered

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.policy.grants.shell_words import plain_words, simple_command
+from gateway.policy.calls.shell_words import plain_words, simple_command
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.policy.grants.command_table import entry
-from gateway.policy.grants.grant import CommandPattern, Operands
-from gateway.policy.grants.shell_words import Word, simple_command
+from gateway.policy.calls.command_table import Operands, entry
+from gateway.policy.calls.shell_words import Word, simple_command
+from gateway.policy.grants.grant import CommandPattern
 
 
 def derive_allow_pattern(text: str, folder: str | None) -> CommandPattern | None:

@@ -14,7 +14,7 @@ from gateway.domain.records import Record
 from gateway.domain.safe_text import make_visible
 from gateway.errors import InvalidRequest
 from gateway.models import Kind, RiskLevel
-from gateway.policy.grants.argument_names import (
+from gateway.policy.calls.argument_names import (
     ARGUMENT_LIST,
     COMMAND_LIST,
     commands_in,
@@ -33,7 +33,8 @@ from gateway.policy.grants.argument_names import (
     plain_name,
     runs_what_it_is_given,
 )
-from gateway.policy.grants.command_table import ParsedCommand, files_of, paths_of, read
+from gateway.policy.calls.command_table import Operands, ParsedCommand, files_of, paths_of, read
+from gateway.policy.calls.paths import below, delicate, within
 from gateway.policy.grants.denials import forbids_command, forbids_folder, most, runs_of
 from gateway.policy.grants.grant import (
     ANY_TOOL,
@@ -44,14 +45,12 @@ from gateway.policy.grants.grant import (
     Grant,
     Match,
     MatchResult,
-    Operands,
     Rule,
     RuleKind,
     Shape,
     is_number,
 )
 from gateway.policy.grants.messages_to_people import is_message, is_message_text
-from gateway.policy.grants.paths import below, delicate, within
 from gateway.policy.grants.session_passes import lets_all, lets_edit
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import JsonObject

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from gateway.policy.grants.argument_names import ARGUMENT_LIST, COMMAND_LIST, plain_name
-from gateway.policy.grants.command_table import RUNNERS, ParsedCommand, paths_of, read
+from gateway.policy.calls.argument_names import ARGUMENT_LIST, COMMAND_LIST, plain_name
+from gateway.policy.calls.command_table import RUNNERS, ParsedCommand, paths_of, read
+from gateway.policy.calls.paths import components
+from gateway.policy.calls.shell_words import WRAPPER, Word, plain_words, simple_command, unwrap
 from gateway.policy.grants.grant import CommandPattern, MatchResult
-from gateway.policy.grants.paths import components
-from gateway.policy.grants.shell_words import WRAPPER, Word, plain_words, simple_command, unwrap
 
 _Words = tuple[Word, ...] | None
 _PART = re.compile(r"[^\s=:,'\"]+")

@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.errors import InvalidRequest
 from gateway.models import Kind
+from gateway.policy.calls.command_table import Operands
 from gateway.wire.codec import Wire
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
 
@@ -85,17 +86,6 @@ class RuleKind(StrEnum):
     FOLDER = "folder"
     COMMAND = "command"
     ANY = "any"
-
-
-class Operands(StrEnum):
-    """What may follow a command's flags."""
-
-    NONE = "none"
-    FIXED = "fixed"
-    PATHS = "paths"
-    TEXT = "text"
-    TEXT_PATHS = "text_paths"
-    NAMES = "names"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

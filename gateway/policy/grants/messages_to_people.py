@@ -11,8 +11,8 @@ import unicodedata
 from typing import Any
 
 from gateway.models import Kind
-from gateway.policy.grants.argument_names import pathlike, plain_name, words_of_name
-from gateway.policy.grants.paths import delicate
+from gateway.policy.calls.argument_names import pathlike, plain_name, words_of_name
+from gateway.policy.calls.paths import delicate
 from gateway.wire.codec import JsonObject
 
 _VERBS = frozenset(

@@ -13,7 +13,7 @@ from typing import Any
 from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
 from gateway.models import Kind, RiskLevel
-from gateway.policy.grants.argument_names import (
+from gateway.policy.calls.argument_names import (
     is_command_list,
     is_content,
     is_said_about,
@@ -22,8 +22,10 @@ from gateway.policy.grants.argument_names import (
     names_path,
     runs_what_it_is_given,
 )
+from gateway.policy.calls.command_table import Operands, ParsedCommand, read
+from gateway.policy.calls.paths import components, delicate, is_root
+from gateway.policy.calls.shell_words import WRAPPER, Word, unwrap
 from gateway.policy.grants.command_patterns import denial
-from gateway.policy.grants.command_table import ParsedCommand, read
 from gateway.policy.grants.coverage import covers, is_file_call, legible
 from gateway.policy.grants.denials import runs_of
 from gateway.policy.grants.grant import (
@@ -33,14 +35,11 @@ from gateway.policy.grants.grant import (
     Grant,
     Match,
     MatchResult,
-    Operands,
     Rule,
     RuleKind,
     Shape,
 )
 from gateway.policy.grants.messages_to_people import is_message, is_message_text
-from gateway.policy.grants.paths import components, delicate, is_root
-from gateway.policy.grants.shell_words import WRAPPER, Word, unwrap
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.codec import JsonObject, Wire, plain
 

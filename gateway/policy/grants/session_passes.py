@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.domain.records import Record
 from gateway.models import Kind
-from gateway.policy.grants.argument_names import (
+from gateway.policy.calls.argument_names import (
     gives_rights,
     is_content,
     is_file_tool,
@@ -22,9 +22,9 @@ from gateway.policy.grants.argument_names import (
     plain_name,
     runs_what_it_is_given,
 )
-from gateway.policy.grants.patches import files_of_patch
-from gateway.policy.grants.path_spelling import could_be_delicate, names_delicate, reveals
-from gateway.policy.grants.paths import below, delicate, is_root, is_systems, within
+from gateway.policy.calls.patches import files_of_patch
+from gateway.policy.calls.path_spelling import could_be_delicate, names_delicate, reveals
+from gateway.policy.calls.paths import below, delicate, is_root, is_systems, within
 
 _MAX_DEPTH = 16
 _MAX_LEAVES = 512

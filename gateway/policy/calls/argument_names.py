@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.models import Kind
-from gateway.policy.grants.tables import load_words
+from gateway.policy.calls.tables import load_words
 from gateway.wire.codec import JsonObject
 
 # Names as `plain_name` writes them: FilePath, file-path and file_path are one.

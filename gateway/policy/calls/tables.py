@@ -8,7 +8,7 @@ from importlib.resources import files
 
 def rows(name: str) -> Iterator[str]:
     """Yield the lines of a table that are entries."""
-    text = (files("gateway.policy.grants") / name).read_text(encoding="utf-8")
+    text = (files("gateway.policy.calls") / name).read_text(encoding="utf-8")
     return (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
 
 

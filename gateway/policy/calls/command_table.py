@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 
-from gateway.policy.grants.grant import Operands
-from gateway.policy.grants.paths import delicate
-from gateway.policy.grants.shell_words import Word
-from gateway.policy.grants.tables import load_words, rows
+from gateway.policy.calls.paths import delicate
+from gateway.policy.calls.shell_words import Word
+from gateway.policy.calls.tables import load_words, rows
 
 # These run what they are given: a deny cannot see inside.
 RUNNERS = load_words("runners.txt")
@@ -24,6 +24,17 @@ _NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~+-]|[/:](?![/:]))*")
 _DASHED_NUMBER = re.compile(r"-[0-9]{1,6}")
 # Files by the end of their names, or all but some: never those whose names begin with a dot.
 _GLOB = re.compile(r"!.+|(?:(?:[A-Za-z0-9_-]+|\*\*)/)*[A-Za-z0-9_*-]*\.[A-Za-z0-9_]+")
+
+
+class Operands(StrEnum):
+    """What may follow a command's flags."""
+
+    NONE = "none"
+    FIXED = "fixed"
+    PATHS = "paths"
+    TEXT = "text"
+    TEXT_PATHS = "text_paths"
+    NAMES = "names"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

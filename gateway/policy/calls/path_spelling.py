@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
-from gateway.policy.grants.argument_names import pathlike
-from gateway.policy.grants.patches import named_in_patches
-from gateway.policy.grants.paths import delicate, within
+from gateway.policy.calls.argument_names import pathlike
+from gateway.policy.calls.patches import named_in_patches
+from gateway.policy.calls.paths import delicate, within
 
 _BREAKS = re.compile(r"[\s;|&<>(){}=,@]+")
 _QUOTES = re.compile(r"[\"'`\\]")
