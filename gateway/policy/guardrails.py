@@ -19,7 +19,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
 from gateway.models import Kind
 from gateway.policy.calls.argument_names import paths_in, runs_what_it_is_given
-from gateway.policy.calls.paths import delicate
+from gateway.policy.calls.paths import delicate_word
 from gateway.policy.calls.tables import rows
 from gateway.wire.codec import JsonObject
 
@@ -67,7 +67,7 @@ def findings(record: Record) -> tuple[str, ...]:
 
 
 def _secret(path: Any) -> dict[str, None]:
-    why = delicate(path) if isinstance(path, str) else None
+    why = delicate_word(path, written=False) if isinstance(path, str) else None
     if why is None:
         return {}
     # Quoted, in ASCII: whatever the agent named, it neither ends the quotation nor begins a line.

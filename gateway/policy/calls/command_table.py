@@ -20,8 +20,20 @@ from gateway.policy.calls.tables import load_words, rows
 RUNNERS = load_words("runners.txt")
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~+-]|[/:](?![/:]))*")
+_NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~^+-]|[/:](?![/:]))*")
 _DASHED_NUMBER = re.compile(r"-[0-9]{1,6}")
+# Other spellings that their programs take as these very words.
+_ALIASES = {("npm", "run", "test"): ("npm", "test")}
+# With these, what it is given to look at is not changed. All others may write it.
+_READERS = frozenset(
+    {"basename", "cat", "cmp", "comm", "cut", "df", "diff", "dirname", "du", "file", "find", "grep",
+     "head", "jq", "ls", "md5sum", "nl", "readlink", "realpath", "rg", "sed", "sha1sum",
+     "sha256sum", "sha512sum", "sort", "stat", "tac", "tail", "tree", "wc", "which"}
+)  # fmt: skip
+_GIT_READERS = frozenset(
+    {"blame", "describe", "diff", "log", "ls-files", "merge-base", "rev-list", "rev-parse",
+     "shortlog", "show", "status"}
+)  # fmt: skip
 # Files by the end of their names, or all but some: never those whose names begin with a dot.
 _GLOB = re.compile(r"!.+|(?:(?:[A-Za-z0-9_-]+|\*\*)/)*[A-Za-z0-9_*-]*\.[A-Za-z0-9_]+")
 
@@ -93,6 +105,7 @@ def entry(words: tuple[Word, ...]) -> Known | None:
 @lru_cache(maxsize=1024)
 def read(words: tuple[Word, ...]) -> ParsedCommand | None:
     """Return the reading of a command that the table knows with every flag of it, else None."""
+    words = _without_alias(words)
     known = entry(words)
     if known is None:
         return None
@@ -103,9 +116,12 @@ def read(words: tuple[Word, ...]) -> ParsedCommand | None:
     while rest:
         word = rest.pop(0)
         if not word.text.startswith("-") or only_operands:
-            if word.text.startswith("-"):
+            if not word.text.startswith("-"):
+                operands.append(word.text)
+            elif (behind := _flag_behind_dashes(known, word, rest)) is not None:
+                flags |= behind
+            else:
                 return None
-            operands.append(word.text)
         elif word.text == "--":
             only_operands = True
             # `git checkout -- x` is not `git checkout x`: the same words are all the words.
@@ -135,7 +151,17 @@ def paths_of(reading: ParsedCommand) -> tuple[str, ...]:
         return tuple(operand.partition("::")[0] for operand in operands)
     if known.operands is Operands.PATHS:
         return operands
-    return operands[1:] if known.operands is Operands.TEXT_PATHS else ()
+    if known.operands is not Operands.TEXT_PATHS:
+        return ()
+    return operands[_count_texts(reading) :]
+
+
+def writes(reading: ParsedCommand) -> bool:
+    """Whether a command may change the files that it names: all may that are not known to read."""
+    known = reading.known
+    if known.program == "git":
+        return not _GIT_READERS.intersection(known.verbs[:1])
+    return known.program not in _READERS
 
 
 def files_of(reading: ParsedCommand) -> tuple[str, ...]:
@@ -143,6 +169,30 @@ def files_of(reading: ParsedCommand) -> tuple[str, ...]:
     named = reading.operands if reading.known.operands is Operands.NAMES else ()
     parts = (part for operand in named for part in (operand, operand.rpartition(":")[2]))
     return (*paths_of(reading), *(parts if reading.known.program == "git" else ()))
+
+
+def _count_texts(reading: ParsedCommand) -> int:
+    """Return how many operands are texts: none where a flag says the pattern, as in `grep -e x`."""
+    flags = reading.known.flags
+    said = any(flags[name].value for name in reading.flags & {"-e", "--regexp"})
+    return 0 if said else 1
+
+
+def _without_alias(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    short = _ALIASES.get(tuple(word.text for word in words[:3]))
+    if short is None or not all(word.plain for word in words[:3]):
+        return words
+    return (*(Word(text, text) for text in short), *words[3:])
+
+
+def _flag_behind_dashes(known: Known, word: Word, rest: list[Word]) -> set[str] | None:
+    """Return a flag for what the program starts in turn: `cargo test -- --nocapture`."""
+    text, equals, value = word.text.partition("=")
+    name = f"-- {text}"
+    flag = known.flags.get(name)
+    if flag is None or not word.head.startswith(text):
+        return None
+    return _with_value(name, flag, value if equals else None, rest)
 
 
 def _flags(known: Known, word: Word, rest: list[Word]) -> set[str] | None:
@@ -191,13 +241,13 @@ def _is(kind: str, value: str) -> bool:
     if kind == "number":
         return bool(_NUMBER.fullmatch(value))
     if kind == "glob":
-        return bool(_GLOB.fullmatch(value)) and delicate(value) is None
+        return bool(_GLOB.fullmatch(value)) and delicate(value, written=False) is None
     return value in kind.split("|") if kind != "text" else bool(value)
 
 
 def _fits(reading: ParsedCommand) -> bool:
     known, operands = reading.known, reading.operands
-    texts = operands[:1] if known.operands is Operands.TEXT_PATHS else operands
+    texts = operands[: _count_texts(reading)] if known.operands is Operands.TEXT_PATHS else operands
     if known.first is not None and not all(map(known.first.fullmatch, texts)):
         return False
     if any(path.startswith("@") for path in paths_of(reading)):
@@ -234,7 +284,7 @@ def _sort_spellings(flags: Iterable[str]) -> list[str]:
 
 
 def _flag(marked: str) -> tuple[str, Flag]:
-    text = marked.lstrip("!+")
+    text = marked.lstrip("!+").replace("--/", "-- ", 1)
     marks = {"restrains": marked.startswith("!"), "extends": marked.startswith("+")}
     name, colon, kind = text.partition(":")
     if colon:

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from gateway.policy.calls.argument_names import pathlike
 from gateway.policy.calls.patches import named_in_patches
-from gateway.policy.calls.paths import delicate, within
+from gateway.policy.calls.paths import delicate, delicate_word, within
 
 _BREAKS = re.compile(r"[\s;|&<>(){}=,@]+")
 _QUOTES = re.compile(r"[\"'`\\]")
@@ -25,6 +25,7 @@ _EXAMPLES = (
     ".aws", ".gnupg", ".kube", ".docker", ".git", ".bashrc", ".profile", ".zshrc", "id_rsa",
     "id_ed25519", "id_ecdsa", "server.pem", "server.key", "credentials", "secrets", "secrets.yaml",
     "shadow", "sudoers", "terraform.tfstate", "authorized_keys", ".bash_history",
+    "env.production", "kubeconfig", "ssh_host_rsa_key", "deploy.ppk", ".dockercfg", ".s3cfg",
 )  # fmt: skip
 # A shell makes other words of these than stand there.
 _EXPANDED = re.compile(r"\$\(|`|\$\{|\$['\"]|<\(|>\(")
@@ -52,19 +53,18 @@ def names_delicate(text: str, cwd: str | None, *, data: bool, globs: bool) -> bo
     if any(could_be_delicate(path, cwd) for path in named_in_patches(text)):
         return True
     if data:
-        return any(delicate(path, cwd) for path in pathlike(text)) or could_be_delicate(text, None)
-    if any(delicate(word, cwd) for word in _words(text) if word):
+        return any(delicate_word(path, cwd) for path in (*pathlike(text), *_spellings(text)))
+    if any(_names_place(word, cwd) for word in _words(text) if word):
         return True
     return globs and any(map(_may_stand_for_delicate, text.split()))
 
 
 def could_be_delicate(path: str, cwd: str | None) -> bool:
     """Whether a path is delicate, or would be with its encoding undone."""
-    whole = _QUOTES.sub("", path)
-    decoded = unicodedata.normalize("NFKC", unquote(path))
+    decoded = _decode(path)
     if decoded != path and decoded.split("/") != path.split("/") and _is_path(path):
         return True
-    return any(delicate(one, cwd) is not None for one in (path, whole, decoded))
+    return any(delicate(one, cwd) is not None for one in _spellings(path))
 
 
 def reveals(command: str, cwd: str | None) -> bool:
@@ -73,6 +73,14 @@ def reveals(command: str, cwd: str | None) -> bool:
         return True
     operands = (word for found in _MOVING.finditer(command) for word in found["operands"].split())
     return any(_leaves(_QUOTES.sub("", word), cwd) for word in operands)
+
+
+def _spellings(path: str) -> tuple[str, ...]:
+    return path, _QUOTES.sub("", path), _decode(path)
+
+
+def _decode(path: str) -> str:
+    return unicodedata.normalize("NFKC", unquote(path))
 
 
 def _leaves(word: str, cwd: str | None) -> bool:
@@ -94,6 +102,14 @@ def _words(text: str) -> Iterator[str]:
         for word in _BREAKS.split(one):
             yield word
             yield from word.split(":") if ":" in word else ()
+
+
+def _names_place(word: str, cwd: str | None) -> bool:
+    """Whether a word is delicate by its name, or is a path below an unknown name with a dot."""
+    if delicate_word(word, cwd) is not None:
+        return True
+    begins = re.match(r"[~/\\]|\.[\w-]", word) is not None and "/" in word
+    return begins and delicate(word, written=False) is not None
 
 
 def _is_path(word: str) -> bool:

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from fnmatch import translate
 from functools import lru_cache
+from itertools import pairwise
 
 from gateway.domain.safe_text import make_visible
 
@@ -20,16 +21,40 @@ _LONGEST_NAME = 255  # no file has a longer one
 # ~1 is how Windows spells a long name in short; a colon names a stream or a drive there.
 _DOUBTFUL = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|$`]|~[0-9]")
 _SECRET_FOLDERS = frozenset(
-    {".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store", ".vault"}
-)
-_SECRET_NAMES = (
-    ".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc",
-    ".pypirc", ".git-credentials", ".htpasswd", ".vault-token", "id_rsa*", "id_dsa*", "id_ecdsa*",
-    "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "*.keystore", "*.ovpn",
-    "credentials", "credentials.*", "secret.*", "secrets.*", "secrets", "shadow", "gshadow",
-    "sudoers", "environ", "*_history", "service-account*.json", "*.tfstate",
+    {".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store", ".vault",
+     "gcloud", ".secrets"}
 )  # fmt: skip
+_SECRET_NAMES = (
+    ".env*", "*.env", "env.prod*", "env.dev*", "env.stag*", "env.local", "env.test", ".netrc",
+    "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd",
+    ".vault-token", ".dockercfg", ".s3cfg", ".boto", "id_rsa*", "id_dsa*", "id_ecdsa*",
+    "id_ed25519*", "ssh_host_*", "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.jks", "*.kdbx",
+    "*.kubeconfig",
+    "*.keystore", "*.ovpn", "credentials", "credentials.*", "secret.*", "secrets.*", "secrets",
+    "shadow", "gshadow", "sudoers", "environ", "*_history", "service-account*.json", "*.tfstate",
+)  # fmt: skip
+# Folders with something else than source in them.
+_NAMED_SECRET = frozenset({"secrets", "credentials"})
+# What a folder and a name together tell.
+_SECRET_PAIRS = frozenset({("gh", "hosts.yml"), (".m2", "settings.xml")})
 _HARMLESS_NAMES = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
+# Words that tell of a secret in the name of a file that is neither source nor prose.
+_SECRET_WORDS = frozenset(
+    {"secret", "secrets", "token", "tokens", "password", "passwords", "passwd", "credential",
+     "credentials", "wallet", "kubeconfig", "cookies"}
+)  # fmt: skip
+# They tell as much only where the file's ending says that data stands there.
+_SECRET_DATA_WORDS = frozenset({"auth", "private"})
+_DATA_ENDINGS = frozenset(
+    {"bak", "bin", "cfg", "conf", "dat", "db", "der", "enc", "gpg", "ini", "json", "old",
+     "properties", "sqlite", "toml", "txt", "xml", "yaml", "yml"}
+)  # fmt: skip
+_SOURCE_ENDINGS = frozenset(
+    {"adoc", "c", "cc", "clj", "cpp", "cs", "css", "cxx", "dart", "ex", "exs", "go", "h", "hpp",
+     "hs", "htm", "html", "java", "jpg", "js", "jsx", "kt", "lua", "m", "md", "mdx", "mjs", "ml",
+     "php", "pl", "png", "proto", "py", "pyi", "rb", "rs", "rst", "scala", "scss", "sh", "sql",
+     "svelte", "svg", "swift", "ts", "tsx", "vue"}
+)  # fmt: skip
 # What is written here runs later, with nobody asked: hooks, start-up files, tools' own settings.
 _RUNS_LATER_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".husky", ".githooks", ".vscode", ".idea", ".cursor", ".claude",
@@ -38,10 +63,63 @@ _RUNS_LATER_FOLDERS = frozenset(
      "sudoers.d"}
 )  # fmt: skip
 _RUNS_LATER_NAMES = (
-    ".bashrc", ".bash_*", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".kshrc",
-    ".cshrc", ".inputrc", ".gitconfig", ".gitmodules", ".gitattributes", ".mcp.json", "crontab",
-    "authorized_keys", "sitecustomize.py", "usercustomize.py", "*.pth",
+    ".bashrc", ".bash_*", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout",
+    ".kshrc", ".cshrc", ".inputrc", ".vimrc", ".gdbinit", ".tmux.conf", ".gitconfig", ".gitmodules",
+    ".gitattributes", ".mcp.json", "mcp.json", "mcp_config.json", "crontab", "authorized_keys",
+    "sitecustomize.py",
+    "usercustomize.py", "*.pth",
 )  # fmt: skip
+# Names that begin with a dot and are neither secret nor run anything: any other one asks.
+_ORDINARY_DOT_NAMES = (
+    ".gitignore", ".gitkeep", ".keep", ".mailmap", ".git-blame-ignore-revs", ".editorconfig",
+    ".dockerignore", ".npmignore", ".prettierignore", ".eslintignore", ".stylelintignore",
+    ".helmignore", ".gcloudignore", ".vercelignore", ".ignore", ".rgignore", ".hgignore",
+    ".github", ".circleci", ".gitlab", ".next", ".nuxt", ".output", ".svelte-kit", ".angular",
+    ".parcel-cache", ".turbo", ".cache", ".pytest_cache", ".mypy_cache", ".ruff_cache",
+    ".hypothesis",
+    ".ipynb_checkpoints", ".coverage", ".coveragerc", ".nyc_output", ".tox", ".nox", ".venv",
+    ".bin", ".yarn", ".pnpm", ".pnpm-store", ".eggs", ".mvn", ".terraform",
+    ".terraform.lock.hcl", ".build", ".dart_tool", ".storybook", ".changeset", ".well-known",
+    ".worktrees", ".nojekyll", ".ds_store", ".browserslistrc", ".nvmrc", ".node-version",
+    ".python-version", ".ruby-version", ".tool-versions", ".java-version", ".go-version",
+    ".prettierrc*", ".eslintrc*", ".stylelintrc*", ".babelrc*", ".swcrc", ".markdownlint*",
+    ".yamllint*", ".pylintrc", ".flake8", ".isort.cfg", ".style.yapf", ".rubocop.yml", ".rspec",
+    ".clang-format", ".clang-tidy", ".clangd", ".rustfmt.toml", ".golangci.y*ml", ".hadolint.yaml",
+    ".shellcheckrc", ".commitlintrc*", ".lintstagedrc*", ".jshintrc", ".luacheckrc",
+    ".gitlab-ci.yml", ".travis.yml", ".pre-commit-config.yaml", ".readthedocs.y*ml",
+    ".codecov.yml", ".goreleaser.y*ml", ".swiftlint.yml", ".size-limit.json", ".nycrc*",
+    ".mocharc*", ".releaserc*", ".cargo", ".cursorrules", ".windsurfrules", ".clinerules",
+    ".cursorignore", ".aiderignore", ".windsurf", ".roo", ".roomodes", ".kiro", ".amazonq",
+)  # fmt: skip
+# May be read, but what is written there runs later, or tells an agent what to do.
+_STEERING_FOLDERS = frozenset(
+    {".circleci", ".windsurf", ".roo", ".kiro", ".amazonq", ".clinerules", ".cargo", ".mvn",
+     ".storybook"}
+)  # fmt: skip
+_STEERING_NAMES = (
+    "claude.md", "claude.local.md", "agents.md", "agents.override.md", "gemini.md",
+    "copilot-instructions.md", ".cursorrules", ".windsurfrules", ".clinerules", ".roomodes",
+    "*.code-workspace", ".gitlab-ci.yml", ".travis.yml", ".pre-commit-config.yaml",
+)  # fmt: skip
+_STEERING_PAIRS = frozenset(
+    {(".github", "workflows"), (".github", "actions"), (".config", "git"), ("systemd", "user"),
+     ("systemd", "system")}
+)  # fmt: skip
+_INSTALLED_FOLDERS = frozenset(
+    {"node_modules", "site-packages", "dist-packages", "venv", ".venv", ".tox", ".nox", "bin",
+     "sbin", ".bin", ".yarn", ".pnpm", ".gradle", ".terraform"}
+)  # fmt: skip
+# Git's hooks run by their names, in whatever folder it was told to look; and units by their ends.
+_RUN_BY_NAME = (
+    "head", "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit",
+    "prepare-commit-msg", "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge",
+    "pre-push", "pre-receive", "post-receive", "post-update", "reference-transaction",
+    "push-to-checkout", "pre-auto-gc", "post-rewrite", "sendemail-validate", "fsmonitor-watchman",
+    "*.service", "*.timer", "*.socket", ".eslintrc*.?js", ".eslintrc.js", ".prettierrc*.?js",
+    ".prettierrc.js", ".babelrc*.?js", ".babelrc.js", ".stylelintrc*.?js", ".stylelintrc.js",
+    ".lintstagedrc*", ".mocharc*", ".releaserc*", ".commitlintrc*.?s", ".pylintrc",
+)  # fmt: skip
+_WORD = re.compile(r"[a-z]+")
 # Tools keep whole working copies there, which are ordinary places to work.
 _WORKING_COPIES = "worktrees"
 # What the system keeps for itself: nobody who lets a session edit means these.
@@ -90,24 +168,97 @@ def is_systems(path: str, cwd: str) -> bool:
     return not parts[1:] or bool({parts[:1], parts[:2]} & _SYSTEM_PLACES)
 
 
-def delicate(path: str, cwd: str | None = None) -> str | None:
+def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str | None:
     """Return why a path is asked about each time, or None: it holds secrets, or runs later.
 
-    Case counts for nothing, because on some disks it does not.
+    A name that begins with a dot is delicate unless it is known to be ordinary. Without `written`
+    what may be read is left out, though it runs or steers an agent later. Case counts for nothing,
+    because on some disks it does not.
     """
-    whole = path if cwd is None or path.startswith("/") else f"{cwd}/{path}"
-    named = [part for part in whole.replace("\\", "/").split("/") if part not in ("", ".")]
-    parts = _outside_copies([part.casefold() for part in named])
-    if not parts:
-        return None
-    *folders, name = parts
-    if _SECRET_FOLDERS & set(parts) or ("etc" in folders and name in ("passwd", "shadow")):
-        return "it may hold secrets"
-    if _matches_name(name, _SECRET_NAMES) and not _matches_name(name, _HARMLESS_NAMES):
-        return "it may hold secrets"
-    if _RUNS_LATER_FOLDERS & set(parts) or _matches_name(name, _RUNS_LATER_NAMES):
+    parts = _named(path, cwd)
+    why = _known_delicate(parts)
+    if why is not None:
+        return why
+    if any(part.startswith(".") and not _is_ordinary(part) for part in parts):
+        return "its name begins with a dot"
+    if written and (_steers(parts) or _runs_as_installed(parts)):
         return "what stands there runs later"
     return None
+
+
+def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) -> str | None:
+    """Return why a word of a text is asked about: it may be no path, so it counts by its name."""
+    parts = _named(word, cwd)
+    why = _known_delicate(parts)
+    return why or ("what stands there runs later" if written and _steers(parts) else None)
+
+
+def _named(path: str, cwd: str | None) -> list[str]:
+    whole = path if cwd is None or path.startswith("/") else f"{cwd}/{path}"
+    parts = whole.replace("\\", "/").split("/")
+    return _outside_copies([part.casefold() for part in parts if part.strip(".")])
+
+
+def _known_delicate(parts: list[str]) -> str | None:
+    if not parts:
+        return None
+    if _is_secret(parts):
+        return "it may hold secrets"
+    if _RUNS_LATER_FOLDERS & set(parts) or _matches_name(parts[-1], _RUNS_LATER_NAMES):
+        return "what stands there runs later"
+    return None
+
+
+def _is_secret(parts: list[str]) -> bool:
+    *folders, name = parts
+    if _SECRET_FOLDERS & set(parts) or _holds_pair(parts, _SECRET_PAIRS):
+        return True
+    if "etc" in folders and name in ("passwd", "shadow"):
+        return True
+    if _NAMED_SECRET & set(folders) and _ending(name) not in _SOURCE_ENDINGS:
+        return True
+    secret = _matches_name(name, _SECRET_NAMES) or _tells_of_secrets(name)
+    return secret and not _matches_name(name, _HARMLESS_NAMES)
+
+
+def _tells_of_secrets(name: str) -> bool:
+    ending, words = _ending(name), set(_WORD.findall(name))
+    if ending in _SOURCE_ENDINGS:
+        return False
+    if words & _SECRET_WORDS and (ending in _DATA_ENDINGS or not ending):
+        return True
+    return bool(words & _SECRET_DATA_WORDS) and ending in _DATA_ENDINGS
+
+
+def _ending(name: str) -> str:
+    return name.rpartition(".")[2] if "." in name else ""
+
+
+def _is_ordinary(name: str) -> bool:
+    return _matches_name(name, _ORDINARY_DOT_NAMES) or _matches_name(name, _HARMLESS_NAMES)
+
+
+def _steers(parts: list[str]) -> bool:
+    """Whether what is written there steers an agent, a build, or a tool of the developer's."""
+    if not parts:
+        return False
+    return (
+        bool(_STEERING_FOLDERS & set(parts))
+        or _holds_pair(parts, _STEERING_PAIRS)
+        or _matches_name(parts[-1], _STEERING_NAMES)
+    )
+
+
+def _runs_as_installed(parts: list[str]) -> bool:
+    """Whether what is written there runs under a name that others call."""
+    if not parts:
+        return False
+    hook = parts[-2:] == ["hooks", "update"]
+    return hook or bool(_INSTALLED_FOLDERS & set(parts)) or _matches_name(parts[-1], _RUN_BY_NAME)
+
+
+def _holds_pair(parts: list[str], pairs: frozenset[tuple[str, str]]) -> bool:
+    return not pairs.isdisjoint(pairwise(parts))
 
 
 def _outside_copies(parts: list[str]) -> list[str]:
@@ -123,7 +274,7 @@ def _matches_name(name: str, patterns: tuple[str, ...]) -> bool:
     return len(name) <= _LONGEST_NAME and _alternatives(patterns).match(name) is not None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def _alternatives(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)))
 

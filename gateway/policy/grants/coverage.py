@@ -32,8 +32,16 @@ from gateway.policy.calls.argument_names import (
     paths_in,
     plain_name,
     runs_what_it_is_given,
+    words_of_name,
 )
-from gateway.policy.calls.command_table import Operands, ParsedCommand, files_of, paths_of, read
+from gateway.policy.calls.command_table import (
+    Operands,
+    ParsedCommand,
+    files_of,
+    paths_of,
+    read,
+    writes,
+)
 from gateway.policy.calls.paths import below, delicate, within
 from gateway.policy.grants.denials import forbids_command, forbids_folder, most, runs_of
 from gateway.policy.grants.grant import (
@@ -56,6 +64,12 @@ from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import JsonObject
 
 _MAX_DEPTH = 16
+_READING = frozenset({"cat", "get", "head", "list", "ls", "read", "search", "stat", "tail", "view"})
+_CHANGING = frozenset(
+    {"append", "apply", "change", "create", "delete", "edit", "edits", "editor", "insert", "make",
+     "mkdir", "move", "copy", "open", "patch", "rename", "replace", "remove", "save", "set", "put",
+     "post", "update", "write", "writer", "run", "exec", "execute"}
+)  # fmt: skip
 
 
 def covers(grant: Grant, record: Record) -> MatchResult:
@@ -104,7 +118,9 @@ def _names_delicate(record: Record) -> bool:
     named = paths_in(arguments)
     if not all(isinstance(path, str) for path in named):
         return True
-    return any(delicate(path, cwd) for path in (*named, *pathlike(arguments)))
+    written = not reads_files(record)
+    paths = (*named, *pathlike(arguments))
+    return any(delicate(path, cwd, written=written) for path in paths)
 
 
 def fits_tool(record: Record) -> bool:
@@ -210,14 +226,21 @@ _ALLOWING: dict[RuleKind, Callable[[Any, Any], bool]] = {
 }
 
 
+def reads_files(record: Record) -> bool:
+    """Whether a call only reads files, as far as kind and name tell."""
+    verbs = words_of_name(record.request.tool)
+    return record.request.kind is Kind.TOOL and bool(verbs & _READING) and not verbs & _CHANGING
+
+
 def lies_in(folder: str, value: Any, record: Record) -> bool:
     """Whether a path lies in a folder, as far as names and what was resolved tell."""
     context = record.request.context
     if not isinstance(value, str) or not value or not within(value, folder, context.cwd):
         return False
     # What the agent's side resolved must lie there too, and nothing there may be delicate.
-    return delicate(value, context.cwd) is None and all(
-        within(path, folder) and delicate(path) is None for path in context.files
+    written = not reads_files(record)
+    return delicate(value, context.cwd, written=written) is None and all(
+        within(path, folder) and delicate(path, written=written) is None for path in context.files
     )
 
 
@@ -233,7 +256,11 @@ def _runs(pattern: CommandPattern, reading: ParsedCommand | None, record: Record
     if reading is None or not _permits(pattern, reading):
         return False
     cwd = record.request.context.cwd
-    if any(delicate(path, cwd) for path in (cwd or ".", *files_of(reading))):
+    written = writes(reading)
+    named = (cwd or ".", *files_of(reading))
+    if any(
+        delicate(path, cwd, written=written) for path in (*named, *record.request.context.files)
+    ):
         return False
     paths = list(record.request.context.files)
     if pattern.operands is not Operands.FIXED:
@@ -253,8 +280,6 @@ def _permits(pattern: CommandPattern, reading: ParsedCommand) -> bool:
 
 
 def _reachable(path: str, folder: str | None, cwd: str | None) -> bool:
-    if delicate(path) is not None:
-        return False
     return below(path) if folder is None else within(path, folder, cwd)
 
 

@@ -26,7 +26,7 @@ from gateway.policy.calls.command_table import Operands, ParsedCommand, read
 from gateway.policy.calls.paths import components, delicate, is_root
 from gateway.policy.calls.shell_words import WRAPPER, Word, unwrap
 from gateway.policy.grants.command_patterns import denial
-from gateway.policy.grants.coverage import covers, is_file_call, legible
+from gateway.policy.grants.coverage import covers, is_file_call, legible, reads_files
 from gateway.policy.grants.denials import runs_of
 from gateway.policy.grants.grant import (
     MAX_RULES,
@@ -208,7 +208,7 @@ def _folders(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
     if len(arguments) > MAX_RULES:
         return
     parts = components(path, cwd)
-    if parts is None or not parts[1:] or delicate(path, cwd) is not None:
+    if parts is None or not parts[1:] or delicate(path, cwd, written=not reads_files(record)):
         return  # never the root of the disk
     folder = "/" + "/".join(parts[:-1])
     rule = Rule(name=names[0], kind=RuleKind.FOLDER, value=folder)
