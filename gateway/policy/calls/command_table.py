@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 _NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~^+-]|[/:](?![/:]))*")
 _DASHED_NUMBER = re.compile(r"-[0-9]{1,6}")
 # Other spellings that their programs take as these very words.
-_ALIASES = {("npm", "run", "test"): ("npm", "test")}
+_ALIASES: dict[tuple[str, ...], tuple[str, ...]] = {("npm", "run", "test"): ("npm", "test")}
 # With these, what it is given to look at is not changed. All others may write it.
 _READERS = frozenset(
     {"basename", "cat", "cmp", "comm", "cut", "df", "diff", "dirname", "du", "file", "find", "grep",
