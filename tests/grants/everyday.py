@@ -19,7 +19,7 @@ from gateway.wire.codec import JsonObject
 from tests.grants.making import allowed, asked, granted
 
 _CORPUS = Path(__file__).with_name("corpus")
-_FILES = ("commands.toml", "agents.toml", "more_agents.toml")
+_FILES = ("commands.toml", "agents.toml", "more_agents.toml", "servers.toml")
 
 
 @dataclass(frozen=True, slots=True)
