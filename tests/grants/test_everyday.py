@@ -6,6 +6,8 @@ from gateway.models import Kind
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Shape
 from gateway.policy.grants.offers import narrowest, offers
+from tests.grants.everyday import count, covered, figures, pairs
+from tests.grants.everyday_report import report
 from tests.grants.making import allowed, asked, command, granted, offer_of, remembered
 
 # What was approved with "any of its flags", and what must then go through.
@@ -220,3 +222,34 @@ def test_the_words_say_what_is_covered() -> None:
     assert words.startswith("cat on any paths in /ws, with any of its ")
     exact = offer_of(asked(arguments={"x": 1}), Shape.EXACT)
     assert exact.words == "exactly this, and nothing else"
+
+
+def test_the_corpus_is_as_large_as_it_says() -> None:
+    """At least 300 pairs go through, 150 of them calls of real agents, and 150 ask; none twice."""
+    wanted, refused = pairs("next"), pairs("ask") + pairs("open")
+    assert len(wanted) >= 300
+    own = sum(pair.host in ("a shell", "own tool") for pair in wanted)
+    assert len(wanted) - own >= 150
+    assert len(refused) >= 150
+    assert len(set(map(repr, wanted + refused))) == len(wanted + refused)
+    first_calls = {repr((pair.host, pair.tool, pair.kind, pair.first)) for pair in wanted}
+    assert len(first_calls) >= 100
+
+
+def test_as_many_everyday_pairs_are_covered_as_the_floor_says() -> None:
+    """No family of everyday calls asks more often than it did; the report says what asks."""
+    counts = count(pair for pair in pairs("next") if covered(pair))
+    fallen = [family for family, figure in figures().items() if counts[family] < figure["floor"]]
+    assert not fallen, f"{fallen}\n{report()}"
+
+
+def test_another_call_is_asked_about() -> None:
+    """The widest answer to a call covers none that does more, reads elsewhere or goes elsewhere."""
+    wrong = [str(pair) for pair in pairs("ask") if covered(pair)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_covered_wrongly_is_written_down() -> None:
+    """A pair that begins to ask is mended: it moves from `open` to `ask`."""
+    mended = [str(pair) for pair in pairs("open") if not covered(pair)]
+    assert not mended, "\n".join(mended)
