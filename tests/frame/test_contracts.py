@@ -24,7 +24,7 @@ PLANTED = {
     "agent-side": [
         ("gateway.client.gate", "nacl"),
         ("gateway.client.approval", "redis"),
-        ("gateway.wire.digest", "gateway.domain.clock"),
+        ("gateway.wire.canonical_json", "gateway.domain.clock"),
     ],
     "redis-transport": [("gateway.client.http_pool", "gateway.wire.redis_multiplexer")],
     "vendors": [
