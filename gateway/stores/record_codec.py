@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from gateway.domain.outcome import summary
-from gateway.domain.records import AuditEvent, Claim, Record, ScopeQuorum, Vote
+from gateway.domain.records import AuditEvent, Claim, Record, ScopeQuorum, Vote, summary
 from gateway.domain.redaction import bug
 from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
 from gateway.wire.codec import JsonObject, build, plain

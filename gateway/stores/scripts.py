@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import NoScriptError
 
-from gateway.domain.duplicates import likeness
 from gateway.domain.policy_document import Budget
-from gateway.domain.records import Record
+from gateway.domain.records import Record, likeness
 from gateway.domain.store import MessageContext, Transition
 from gateway.models import DeciderKind, RiskLevel, Status
 from gateway.stores.keys import Keys

@@ -16,7 +16,7 @@ PLANTED = {
     "layers": [("gateway.domain.records", "gateway.policy.chain")],
     "no-circles": [("gateway.approvals.transitions", "gateway.approvals.service")],
     "adapters": [
-        ("adapters.slack.actions", "gateway.policy.chain"),
+        ("adapters.slack.actions_and_replies", "gateway.policy.chain"),
         ("adapters.discord.posting", "gateway.stores.keys"),
     ],
     "no-adapter": [("gateway.server.app", "adapters.web.routes")],
