@@ -43,6 +43,21 @@ PLANTED = {
     "webhooks-know-events-only": [("gateway.delivery.egress_guard", "gateway.stores.keys")],
     "transitions-are-pure": [("gateway.approvals.transitions", "gateway.policy.chain")],
     "embedded-server-apart": [("gateway.stores.data_folder", "gateway.domain.clock")],
+    "inside-cli": [("gateway.cli.credentials", "gateway.cli.commands")],
+    "inside-doctor": [("gateway.doctor.redis_servers", "gateway.doctor.policy_and_agents")],
+    "inside-server": [("gateway.server.background", "gateway.server.adapter_process")],
+    "inside-api": [("gateway.api.messages", "gateway.api.adapter_pages")],
+    "inside-delivery": [("gateway.delivery.outbox_worker", "gateway.delivery.request_copies")],
+    "inside-approvals": [("gateway.approvals.posted_copies", "gateway.approvals.agent_removal")],
+    "inside-stores": [("gateway.stores.keys", "gateway.stores.retention")],
+    "inside-client": [("gateway.client.approval", "gateway.client.suspend_resume")],
+    "inside-ports": [("gateway.ports.blocks", "gateway.ports.adapters")],
+    "inside-policy": [("gateway.policy.calls", "gateway.policy.policy_file")],
+    "inside-policy-hooks": [("gateway.policy.hooks.config", "gateway.policy.hooks.decider")],
+    "inside-policy-grants": [("gateway.policy.grants.grant", "gateway.policy.grants.offers")],
+    "inside-policy-calls": [("gateway.policy.calls.patches", "gateway.policy.calls.path_spelling")],
+    "inside-domain": [("gateway.domain.risk_rules", "gateway.domain.store")],
+    "inside-wire": [("gateway.wire.errors", "gateway.wire.canonical_json")],
 }
 
 
