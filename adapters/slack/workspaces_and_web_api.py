@@ -26,6 +26,8 @@ from adapters.slack.settings import SlackSettings
 from gateway.errors import GatewayError
 from gateway.ports import DeliveryFailed, DeliveryUncertain, Notes, RetryLater
 
+log = logging.getLogger("adapters.slack.workspaces")
+
 CALL_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
 _LONGEST_PAUSE = 30
@@ -152,8 +154,6 @@ def _retry_after(response: Any) -> float:
         seconds = 1.0
     return min(max(seconds, 1.0), _LONGEST_WAIT) if math.isfinite(seconds) else _LONGEST_WAIT
 
-
-log = logging.getLogger("adapters.slack.workspaces")
 
 _INSTALL, _ORG = "install {team}", "organisation {org}"
 TOKEN_SECONDS = 30.0  # between two looks at the configured token

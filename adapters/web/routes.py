@@ -19,7 +19,7 @@ from adapters.web.security import Guard, Refused, read_json_body, run_to_end
 from gateway.ports import Desk, Logins, parse_json
 
 _FOLDER = Path(__file__).parent
-_TYPES = {
+_CONTENT_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
     ".svg": "image/svg+xml",
@@ -38,9 +38,9 @@ class Asset:
 def read_assets(folder: str) -> dict[str, Asset]:
     """Return the files of `static` or `templates` by name."""
     return {
-        path.name: Asset(path.read_bytes(), _TYPES[path.suffix])
+        path.name: Asset(path.read_bytes(), _CONTENT_TYPES[path.suffix])
         for path in sorted((_FOLDER / folder).iterdir())
-        if path.suffix in _TYPES
+        if path.suffix in _CONTENT_TYPES
     }
 
 

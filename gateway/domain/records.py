@@ -358,7 +358,7 @@ def summary(decision: JsonObject, note: str) -> JsonObject:
     return values
 
 
-_LENGTH = 16
+_LIKENESS_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,7 +395,7 @@ def likeness(record: Record) -> str:
         request.schema,
         request.risk and plain(request.risk),
     )
-    return sha256_hex(json.dumps(shared).encode())[:_LENGTH]
+    return sha256_hex(json.dumps(shared).encode())[:_LIKENESS_LENGTH]
 
 
 def company(record: Record) -> tuple[str, ...]:

@@ -197,7 +197,7 @@ def _start(line: tuple[Segment, ...], chars: int) -> tuple[Segment, ...]:
     return tuple(kept)
 
 
-_MOST = 10_000
+_MOST_KNOWN = 10_000
 
 
 class CardSizes:
@@ -219,7 +219,7 @@ class CardSizes:
         """Remember whether it fits, while the record waits: what ended may be erased."""
         if record.final:
             return
-        if len(self._known) >= _MOST:
+        if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[_key(record, lines, chars)] = fit
 

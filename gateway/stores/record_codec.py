@@ -19,6 +19,8 @@ from gateway.domain.redaction import bug
 from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
 from gateway.wire.codec import JsonObject, build, plain
 
+log = logging.getLogger("gateway.store")
+
 # Members of the request that the hash holds as fields of their own, so that scripts can check them.
 _OWN_FIELDS = ("id", "agent", "session", "digest")
 
@@ -238,9 +240,7 @@ def _built(cls: type[T], fields: dict[str, str], name: str) -> T | None:
     return None if values is None else build(cls, values)
 
 
-log = logging.getLogger("gateway.store")
-
-_MOST_BYTES = 64 * 1024 * 1024
+_MOST_RECENT_BYTES = 64 * 1024 * 1024
 _RECORD_BYTES = 4096
 """What a record weighs in memory, roughly, beside the text in it."""
 
@@ -252,7 +252,7 @@ class Recent:
     a script that compares the revision.
     """
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = _MOST_RECENT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._records: dict[str, tuple[Record, int]] = {}
