@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import redis
 
 from gateway.domain.clock import SystemClock
-from gateway.stores import bounded_reads as bounded
 from gateway.stores import event_feed as feed
+from gateway.stores import ingress as bounded
 from gateway.stores.scripts import Script
 
 _KEY = "simulated:ms"

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from gateway.wire.canonical_json import canonical
+from gateway.wire.canonical_json import action_digest, canonical
 from gateway.wire.codec import JsonObject, Wire, plain
-from gateway.wire.digest import action_digest
 from gateway.wire.errors import InvalidRequest
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
 from gateway.wire.outcome_text import sentence

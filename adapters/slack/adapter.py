@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 
-from adapters.slack.actions import ButtonActions
+from adapters.slack.actions_and_replies import ButtonActions, PrivateReply
 from adapters.slack.admin_actions import AdminActions
 from adapters.slack.app import App
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
@@ -27,16 +27,21 @@ from adapters.slack.http_mode import HttpReceiver
 from adapters.slack.manifest import build_manifest, find_problems
 from adapters.slack.oauth import InstallPages
 from adapters.slack.payloads import PLATFORM, Interaction
-from adapters.slack.permissions import Rights
 from adapters.slack.posting import CardPosting
-from adapters.slack.private_replies import PrivateReply
 from adapters.slack.settings import SlackSettings
 from adapters.slack.socket_mode import IDLE_SECONDS, PING_SECONDS, SocketConnection
 from adapters.slack.submissions import Submissions
 from adapters.slack.uploads import Uploads
-from adapters.slack.users import UserDirectory
-from adapters.slack.web_api import CALL_SECONDS, Patience, Unavailable, build_client
-from adapters.slack.workspaces import TOKEN_SECONDS, Workspace, Workspaces
+from adapters.slack.users_and_rights import Rights, UserDirectory
+from adapters.slack.workspaces_and_web_api import (
+    CALL_SECONDS,
+    TOKEN_SECONDS,
+    Patience,
+    Unavailable,
+    Workspace,
+    Workspaces,
+    build_client,
+)
 from gateway.errors import InvalidRequest
 from gateway.ports import (
     Card,

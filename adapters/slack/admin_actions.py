@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.slack.payloads import NO_COPY, Act, Interaction, Malformed
-from adapters.slack.permissions import Rights
-from adapters.slack.text_objects import Json, button, ours, plain, row, section
-from adapters.slack.workspaces import Workspace
+from adapters.slack.card_blocks import button, ours, plain, row, section
+from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, Malformed
+from adapters.slack.users_and_rights import Rights
+from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import Conflict, InvalidRequest
 from gateway.ports import Desk, Grant, Identity, MessageRef, Worklist
 

@@ -18,15 +18,13 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.middleware.async_middleware import AsyncMiddleware
 
 from adapters.slack import modals, payloads
-from adapters.slack.actions import OPENS_MODAL, ButtonActions
+from adapters.slack.actions_and_replies import OPENS_MODAL, ButtonActions, PrivateReply
 from adapters.slack.commands import SlackCommands
 from adapters.slack.home_tab import HomeTab
-from adapters.slack.payloads import NO_COPY, Interaction, Malformed
-from adapters.slack.private_replies import PrivateReply
+from adapters.slack.payloads import NO_COPY, Interaction, Json, Malformed
 from adapters.slack.redacted_logs import library_logger
 from adapters.slack.submissions import DONE, Submissions
-from adapters.slack.text_objects import Json
-from adapters.slack.workspaces import Workspace, Workspaces
+from adapters.slack.workspaces_and_web_api import Workspace, Workspaces
 from gateway.errors import GatewayError, NotFound, Unreachable
 from gateway.ports import DeliveryFailed, bug, render_safe
 

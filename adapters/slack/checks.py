@@ -14,14 +14,17 @@ from adapters.slack.live_check import try_channels
 from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.payloads import Malformed, SlackPlace, read_place
 from adapters.slack.settings import SlackSettings
-from adapters.slack.web_api import (
+from adapters.slack.workspaces_and_web_api import (
     CALL_SECONDS,
+    NEEDED_SCOPES,
+    NotInstalled,
     SlackRefused,
+    Workspaces,
     build_client,
     call_for_response,
     call_repeatable,
+    read_scopes,
 )
-from adapters.slack.workspaces import NEEDED_SCOPES, NotInstalled, Workspaces, read_scopes
 from gateway.errors import GatewayError
 from gateway.ports import (
     Clock,

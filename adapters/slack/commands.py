@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from adapters.slack import modals
-from adapters.slack.actions import ButtonActions, build_click, describe_state
+from adapters.slack.actions_and_replies import (
+    ButtonActions,
+    PrivateReply,
+    build_click,
+    describe_state,
+)
 from adapters.slack.admin_actions import AdminActions, build_revoke_session
-from adapters.slack.card_blocks import build_actions, render_findings
-from adapters.slack.payloads import NO_COPY, Act, Interaction, ModalMetadata
-from adapters.slack.permissions import Rights
-from adapters.slack.private_replies import PrivateReply
-from adapters.slack.text_objects import (
+from adapters.slack.card_blocks import (
     CONTEXT_UNITS,
-    Json,
     TextBudget,
+    build_actions,
     button,
     context,
     exact,
@@ -24,11 +25,14 @@ from adapters.slack.text_objects import (
     ours,
     plain,
     quote,
+    render_findings,
     rich,
     row,
     words,
 )
-from adapters.slack.workspaces import Workspace
+from adapters.slack.payloads import NO_COPY, Act, Interaction, Json, ModalMetadata
+from adapters.slack.users_and_rights import Rights
+from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
 from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, card_of, make_visible

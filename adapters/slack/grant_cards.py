@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from adapters.slack.card_blocks import build_thread_note, render_notification
-from adapters.slack.payloads import Act, build_ref, read_place
-from adapters.slack.posting import CardPosting, edit_message, post_message
-from adapters.slack.text_objects import (
-    Json,
+from adapters.slack.card_blocks import (
+    build_thread_note,
     button,
     context,
     escape,
@@ -19,11 +16,14 @@ from adapters.slack.text_objects import (
     one_line,
     ours,
     plain,
+    render_notification,
     rich,
     row,
     section,
     words,
 )
+from adapters.slack.payloads import Act, Json, build_ref, read_place
+from adapters.slack.posting import CardPosting, edit_message, post_message
 from gateway.ports import GrantCard, MessageRef, Notice
 
 _WORDS_UNITS = 900

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adapters.slack.admin_actions import AdminActions, build_revoke_all
+from adapters.slack.card_blocks import context, header, plain, section
 from adapters.slack.commands import COMMAND, build_grant_entry, build_request_entry
-from adapters.slack.payloads import Actor
-from adapters.slack.text_objects import Json, context, header, plain, section
-from adapters.slack.users import Stranger, UserDirectory
-from adapters.slack.web_api import SlackRefused, call_repeatable
-from adapters.slack.workspaces import Workspace
+from adapters.slack.payloads import Actor, Json
+from adapters.slack.users_and_rights import Stranger, UserDirectory
+from adapters.slack.workspaces_and_web_api import SlackRefused, Workspace, call_repeatable
 from gateway.ports import Grant, Record, Worklist
 
 _MOST_BLOCKS = 100

@@ -14,10 +14,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from adapters.slack import card_blocks as blocks
 from adapters.slack import modals
 from adapters.slack.card_blocks import CARD_CHARS, CARD_LINES
-from adapters.slack.payloads import ModalMetadata, SlackPlace
-from adapters.slack.text_objects import Json
+from adapters.slack.payloads import Json, ModalMetadata, SlackPlace
 from adapters.slack.uploads import upload_file
-from adapters.slack.web_api import SlackRefused, call_once, call_repeatable
+from adapters.slack.workspaces_and_web_api import SlackRefused, call_once, call_repeatable
 from gateway.models import Action, ApprovalRequest, Kind, Risk, RiskLevel, Status
 from gateway.ports import (
     Card,

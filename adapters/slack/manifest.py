@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from adapters.slack.card_blocks import count_units
 from adapters.slack.commands import COMMAND
-from adapters.slack.text_objects import Json, count_units
+from adapters.slack.payloads import Json
 
 BOT_SCOPES = (
     "channels:read",

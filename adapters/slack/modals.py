@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapters.slack.card_blocks import build_actions, render_findings
-from adapters.slack.payloads import Act, ModalMetadata
-from adapters.slack.text_objects import (
+from adapters.slack.card_blocks import (
     INPUT_UNITS,
     TITLE_UNITS,
-    Json,
     TextBudget,
+    build_actions,
     button,
     context,
     count_units,
@@ -24,11 +22,13 @@ from adapters.slack.text_objects import (
     option,
     plain,
     quote,
+    render_findings,
     rich,
     row,
     section,
     words,
 )
+from adapters.slack.payloads import Act, Json, ModalMetadata
 from gateway.errors import InvalidRequest
 from gateway.models import Action, FieldKind
 from gateway.ports import (

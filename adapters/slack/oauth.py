@@ -17,8 +17,7 @@ from aiohttp import web
 
 from adapters.slack.manifest import BOT_SCOPES
 from adapters.slack.settings import SlackSettings
-from adapters.slack.web_api import build_client, call_repeatable
-from adapters.slack.workspaces import Workspaces
+from adapters.slack.workspaces_and_web_api import Workspaces, build_client, call_repeatable
 from gateway.errors import GatewayError, Misconfigured
 from gateway.ports import DeliveryFailed, Notes, SystemClock
 

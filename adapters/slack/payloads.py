@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from adapters.slack.text_objects import Json
 from gateway.ports import Identity, MessageRef
+
+Json = dict[str, Any]
 
 PLATFORM = "slack"
 _BUTTON = re.compile(r"v1:([0-9a-f]{32}):([0-9]{1,9}):([0-9a-z]{1,64})")

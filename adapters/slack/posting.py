@@ -7,12 +7,18 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from adapters.slack import card_blocks as blocks
-from adapters.slack.card_blocks import FullText
-from adapters.slack.payloads import Malformed, SlackPlace, build_ref, read_place
-from adapters.slack.text_objects import Json, escape, fit, one_line, ours, section
+from adapters.slack.card_blocks import FullText, escape, fit, one_line, ours, section
+from adapters.slack.payloads import Json, Malformed, SlackPlace, build_ref, read_place
 from adapters.slack.uploads import Uploads
-from adapters.slack.web_api import SlackRefused, call_once, call_repeatable
-from adapters.slack.workspaces import NotInstalled, TokenRefused, Workspace, Workspaces
+from adapters.slack.workspaces_and_web_api import (
+    NotInstalled,
+    SlackRefused,
+    TokenRefused,
+    Workspace,
+    Workspaces,
+    call_once,
+    call_repeatable,
+)
 from gateway.models import Status
 from gateway.ports import (
     Card,

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from adapters.slack import modals
-from adapters.slack.actions import build_click, build_whole_card
+from adapters.slack.actions_and_replies import build_click, build_whole_card
 from adapters.slack.modals import SubmittedValues
-from adapters.slack.payloads import Interaction, Malformed, ModalMetadata
-from adapters.slack.permissions import Rights
-from adapters.slack.text_objects import Json
-from adapters.slack.workspaces import Workspace
+from adapters.slack.payloads import Interaction, Json, Malformed, ModalMetadata
+from adapters.slack.users_and_rights import Rights
+from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import Action, RiskLevel
 from gateway.ports import Desk, JsonObject, Record, changes

@@ -10,8 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.card_blocks import FullText
 from adapters.slack.payloads import SlackPlace, read_place
-from adapters.slack.web_api import call_repeatable
-from adapters.slack.workspaces import Workspace
+from adapters.slack.workspaces_and_web_api import Workspace, call_repeatable
 from gateway.ports import Card, DeliveryFailed, Desk, MessageRef, full_view
 
 log = logging.getLogger("adapters.slack.uploads")

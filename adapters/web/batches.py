@@ -9,8 +9,16 @@ from typing import Any
 from aiohttp import web
 
 from adapters.web.queries import ReadHandlers
-from adapters.web.security import Guard, Handler, Refused, Visitor, build_problem, refuse_unseen
-from adapters.web.writes import build_write_handler, check_members
+from adapters.web.security import (
+    Guard,
+    Handler,
+    Refused,
+    Visitor,
+    build_problem,
+    build_write_handler,
+    check_members,
+    refuse_unseen,
+)
 from gateway.errors import BatchRefused
 from gateway.models import Action, RiskLevel
 from gateway.ports import Click, Desk, JsonObject, Query, Record

@@ -6,8 +6,16 @@ from aiohttp import web
 
 from adapters.web.card_json import build_changes
 from adapters.web.queries import ReadHandlers
-from adapters.web.security import Guard, Handler, Refused, Visitor, build_problem, refuse_unseen
-from adapters.web.writes import build_write_handler, check_members
+from adapters.web.security import (
+    Guard,
+    Handler,
+    Refused,
+    Visitor,
+    build_problem,
+    build_write_handler,
+    check_members,
+    refuse_unseen,
+)
 from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
 from gateway.ports import Click, Desk, JsonObject, Remember, changes, draw

@@ -5,8 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from adapters.web.card_json import build_line
-from adapters.web.security import Guard, Handler, Visitor
-from adapters.web.writes import build_write_handler
+from adapters.web.security import Guard, Handler, Visitor, build_write_handler
 from gateway.ports import Desk, Effect, Grant, GrantCard, JsonObject, grant_card_of, render_safe
 
 

@@ -1,4 +1,6 @@
-"""Read calls of the inbox: requests as rows or in full, sessions, and the signed-in person."""
+"""Read calls of the inbox: requests as rows or in full, sessions, the signed-in person, and the
+report for admins on how people decide.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,7 @@ from gateway.ports import (
     Record,
     draw,
     heavy,
+    plain,
     render_safe,
     weight_of,
 )
@@ -170,3 +173,20 @@ def _add_seen_token(view: JsonObject, visitor: Visitor) -> JsonObject:
         else None
     )
     return {**view, "seen": seen}
+
+
+class Reports:
+    """HTTP handler of the report page."""
+
+    def __init__(self, desk: Desk, guard: Guard) -> None:
+        self._desk = desk
+        self._guard = guard
+
+    def table(self) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of each."""
+        return [("GET", "/inbox/api/report", self._read)]
+
+    async def _read(self, request: web.Request) -> web.StreamResponse:
+        """Return the figures of the last 30 days."""
+        visitor = await self._guard.check_reader(request)
+        return web.json_response(plain(await self._desk.operator.report(visitor.identity)))

@@ -1,18 +1,47 @@
-"""The inbox's routes: pages, sign-in and sign-out, and API calls."""
+"""The inbox's routes: pages and their static files, sign-in and sign-out, and API calls.
+
+Static files are read once at start. Nothing outside their folder is served.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 from aiohttp import web
 
-from adapters.web.assets import Asset, read_assets
 from adapters.web.batches import BatchHandlers
 from adapters.web.decisions import DecisionHandlers
 from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.live_updates import Streams
-from adapters.web.queries import ReadHandlers
-from adapters.web.reports import Reports
+from adapters.web.queries import ReadHandlers, Reports
 from adapters.web.security import Guard, Refused, read_json_body, run_to_end
 from gateway.ports import Desk, Logins, parse_json
+
+_FOLDER = Path(__file__).parent
+_CONTENT_TYPES = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".html": "text/html",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file with its content type."""
+
+    body: bytes
+    content_type: str
+
+
+def read_assets(folder: str) -> dict[str, Asset]:
+    """Return the files of `static` or `templates` by name."""
+    return {
+        path.name: Asset(path.read_bytes(), _CONTENT_TYPES[path.suffix])
+        for path in sorted((_FOLDER / folder).iterdir())
+        if path.suffix in _CONTENT_TYPES
+    }
 
 
 class Inbox:

@@ -5,6 +5,8 @@ cannot forge: the session cookie (SameSite=Strict), our own `Origin`, and a toke
 only our page can read. The token is derived from the session, so nothing is stored for it.
 """
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
 import hmac
@@ -16,7 +18,15 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from gateway.errors import GatewayError
-from gateway.ports import BodyTooLarge, BodyTooSlow, Identity, JsonObject, Logins, read_whole
+from gateway.ports import (
+    BodyTooLarge,
+    BodyTooSlow,
+    Identity,
+    JsonObject,
+    Logins,
+    parse_json,
+    read_whole,
+)
 
 log = logging.getLogger("adapters.web")
 
@@ -215,3 +225,33 @@ def build_problem(status: int, code: str, detail: str, **more: object) -> web.Re
         status=status,
         content_type="application/problem+json",
     )
+
+
+Work = Callable[[web.Request, Visitor, JsonObject], Coroutine[Any, Any, web.Response]]
+
+
+def build_write_handler(
+    guard: Guard, work: Work, members: dict[str, type], needed: tuple[str, ...] = ()
+) -> Handler:
+    """Return a handler that checks the visitor and the body before it does the work."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        visitor = await guard.check_writer(request)
+        body = check_members(parse_json(await read_json_body(request)), members, needed)
+        return await run_to_end(work(request, visitor, body))
+
+    return serve
+
+
+def check_members(body: Any, members: dict[str, type], needed: tuple[str, ...]) -> JsonObject:
+    """Return a JSON object. Raises Refused for unknown, missing or wrongly typed members."""
+    if not isinstance(body, dict):
+        raise Refused(422, "invalid_request", "send one JSON object")
+    for name, value in body.items():
+        kind = members.get(name)
+        if kind is None or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise Refused(422, "invalid_request", f"{name[:40]} is unknown, or of another type")
+    for name in needed:
+        if name not in body:
+            raise Refused(422, "invalid_request", f"{name} is missing")
+    return body

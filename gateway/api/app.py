@@ -25,7 +25,7 @@ from gateway.api.call import (
 from gateway.api.metrics import Metrics
 from gateway.api.middleware import Handler, host_guard, log_call, problem_guard, security_headers
 from gateway.api.openapi import served_document
-from gateway.api.routes import ApiRoute, routes
+from gateway.api.routes_and_access import ApiRoute, routes
 from gateway.approvals.core import Core
 from gateway.ports import Credentials
 from gateway.wire.codec import JsonObject

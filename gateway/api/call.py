@@ -24,7 +24,7 @@ from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext
 from gateway.errors import InvalidRequest, NotFound
 from gateway.ports import Credential
-from gateway.ports.offload import draw
+from gateway.ports.blocks import draw
 from gateway.wire.codec import JsonObject, plain
 from gateway.wire.identifiers import REQUEST_ID
 

@@ -15,7 +15,7 @@ import gateway
 from gateway.api.messages import Problem
 from gateway.api.operation import Nothing, Operation
 from gateway.api.problems import MEDIA_TYPE
-from gateway.api.routes import ApiRoute, routes
+from gateway.api.routes_and_access import ApiRoute, routes
 from gateway.api.schema_names import SCHEMA_NAMES
 from gateway.models import Reason
 from gateway.wire.codec import JsonObject

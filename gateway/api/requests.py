@@ -22,7 +22,7 @@ from gateway.api.operation import operation
 from gateway.domain.records import Click, Query, Record
 from gateway.domain.tasks import check_wanted
 from gateway.models import State, Status, new_id
-from gateway.ports.offload import draw, weight_of
+from gateway.ports.blocks import draw, weight_of
 from gateway.wire.codec import JsonObject, plain
 
 

@@ -15,9 +15,8 @@ from typing import Any
 
 from gateway.approvals.writer import Creation, Overtaken, Writer
 from gateway.domain.clock import Clock
-from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
-from gateway.domain.records import Query, Record
+from gateway.domain.records import Outcome, Query, Record
 from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.models import ApprovalRequest, Context, digest_of, new_id

@@ -23,7 +23,7 @@ from gateway.policy.chain import Chain
 from gateway.policy.decider import Decider
 from gateway.policy.grant_deciders import GrantBook, GrantStore
 from gateway.ports import Desk, Feed
-from gateway.ports.card_size import CardSizes
+from gateway.ports.blocks import CardSizes
 from gateway.ports.outgoing import Notes, Outbox
 from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.signatures import Signer

@@ -23,8 +23,8 @@ from gateway.policy.authorization import Approver, approver, with_valid_votes
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
 from gateway.policy.guardrails import assess
+from gateway.ports.blocks import draw, weight_of
 from gateway.ports.desk import Groups
-from gateway.ports.offload import draw, weight_of
 from gateway.ports.proven_masks import NEEDS_ALL_SEEN, MaskProofs
 from gateway.wire.codec import JsonObject, plain
 

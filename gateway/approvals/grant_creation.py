@@ -10,8 +10,9 @@ from gateway.approvals.grant_lifecycle import GrantLifecycle, grant_id_of
 from gateway.approvals.transitions import RememberRequest, agreeing_votes
 from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
 from gateway.domain.clock import Clock
-from gateway.domain.policy_document import PolicyDocument, adapters_of, is_named
+from gateway.domain.policy_document import PolicyDocument, adapters_of
 from gateway.domain.records import Click, Identity, Record, Remember
+from gateway.domain.risk_rules import is_named
 from gateway.domain.store import Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import Action, DeciderKind, Status, new_id
@@ -23,8 +24,7 @@ from gateway.policy.authorization import (
     refuse_requester,
     refuse_unknown,
 )
-from gateway.policy.chain import Chain
-from gateway.policy.evaluation import judge
+from gateway.policy.chain import Chain, judge
 from gateway.policy.grant_deciders import PAGE
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import (

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.approvals.writer import Overtaken, Writer
-from gateway.domain.duplicates import AgentLoad, crowd_of
-from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Budget, PolicyDocument, adapters_of
-from gateway.domain.records import Paused, Record
+from gateway.domain.records import AgentLoad, Outcome, Paused, Record, crowd_of
 from gateway.domain.store import Store, Transition
 from gateway.errors import NotFound
 from gateway.models import DeciderKind, Decision, RiskLevel, Status

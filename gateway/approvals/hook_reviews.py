@@ -17,8 +17,7 @@ from gateway.domain.records import REVIEWS, Record
 from gateway.domain.store import Transition
 from gateway.errors import NotFound
 from gateway.models import Status
-from gateway.policy.chain import Chain
-from gateway.policy.evaluation import judge
+from gateway.policy.chain import Chain, judge
 
 
 class HookReviews:

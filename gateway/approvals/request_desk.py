@@ -10,8 +10,7 @@ from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.posted_copies import PostedCopies, shorten
 from gateway.approvals.writer import Writer
-from gateway.domain.outcome import Outcome
-from gateway.domain.records import Claim, Click, Identity, Page, Person, Query, Record
+from gateway.domain.records import Claim, Click, Identity, Outcome, Page, Person, Query, Record
 from gateway.domain.store import Store, Transition
 from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import Reason, Status

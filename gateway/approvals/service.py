@@ -12,16 +12,14 @@ from dataclasses import replace
 from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.transitions import erase_content, is_news
 from gateway.approvals.writer import LATE, STOPPED, TOMBSTONE_DIGEST, TOO_LATE, Creation, Writer
-from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Record
+from gateway.domain.records import Outcome, Record
 from gateway.domain.redaction import mask, start_of
 from gateway.domain.store import MessageContext, Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.models import ApprovalRequest, Reason, Report, State, Status
-from gateway.policy.chain import Chain, Opinion
-from gateway.policy.evaluation import judge
-from gateway.ports.offload import heavy, weight_of
+from gateway.policy.chain import Chain, Opinion, judge
+from gateway.ports.blocks import heavy, weight_of
 from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.codec import JsonObject, plain
 

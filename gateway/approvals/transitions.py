@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gateway.domain.json_schema import check_schema
-from gateway.domain.outcome import Outcome
-from gateway.domain.records import Click, Record, Remember, Vote
+from gateway.domain.records import Click, Outcome, Record, Remember, Vote
 from gateway.domain.redaction import masks_in
 from gateway.errors import Conflict, InvalidRequest, Unconfirmed
 from gateway.models import (

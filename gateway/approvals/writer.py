@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from gateway.approvals.transitions import close_record
 from gateway.domain.clock import Clock
-from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, adapters_of
-from gateway.domain.records import Record
+from gateway.domain.records import Outcome, Record
 from gateway.domain.store import (
     MessageContext,
     RequestWriter,

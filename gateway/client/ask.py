@@ -23,7 +23,7 @@ from gateway.client.bound_files import check_files, hash_files
 from gateway.client.check_decision import CheckedDecision, has_ended
 from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection
 from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable
-from gateway.wire.digest import action_digest
+from gateway.wire.canonical_json import action_digest
 from gateway.wire.identifiers import REQUEST_ID
 
 EXIT_CODES = {"approved": 0, "denied": 1, "expired": 3, "cancelled": 4}

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from gateway.errors import Unreachable, Unverified
-from gateway.wire.canonical_json import canonical
-from gateway.wire.digest import action_digest
+from gateway.wire.canonical_json import action_digest, canonical
 from gateway.wire.outcome_text import sentence
 from gateway.wire.signatures import Verifier
 

@@ -21,8 +21,8 @@ from gateway.domain.clock import Clock
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route
 from gateway.domain.records import GROUP_MARK, MessageRef, Record
 from gateway.errors import NotFound
+from gateway.ports.blocks import draw, weight_of
 from gateway.ports.cards import Card, card_of
-from gateway.ports.offload import draw, weight_of
 from gateway.ports.outgoing import (
     Copy,
     CopyState,

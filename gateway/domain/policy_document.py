@@ -4,21 +4,18 @@ Values only.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 
 from gateway.domain.records import Identity, Person, ScopeQuorum
-from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
+from gateway.domain.risk_rules import RiskRule, assess_by_rules, is_named
+from gateway.models import ApprovalRequest, Kind, Risk
 from gateway.wire.codec import JsonObject, Wire
 
 DEFAULT_TIMEOUT_SECONDS = 900.0
 # In a route's `notify`: the person whom the agent's credential belongs to.
 REQUESTER = "requester"
-_RISK_ORDER = tuple(RiskLevel)
 
 
 class RuleEffect(StrEnum):
@@ -116,32 +113,6 @@ class Route(Wire):
         """Return the targets in use after `tier` escalations, each once, in order."""
         later = (target for step in self.escalations[:tier] for target in step.targets)
         return tuple(dict.fromkeys((*self.targets, *later)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RiskRule(Wire):
-    """Sets the risk of what it fits, and says why on the card.
-
-    All that is given must fit: `agents` and `tools` as in a route, `kinds`, and any one of the
-    strings of `contains`, sought in arguments and payload without regard to case.
-    """
-
-    name: str
-    level: RiskLevel
-    reason: str
-    agents: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = ()
-    contains: tuple[str, ...] = ()
-
-    def fits(self, request: ApprovalRequest, text: str) -> bool:
-        """Whether it fits a request whose arguments and payload are `text`, as lower-case JSON."""
-        return (
-            is_named(self.agents, request.agent)
-            and is_named(self.tools, request.tool)
-            and (not self.kinds or request.kind in self.kinds)
-            and (not self.contains or any(part.lower() in text for part in self.contains))
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,42 +226,10 @@ class PolicyDocument(Rulebook):
         return _USUAL
 
     def risk_of(self, request: ApprovalRequest, arguments: JsonObject) -> Risk:
-        """Return the highest risk that a rule sets, medium where none fits; a claim may raise
-        it."""
-        parts = (arguments,) if request.payload is None else (arguments, request.payload)
-        text = searchable_text(parts) if self.risks else ""
-        fitting = [rule for rule in self.risks if rule.fits(request, text)]
-        if not fitting:
-            return raise_risk(Risk(level=RiskLevel.MEDIUM), request.risk)
-        level = max((rule.level for rule in fitting), key=_RISK_ORDER.index)
-        reasons = tuple(rule.reason for rule in fitting if rule.level is level)
-        return raise_risk(Risk(level=level, reasons=reasons), request.risk)
-
-
-def searchable_text(parts: Iterable[JsonObject]) -> str:
-    """Return the text in which rules look for what a request must not contain."""
-    return "\n".join(json.dumps(part, ensure_ascii=False) for part in parts).lower()
-
-
-def raise_risk(risk: Risk, claimed: Risk | None) -> Risk:
-    """Return `risk`, lifted by an agent's claim when that is higher; a claim never lowers."""
-    if claimed is None or _RISK_ORDER.index(claimed.level) <= _RISK_ORDER.index(risk.level):
-        return risk
-    reasons = tuple(f"the agent says: {reason}" for reason in claimed.reasons)
-    return Risk(level=claimed.level, reasons=risk.reasons + (reasons or ("the agent says so",)))
+        """Return the highest risk that a rule sets or the agent claims; medium where none does."""
+        return assess_by_rules(self.risks, request, arguments)
 
 
 def adapters_of(targets: Iterable[str]) -> tuple[str, ...]:
     """Return the adapters that post cards at these targets, each once."""
     return tuple(dict.fromkeys(t.partition(":")[0] for t in targets if ":" in t))
-
-
-@lru_cache(maxsize=4096)
-def is_named(patterns: tuple[str, ...], name: str) -> bool:
-    """Whether a name is among these, in which `*` stands for anything; none means all names."""
-    return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
-
-
-@lru_cache(maxsize=1024)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)

@@ -1,24 +1,31 @@
-"""What the gateway keeps: requests as they stand, people, clicks, events. Values only, no I/O.
+"""What the gateway keeps: requests as they stand, people, clicks, events, and how a request ends.
+Values only, no I/O. `likeness` tells which waiting requests are the same to whoever reads a card.
 
 Times are milliseconds since the Unix epoch unless a name says otherwise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+from gateway.domain.redaction import mask
 from gateway.models import (
     Action,
     ApprovalRequest,
+    DecidedBy,
+    DeciderKind,
     Decision,
+    Reason,
     Report,
     Risk,
     RiskLevel,
     State,
     Status,
 )
-from gateway.wire.codec import JsonObject, Wire
+from gateway.wire.canonical_json import sha256_hex
+from gateway.wire.codec import JsonObject, Wire, plain
 
 SCHEMA_VERSION = 1
 
@@ -317,3 +324,91 @@ def place_of(event_id: str) -> tuple[int, int]:
     """Return where an event stands in the stream, for comparing: ids are `<ms>-<number>`."""
     milliseconds, _, number = event_id.partition("-")
     return int(milliseconds), int(number)
+
+
+SYSTEM = DecidedBy(kind=DeciderKind.SYSTEM, name="gateway")
+
+_TOLD_ELSEWHERE = ("arguments", "answers", "result", "request_id", "revision", "status")
+
+
+class Outcome(NamedTuple):
+    """How a request ends, apart from what the record itself knows."""
+
+    status: Status
+    reason: Reason
+    by: DecidedBy = SYSTEM
+    action: Action | None = None
+    message: str = ""
+    arguments: JsonObject | None = None
+    answers: JsonObject | None = None
+    result: Any = None
+    abort: str | None = None
+
+
+def summary(decision: JsonObject, note: str) -> JsonObject:
+    """Return what the event of an ending says: the decision without arguments, answers or
+    result. Secrets in what people or agents wrote are masked."""
+    values = decision.copy()
+    for name in _TOLD_ELSEWHERE:
+        values.pop(name, None)
+    if note:
+        values["note"] = mask(note)
+    if "message" in values:
+        values["message"] = mask(values["message"])
+    return values
+
+
+_LIKENESS_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLoad:
+    """What is kept of an agent's digest card. `denied` is the id of the request whose denial paused
+    the agent."""
+
+    revision: int
+    paused: int | None = None
+    denied: str | None = None
+
+
+def crowd_of(agent: str) -> str:
+    """Return what stands for the requests that wait behind an agent's digest card."""
+    return GROUP_MARK + agent
+
+
+def likeness(record: Record) -> str:
+    """Return what equal requests of one agent share: 16 hex digits.
+
+    It covers everything that would run and that the card shows, who may decide, and the session;
+    not ids, the process, the turn, or how long to wait. It never changes over a record's life.
+    """
+    request = record.request
+    shared = (
+        request.digest,
+        request.session,
+        record.route,
+        record.owner,
+        request.hint,
+        request.allowed,
+        plain(replace(request.origin, tool_call_id=None)),
+        request.preview and plain(request.preview),
+        request.schema,
+        request.risk and plain(request.risk),
+    )
+    return sha256_hex(json.dumps(shared).encode())[:_LIKENESS_LENGTH]
+
+
+def company(record: Record) -> tuple[str, ...]:
+    """Say on a card who waits behind it, or that it has none of its own in chats."""
+    if record.final:
+        return ()
+    said = []
+    if record.alike:
+        one = record.alike == 1
+        said.append(
+            f"{record.alike} more request{' asks' if one else 's ask'} exactly this. "
+            f"A denial is for {'both' if one else 'all'}, an approval for this one only."
+        )
+    if record.behind:
+        said.append("It has no card in chats: another asks the same, or too many wait.")
+    return tuple(said)

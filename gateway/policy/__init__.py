@@ -1,5 +1,5 @@
 """Can a request be answered without a person? Pure, but for the processes of policy hooks.
 
 Sees values of `domain` and nothing that stores or sends. Enter at `chain` (deciders in order, the
-first answer wins) or `evaluation` (what the chain's answer does to a request).
+first answer wins, and what it does to a request).
 """

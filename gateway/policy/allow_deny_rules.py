@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
-from gateway.domain.policy_document import (
-    Guardrails,
-    PolicyDocument,
-    PolicyRule,
-    Route,
-    RuleEffect,
-    is_named,
-    searchable_text,
-)
+from gateway.domain.policy_document import Guardrails, PolicyDocument, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Record
+from gateway.domain.risk_rules import is_named, searchable_text
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
 from gateway.policy.calls.argument_names import (
     commands_in,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from gateway.domain.policy_document import PolicyDocument, Route, is_named
+from gateway.domain.policy_document import PolicyDocument, Route
 from gateway.domain.records import Identity, Record, ScopeQuorum
+from gateway.domain.risk_rules import is_named
 from gateway.errors import Unauthorized
 from gateway.models import RiskLevel
 from gateway.policy.grants.grant import PASSES, Effect, Grant, GrantVoter, Match, Scope

@@ -20,12 +20,12 @@ from gateway.domain.policy_document import (
     Budget,
     PolicyDocument,
     PolicyRule,
-    RiskRule,
     Route,
     Rulebook,
     ToolRow,
 )
 from gateway.domain.records import Person
+from gateway.domain.risk_rules import RiskRule
 from gateway.errors import InvalidRequest
 from gateway.policy.allow_deny_rules import mistakes
 from gateway.wire.codec import plain

@@ -39,8 +39,18 @@ from gateway.ports.adapters import (
     HasStreams,
     Logins,
 )
-from gateway.ports.blocks import LABEL_CHARS, Block, Change, changes, headline, warnings
-from gateway.ports.card_size import CardSizes
+from gateway.ports.blocks import (
+    LABEL_CHARS,
+    Block,
+    CardSizes,
+    Change,
+    changes,
+    draw,
+    headline,
+    heavy,
+    warnings,
+    weight_of,
+)
 from gateway.ports.cards import Card, Control, Field, FullView, Style, card_of, full_view
 from gateway.ports.checks import FAIL, Finding, report_doubt, report_failure, report_ok
 from gateway.ports.desk import (
@@ -54,7 +64,6 @@ from gateway.ports.desk import (
     Watch,
 )
 from gateway.ports.grant_cards import GrantCard, grant_card_of
-from gateway.ports.offload import draw, heavy, weight_of
 from gateway.ports.outgoing import (
     CopyGone,
     DeliveryFailed,

@@ -1,20 +1,25 @@
 """What would run, as labelled blocks of text that people can read, and as much of it as fits.
 
-Everything the digest covers becomes a block: nothing that runs stays unshown.
+Everything the digest covers becomes a block: nothing that runs stays unshown. Whether all of it
+fits on a card is known from drawing the card, and checked at each click. What may be large is drawn
+beside the event loop, which would stand still: taps are answered in time while a megabyte becomes a
+card.
 """
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible
 from gateway.models import Kind
+from gateway.wire.codec import plain
 
 DIFF_CONTEXT = 3  # unchanged lines around a change
 LABEL_CHARS = 60  # every platform has room for these, whatever it escapes and however it counts
@@ -190,3 +195,76 @@ def _start(line: tuple[Segment, ...], chars: int) -> tuple[Segment, ...]:
         kept.append((text if escape else text[:chars], escape))
         chars -= len(text)
     return tuple(kept)
+
+
+_MOST_KNOWN = 10_000
+
+
+class CardSizes:
+    """Remembers for waiting requests whether their cards show all that would run."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, str, int, int], bool] = {}
+
+    def fits(self, record: Record, *, lines: int, chars: int) -> bool:
+        """Tell whether a card of this size shows all that would run."""
+        known = None if record.final else self._known.get(_key(record, lines, chars))
+        if known is None:
+            whole = blocks_of(record)
+            known = same(cut(whole, lines=lines, chars=chars), whole)
+            self.remember_fit(record, lines, chars, known)
+        return known
+
+    def remember_fit(self, record: Record, lines: int, chars: int, fit: bool) -> None:
+        """Remember whether it fits, while the record waits: what ended may be erased."""
+        if record.final:
+            return
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[_key(record, lines, chars)] = fit
+
+
+def _key(record: Record, lines: int, chars: int) -> tuple[str, int, str, int, int]:
+    """Return what stands for all that a card shows. The digest alone does not: 1 and 1.0 have the
+    same, and an agent could have the one vouch for the other."""
+    return record.id, record.shown_since, record.digest, lines, chars
+
+
+def same(blocks: Sequence[Block], whole: Sequence[Block]) -> bool:
+    """Tell whether nothing was cut off these blocks."""
+    return all(part.text == full.text for part, full in zip(blocks, whole, strict=True))
+
+
+HEAVY_CHARS = 50_000
+
+T = TypeVar("T")
+
+
+async def draw(make: Callable[[], T], *values: Any) -> T:
+    """Return what `make` returns, in a thread when the values it renders are large."""
+    return await asyncio.to_thread(make) if heavy(*values) else make()
+
+
+def heavy(*values: Any) -> bool:
+    """Whether values hold more text than the event loop should wait for."""
+    left, waiting = HEAVY_CHARS, list(values)
+    while waiting and left > 0:
+        value = waiting.pop()
+        left -= 1
+        if isinstance(value, str):
+            left -= len(value)
+        elif isinstance(value, dict):
+            waiting += value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return left <= 0
+
+
+def weight_of(record: Record) -> tuple[Any, ...]:
+    """Return the parts of a request that may be large."""
+    request, decision = record.request, record.decision
+    runs = (request.arguments, record.edited, request.payload, request.schema)
+    said = (request.preview, request.questions, request.context, request.origin, record.risk)
+    ended = (decision.message, decision.answers, decision.result) if decision else ()
+    return (*runs, request.hint, plain(said), *ended)

@@ -10,13 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gateway.domain.duplicates import company
-from gateway.domain.records import Record
+from gateway.domain.records import Record, company
 from gateway.domain.redaction import holds_secrets, render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
-from gateway.ports.blocks import Block, Change, blocks_of, changes, cut, headline, pretty, warnings
-from gateway.ports.card_size import same
+from gateway.ports.blocks import (
+    Block,
+    Change,
+    blocks_of,
+    changes,
+    cut,
+    headline,
+    pretty,
+    same,
+    warnings,
+)
 from gateway.ports.paging import Fits, paginate
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes

@@ -25,7 +25,7 @@ from gateway.domain.records import (
 )
 from gateway.domain.statistics import PeriodReport
 from gateway.policy.grants.grant import Grant
-from gateway.ports.card_size import CardSizes
+from gateway.ports.blocks import CardSizes
 from gateway.ports.grant_cards import GrantCard
 from gateway.ports.outgoing import Notes
 

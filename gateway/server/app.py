@@ -42,13 +42,12 @@ from gateway.stores.browser_sessions import RedisLogins
 from gateway.stores.connect import connect, disconnect
 from gateway.stores.credentials import REDIS_ERRORS
 from gateway.stores.embedded_server import running_engine
-from gateway.stores.event_feed import RedisFeed
+from gateway.stores.event_feed import RedisCursor, RedisFeed
 from gateway.stores.ingress import Ingress
 from gateway.stores.requests import RedisStore
 from gateway.stores.retention import Retention
 from gateway.stores.scripts import At, ignore_step
 from gateway.stores.seals import Sealer
-from gateway.stores.webhook_cursor import RedisCursor
 from gateway.wire.local_discovery import announce
 
 log = logging.getLogger("gateway.app")

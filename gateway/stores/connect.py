@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException
 
 from gateway.errors import GatewayError
-from gateway.stores.bounded_reads import MOST_BYTES, BoundedParser
+from gateway.stores.ingress import MOST_BYTES, BoundedParser
 from gateway.wire.redis_multiplexer import Multiplexer
 
 _COMMAND_SECONDS = 5.0
@@ -50,7 +50,7 @@ def connect(url: str, *, blocking: bool = False) -> Any:
     host:port[,host:port]/service[/db]` asks Sentinel for the primary on every connect;
     `redis+cluster://[user:password@]host:port[,host:port]`. A `blocking` client has no socket
     timeout: its callers put a watchdog around each read, and an answer that is too large is given
-    up (`gateway.stores.bounded_reads`). Raises UnusableUrl, which never tells the URL.
+    up (`gateway.stores.ingress`). Raises UnusableUrl, which never tells the URL.
     """
     try:
         return _connect(url, blocking)

@@ -1,9 +1,13 @@
-"""Follows the event stream with one blocking read and wakes everyone in this process who waits."""
+"""Follows the event stream with one blocking read and wakes everyone in this process who waits.
+
+`RedisCursor` keeps which event was sent last to the webhook, and which replica sends.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +20,8 @@ from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import Unreachable
 from gateway.stores.keys import Keys
 from gateway.stores.record_codec import event_from
+from gateway.stores.requests import RedisStore
+from gateway.stores.scripts import Script
 
 log = logging.getLogger("gateway.feed")
 
@@ -191,3 +197,28 @@ async def _drain(queue: asyncio.Queue[AuditEvent | None]) -> AsyncIterator[Audit
         if event is None:
             raise Unreachable("events were missed; read the state again")
         yield event
+
+
+class RedisCursor:
+    """A `gateway.delivery.webhooks.Cursor` over one namespace."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._redis = store.redis
+        self._place = store.keys.of("webhooks", "cursor")
+        self._claim = [store.keys.of("webhooks", "claim"), store.keys.meta]
+        self._sender = secrets.token_hex(8)
+        self._take = Script("claim", store.at)
+
+    async def claim(self, seconds: float) -> bool:
+        """Be the one replica that sends, for so many seconds; False while another one is."""
+        taken = await self._take.run(self._redis, self._claim, [self._sender, int(seconds * 1000)])
+        return bool(taken)
+
+    async def load_cursor(self) -> str | None:
+        """Return the id of the last event that was dealt with, None in the beginning."""
+        found: str | None = await self._redis.get(self._place)
+        return found
+
+    async def save_cursor(self, event_id: str) -> None:
+        """Remember that this event was dealt with."""
+        await self._redis.set(self._place, event_id)

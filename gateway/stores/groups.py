@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.domain.duplicates import AgentLoad, crowd_of, likeness
 from gateway.domain.policy_document import Budget
-from gateway.domain.records import Paused, Record
+from gateway.domain.records import AgentLoad, Paused, Record, crowd_of, likeness
 from gateway.models import RiskLevel
 from gateway.stores.record_codec import dumps
 from gateway.stores.requests import RedisStore

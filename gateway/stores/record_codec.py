@@ -1,18 +1,25 @@
-"""How a record lies in its Redis hash: short field names, JSON for what is nested."""
+"""How a record lies in its Redis hash: short field names, JSON for what is nested.
+
+`Recent` keeps what this process last saw of the requests that wait, so that a click need not read
+them first.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from gateway.domain.outcome import summary
-from gateway.domain.records import AuditEvent, Claim, Record, ScopeQuorum, Vote
+from gateway.domain.records import AuditEvent, Claim, Record, ScopeQuorum, Vote, summary
+from gateway.domain.redaction import bug
 from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
 from gateway.wire.codec import JsonObject, build, plain
+
+log = logging.getLogger("gateway.store")
 
 # Members of the request that the hash holds as fields of their own, so that scripts can check them.
 _OWN_FIELDS = ("id", "agent", "session", "digest")
@@ -231,3 +238,64 @@ def _load(fields: dict[str, str], name: str) -> Any:
 def _built(cls: type[T], fields: dict[str, str], name: str) -> T | None:
     values: JsonObject | None = _load(fields, name)
     return None if values is None else build(cls, values)
+
+
+_MOST_RECENT_BYTES = 64 * 1024 * 1024
+_RECORD_BYTES = 4096
+"""What a record weighs in memory, roughly, beside the text in it."""
+
+
+class Recent:
+    """Pending records as they were last read or written here. The oldest go when it gets full.
+
+    Another replica may have changed any of them since: whoever uses one must leave the last word to
+    a script that compares the revision.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_RECENT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._records: dict[str, tuple[Record, int]] = {}
+
+    def get(self, request_id: str) -> Record | None:
+        """Return what was seen last."""
+        found = self._records.get(request_id)
+        return found[0] if found else None
+
+    def read(self, request_id: str, fields: dict[str, str]) -> Record | None:
+        """Return the record that these fields hold, None when there are none; keep it."""
+        if not fields:
+            return None
+        record = record_from(request_id, fields)
+        self.keep(record, sum(map(len, fields.values())))
+        return record
+
+    def read_if_legible(self, request_id: str, fields: dict[str, str]) -> Record | None:
+        """As `read`, for one of many: None, and logged, when it cannot be read."""
+        try:
+            return self.read(request_id, fields)
+        except Exception as error:
+            # Whatever is wrong with one must not hide the others.
+            log.error(
+                "request %s cannot be read: %s",
+                request_id,
+                bug(error),
+                extra={"event": "record_unreadable"},
+            )
+            return None
+
+    def keep(self, record: Record, letters: int) -> None:
+        """Keep a record that waits, which holds about so many letters; forget a final one."""
+        self.forget(record.id)
+        if record.final:
+            return
+        weight = _RECORD_BYTES + letters
+        self._records[record.id] = (record, weight)
+        self._bytes += weight
+        while self._bytes > self._most_bytes:
+            self.forget(next(iter(self._records)))
+
+    def forget(self, request_id: str) -> None:
+        """Forget a record: it is not as it was."""
+        _, weight = self._records.pop(request_id, (None, 0))
+        self._bytes -= weight

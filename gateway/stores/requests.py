@@ -12,12 +12,10 @@ from gateway.domain.records import SCHEMA_VERSION, AuditEvent, Page, Query, Reco
 from gateway.domain.redaction import mask
 from gateway.domain.store import REROUTING, Due, MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
-from gateway.stores import script_arguments as arguments
 from gateway.stores.keys import Keys
-from gateway.stores.record_cache import Recent
-from gateway.stores.record_codec import dumps, event_from
+from gateway.stores.record_codec import Recent, dumps, event_from
 from gateway.stores.request_lists import page_of, voted_of
-from gateway.stores.scripts import At, Script, ignore_step
+from gateway.stores.scripts import At, Script, changes, ignore_step, lease_of, submission
 from gateway.wire.codec import JsonObject, build, plain
 from gateway.wire.identifiers import AGENT_NAME
 from gateway.wire.redis_multiplexer import Multiplexer
@@ -91,7 +89,7 @@ class RedisStore:
         posts: bool,
     ) -> tuple[WriteResult, Record]:
         """Create a record; the server's clock sets its deadline. See `domain.store`."""
-        call = arguments.submission(
+        call = submission(
             self.keys,
             record,
             origin,
@@ -117,14 +115,14 @@ class RedisStore:
     ) -> WriteResult:
         """Apply a transition if its guards hold. See `domain.store`."""
         self._recent.forget(transition.before.id)
-        call = arguments.changes(self.keys, [transition], origin)
+        call = changes(self.keys, [transition], origin)
         return WriteResult((await self._change.run(self.line, *call))[0])
 
     async def change_all(self, transitions: Sequence[Transition]) -> tuple[WriteResult, str]:
         """Apply all these transitions or none of them. See `domain.store`."""
         for one in transitions:
             self._recent.forget(one.before.id)
-        answer = await self._change.run(self.line, *arguments.changes(self.keys, transitions))
+        answer = await self._change.run(self.line, *changes(self.keys, transitions))
         which = int(answer[2])
         return WriteResult(answer[0]), transitions[which - 1].before.id if which else ""
 
@@ -163,7 +161,7 @@ class RedisStore:
                 origin.verb,
                 origin.nonce,
                 origin.entry or "",
-                arguments.lease_of(origin),
+                lease_of(origin),
                 "1" if known else "",
                 origin.since,
                 *request_ids,

@@ -1,13 +1,25 @@
-"""Runs the Lua scripts that lie beside this file, each with the shared prelude in front."""
+"""Runs the Lua scripts that lie beside this file, each with the shared prelude in front.
+
+The two that set a status are called with arguments by name. They say at their top what each name
+holds; `arguments` in prelude.lua reads them.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import NoScriptError
+
+from gateway.domain.policy_document import Budget
+from gateway.domain.records import Record, likeness
+from gateway.domain.store import MessageContext, Transition
+from gateway.models import DeciderKind, RiskLevel, Status
+from gateway.stores.keys import Keys
+from gateway.stores.record_codec import body_of, changed_fields, dumps, ending_of, fields_of
+from gateway.wire.codec import JsonObject
 
 At = Callable[[str], None]
 """Is called with the name of each step that a killed gateway may stop at. Tests end it there."""
@@ -41,3 +53,236 @@ class Script:
             answer = await redis.eval(self._text, len(keys), *keys, *arguments)
         self._at(self._after)
         return answer
+
+
+LEASE_MS = 30_000
+HTTP_LEASE_MS = 90_000
+
+# What a record is born with; the script itself sets its status, its times and whose it is.
+_AT_BIRTH = (
+    "rev",
+    "asked",
+    "since",
+    "about",
+    "process",
+    "attached",
+    "consumer",
+    "queues",
+    "found",
+    "edited",
+    "canary",
+)
+
+
+Values = dict[str, str | int | Sequence[str] | None]
+"""By name what a script is told of one record. None is left out; the name of a list ends in `+`."""
+
+
+class Call(NamedTuple):
+    """One call of a script: its KEYS and ARGV."""
+
+    keys: list[str]
+    arguments: list[str | int]
+
+    def add(self, record_id: str, keys: Sequence[tuple[str, str]], values: Values) -> None:
+        """Add what is to be done to one record, with the keys that this needs by name."""
+        self.keys.extend([key for _, key in keys])
+        self.arguments.extend(("record", record_id, "keys", " ".join([name for name, _ in keys])))
+        for name, value in values.items():
+            if isinstance(value, str | int):
+                self.arguments.extend((name, value))
+            elif value is not None:
+                for one in value:
+                    self.arguments.extend((name, one))
+
+    @property
+    def letters(self) -> int:
+        """How much text is sent."""
+        return sum(len(part) for part in self.arguments if isinstance(part, str))
+
+
+def lease_of(origin: MessageContext) -> int:
+    """Return for how many ms a process is taken to wait after a message."""
+    return LEASE_MS if origin.entry is not None else HTTP_LEASE_MS
+
+
+def submission(
+    keys: Keys,
+    record: Record,
+    origin: MessageContext,
+    *,
+    generation: int,
+    data: JsonObject,
+    timeout_ms: int,
+    budget: Budget,
+    posts: bool,
+) -> Call:
+    """Return the call of submit.lua that creates a record."""
+    request = record.request
+    decision, told = ending_of(record)
+    fields = fields_of(record)
+    values: Values = {
+        "agent": record.holder,
+        "session": request.session,
+        "digest": record.digest,
+        "status": record.status.value,
+        "data": dumps(data),
+        "timeout": timeout_ms,
+        "body": body_of(request),
+        "process": record.process or None,
+        "lease": lease_of(origin),
+        "arrived": origin.arrived_ms,
+        "generation": generation,
+        "grant": _grant_of(record),
+        "signed": None if record.decision is None else record.decision.expires_at,
+        "most_waiting": budget.waiting,
+        "most_bytes": budget.bytes,
+        "most_daily": budget.daily,
+        "decision": decision or None,
+        "ended": told or None,
+        "likeness": _likeness_at_birth(record),
+        "card_ms": budget.card_ms if posts else None,
+        "most_cards": budget.cards,
+        "verb": origin.verb,
+        "message_nonce": origin.nonce,
+        "entry": origin.entry or None,
+    }
+    values |= {f"set.{name}": fields[name] for name in _AT_BIRTH if name in fields}
+    if decision:
+        values["set.decision"] = decision
+    call = Call([], [])
+    call.add(record.id, _keys_at_birth(keys, record, origin), values)
+    return call
+
+
+def changes(
+    keys: Keys, transitions: Sequence[Transition], origin: MessageContext | None = None
+) -> Call:
+    """Return the call of change.lua that applies transitions, all of them or none."""
+    call = Call([], [])
+    for transition in transitions:
+        before, after = transition.before, transition.after
+        decision, told = ending_of(after)
+        named = _keys_of_change(keys, before, after.holder)
+        values: Values = {
+            "agent": after.holder,
+            "revision": before.revision,
+            "created": before.created,
+            "status": after.status.value,
+            "digest": after.digest,
+            "decision": decision or None,
+            "event": transition.event,
+            "data": told if told and not before.final else dumps(transition.data or {}),
+            "consumer": after.consumers[-1] if after.consumers else None,
+            "attached+": before.attached,
+            "clock": transition.clock or None,
+            "generation": transition.generation,
+            "stoppable": "1" if transition.stoppable else None,
+            "nonce": after.nonces[-1] if after.nonces != before.nonces else None,
+        }
+        values |= _fields_of_change(transition, decision)
+        values |= _seldom(keys, transition, origin, named)
+        named += (("dirty+", keys.dirty(queue)) for queue in after.queues)
+        call.add(after.id, named, values)
+    return call
+
+
+def _fields_of_change(transition: Transition, decision: str) -> Values:
+    """Return which fields of the record a transition sets and deletes."""
+    before, after = transition.before, transition.after
+    changed = changed_fields(before, after)
+    if before.final and after.decision != before.decision:
+        changed["decision"] = decision
+    if after.erased and not before.erased:
+        changed |= {"body": body_of(after.request), "size": ""}
+    for own in ("rev", "status"):  # the script writes these itself
+        changed.pop(own, None)
+    values: Values = {f"set.{name}": text for name, text in changed.items() if text}
+    values["delete+"] = [name for name, text in changed.items() if not text]
+    return values
+
+
+def _seldom(
+    keys: Keys, transition: Transition, origin: MessageContext | None, named: list[tuple[str, str]]
+) -> Values:
+    """Return what most transitions do without, and add the keys of that to those named."""
+    after, budget = transition.after, transition.budget
+    values: Values = {}
+    if origin is not None and origin.entry:
+        named.append(("ingress", keys.ingress(after.holder)))
+        named.append(("reply", keys.replies(after.holder, origin.process or "")))
+        values |= {"verb": origin.verb, "message_nonce": origin.nonce}
+        values |= {"entry": origin.entry, "process": origin.process or None}
+    if transition.secrets is not None:
+        values["secrets"] = dumps(transition.secrets)
+    elif after.request.questions:
+        values["keep"] = "1"
+    if transition.secrets is not None or after.request.questions:
+        named.append(("secret", keys.secret(after.id)))
+    if len(after.consumers) > 1:
+        values["warn"] = "1"
+    if (grant := _grant_of(after)) is not None and not transition.before.final:
+        named.append(("grant", keys.grant(grant)))
+        values["grant"] = grant
+    if budget is not None and budget.denials:
+        named.append(("breakers", keys.breakers))
+        values |= {"denials": budget.denials, "pause": int(budget.pause * 1000)}
+    return values
+
+
+def _keys_at_birth(keys: Keys, record: Record, origin: MessageContext) -> list[tuple[str, str]]:
+    agent = record.holder
+    named = [
+        *_keys_of_all(keys, record, agent),
+        ("sessions", keys.sessions),
+        ("waiting", keys.waiting(agent, record.process or "")),
+        ("processes", keys.processes),
+        ("ingress", keys.ingress(agent)),
+        ("reply", keys.replies(agent, origin.process or "")),
+    ]
+    if (grant := _grant_of(record)) is not None:
+        named.append(("grant", keys.grant(grant)))
+    if record.status is Status.PENDING:
+        named += (("dirty+", keys.dirty(name)) for name in record.queues)
+    return named
+
+
+def _keys_of_change(keys: Keys, before: Record, agent: str) -> list[tuple[str, str]]:
+    named = _keys_of_all(keys, before, agent)
+    for process in before.attached:
+        named.append(("waiting+", keys.waiting(agent, process)))
+        named.append(("replies+", keys.replies(agent, process)))
+    return named
+
+
+def _keys_of_all(keys: Keys, record: Record, agent: str) -> list[tuple[str, str]]:
+    outboxes, records, behind = keys.prefixes
+    return [
+        ("record", keys.record(record.id)),
+        ("pending", keys.pending),
+        ("agent_pending", keys.pending_of(agent)),
+        ("deadlines", keys.deadlines),
+        ("done", keys.done),
+        ("events", keys.events),
+        ("meta", keys.meta),
+        ("load", keys.load(agent)),
+        ("outboxes", outboxes),
+        ("records", records),
+        ("behind", behind),
+    ]
+
+
+def _likeness_at_birth(record: Record) -> str | None:
+    """Return what a new request has in common with others, None when it needs a card of its own
+    or, decided or not reviewed yet, none."""
+    cardless = record.final or record.unreviewed
+    alone = record.canary or record.risk.level is RiskLevel.HIGH
+    return None if cardless or alone else likeness(record)
+
+
+def _grant_of(record: Record) -> str | None:
+    """Return the id of the grant that a record's decision cites."""
+    decision = record.decision
+    if decision is None or decision.decided_by.kind is not DeciderKind.GRANT:
+        return None
+    return decision.decided_by.name

@@ -1,13 +1,17 @@
-"""Parses JSON strictly and writes it canonically.
+"""Parses JSON strictly, writes it canonically, and computes the digest of an action from that.
 
 `parse` refuses what JSON parsers read differently; `canonical` writes RFC 8785 bytes, so that a
-value has the same digest in every language. Size and depth are checked before parsing.
+value has the same digest in every language. Size and depth are checked before parsing. All of it is
+over plain JSON values: `gateway ask` uses it, which does not import the wire types.
 """
+
+from __future__ import annotations
 
 import hashlib
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from gateway.wire.errors import InvalidRequest
@@ -130,3 +134,33 @@ def _safe(text: str) -> int:
     if len(text) > len(str(-MAX_INTEGER)) or abs(int(text)) > MAX_INTEGER:
         raise ValueError(f"the integer {text[:40]} is beyond 2**53 - 1; send it as a string")
     return int(text)
+
+
+WIRE_VERSION = 1
+
+
+def action_digest(
+    *,
+    agent: str,
+    kind: str,
+    tool: str,
+    arguments: dict[str, Any],
+    payload: dict[str, Any] | None = None,
+    context: dict[str, Any],
+    questions: Sequence[Any] = (),
+) -> str:
+    """Return the SHA-256 (hex) over the action and the agent that it runs for.
+
+    Absent and default members of `context` and `questions` must be left out, as `plain` does.
+    """
+    covered = {
+        "v": WIRE_VERSION,
+        "agent": agent,
+        "kind": kind,
+        "tool": tool,
+        "arguments": arguments,
+        "payload": payload,
+        "context": context,
+        "questions": list(questions),
+    }
+    return sha256_hex(canonical(covered))

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.api.openapi import document_of, encode
-from gateway.api.routes import ROUTES, routes
+from gateway.api.routes_and_access import ROUTES, routes
 from gateway.api.schema_names import SCHEMA_NAMES
 from gateway.errors import GatewayError
 from gateway.models import new_id

@@ -13,9 +13,8 @@ import pytest
 
 from gateway.approvals.canaries import BAITS, Canaries
 from gateway.approvals.transitions import close_record
-from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Mode, Route
-from gateway.domain.records import Query, Record, Remember
+from gateway.domain.records import Outcome, Query, Record, Remember
 from gateway.domain.store import Transition, WriteResult
 from gateway.errors import BatchRefused, Conflict, GatewayError, InvalidRequest, WasCanary
 from gateway.models import Action, Execution, Kind, Reason, Report, Status, new_id

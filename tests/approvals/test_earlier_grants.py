@@ -12,9 +12,8 @@ import pytest
 
 from gateway.approvals.earlier_grants import BY_HAND, GONE, PASSES_CHANGED, WIDER
 from gateway.domain.clock import SystemClock
-from gateway.domain.outcome import Outcome
 from gateway.domain.policy_document import Route
-from gateway.domain.records import Record
+from gateway.domain.records import Outcome, Record
 from gateway.domain.store import Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Reason, Status, new_id

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.policy_document import Mode, RiskRule, Route
+from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Record, Remember
+from gateway.domain.risk_rules import RiskRule
 from gateway.domain.store import MessageContext
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, DeciderKind, Kind, Reason, RiskLevel, Status, new_id

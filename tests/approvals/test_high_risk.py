@@ -10,8 +10,9 @@ import pytest
 from gateway.api.messages import masked_view, view
 from gateway.approvals.grouping import AgentGroup
 from gateway.delivery.digest_cards import digest_card
-from gateway.domain.policy_document import Guardrails, Mode, RiskRule, Route
+from gateway.domain.policy_document import Guardrails, Mode, Route
 from gateway.domain.records import Record, Remember
+from gateway.domain.risk_rules import RiskRule
 from gateway.models import Action, DecidedBy, DeciderKind, Kind, Risk, RiskLevel, Status
 from gateway.policy.chain import ALLOW, MODIFY, find_decisive
 from gateway.ports import Decider, Verdict

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, RiskRule, Route, RuleEffect
+from gateway.domain.policy_document import Guardrails, Mode, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Record, Remember
+from gateway.domain.risk_rules import RiskRule
 from gateway.models import Action, Context, Kind, RiskLevel, Status
 from gateway.policy.grants.grant import Effect
 from gateway.policy.grants.offers import offers

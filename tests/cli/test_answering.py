@@ -12,7 +12,7 @@ import pytest
 from gateway.cli import http_access
 from gateway.client.http_pool import HttpPool
 from gateway.models import new_id
-from gateway.wire.digest import action_digest
+from gateway.wire.canonical_json import action_digest
 from tests.cli.shell import Shell
 
 DECEIVING = "\u202e\u009b\u2066\u200b"

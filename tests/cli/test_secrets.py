@@ -16,7 +16,7 @@ from gateway.cli.serve import JsonFormatter, LineFormatter
 from gateway.client.http_pool import HttpPool
 from gateway.errors import GatewayError
 from gateway.models import new_id
-from gateway.wire.digest import action_digest
+from gateway.wire.canonical_json import action_digest
 from tests.cli.shell import Shell
 
 CORES = [f"{number:02}Fake{'Secret' * 5}{number:02}" for number in range(20)]

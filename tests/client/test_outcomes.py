@@ -12,8 +12,7 @@ import pytest_asyncio
 
 from gateway.client import Approval, AsyncClient
 from gateway.client.http_transport import HttpTransport
-from gateway.domain.outcome import SYSTEM, Outcome
-from gateway.domain.records import Query, Record
+from gateway.domain.records import SYSTEM, Outcome, Query, Record
 from gateway.errors import Aborted, Cancelled, Denied, Expired, NotApproved
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, Status
 from tests.api.replica import AGENT_TOKEN, POLICY, Replica, replica

@@ -14,11 +14,10 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as Unanswered
 
-from gateway.stores import bounded_reads
+from gateway.stores import ingress
 from gateway.stores.connect import connect, line_to
 from gateway.wire import redis_multiplexer as line_module
-from gateway.wire.redis_multiplexer import Multiplexer
-from gateway.wire.redis_replies import DirectReplies, PublicReplies, read_replies
+from gateway.wire.redis_multiplexer import DirectReplies, Multiplexer, PublicReplies, read_replies
 
 ECHO = "return ARGV[1]"
 
@@ -222,7 +221,7 @@ async def test_a_server_that_talks_nonsense_is_left(
 ) -> None:
     """What is no reply, answers nobody, or is too large ends the connection; the next call makes a
     new one. redis-py's public calls have the limit from the pool's parser."""
-    monkeypatch.setattr(bounded_reads, "MOST_BYTES", 64)
+    monkeypatch.setattr(ingress, "MOST_BYTES", 64)
     async with saying(spoilt(nonsense), most_bytes=64) as line:
         with suppress(Disconnected):
             assert await line.send("ECHO", "x") == "x"

@@ -10,9 +10,8 @@ import fakeredis
 import pytest
 
 from gateway.approvals.transitions import close_record
-from gateway.domain.outcome import SYSTEM, Outcome
 from gateway.domain.policy_document import Budget, PolicyDocument, Route
-from gateway.domain.records import Query, Record
+from gateway.domain.records import SYSTEM, Outcome, Query, Record
 from gateway.domain.store import MessageContext, Transition, WriteResult
 from gateway.errors import Conflict
 from gateway.models import DecidedBy, DeciderKind, Status

@@ -13,8 +13,9 @@ import pytest
 
 from gateway.approvals.core import Core
 from gateway.approvals.service import Approvals
-from gateway.domain.policy_document import Budget, PolicyDocument, RiskRule, Route
+from gateway.domain.policy_document import Budget, PolicyDocument, Route
 from gateway.domain.records import Person, Record
+from gateway.domain.risk_rules import RiskRule
 from gateway.server.app import Gateway, run_gateway
 from gateway.server.settings import Settings
 from gateway.stores.outbox import RedisOutbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.domain.policy_document import RiskRule
+from gateway.domain.risk_rules import RiskRule
 from gateway.models import Reason, RiskLevel, Status
 from tests.discord.interactions import OPEN_MODAL, Interaction
 from tests.discord.stage import Stage, labels, private_text

@@ -15,8 +15,8 @@ from PIL import Image
 from adapters.discord.card_views import MessageContent, build_card_view, build_full_view, page_fits
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.markup import clip, count_units, escape_line, fence, quote
-from gateway.domain.policy_document import RiskRule
 from gateway.domain.records import Record
+from gateway.domain.risk_rules import RiskRule
 from gateway.domain.safe_text import Visible
 from gateway.errors import InvalidRequest
 from gateway.models import Action, Context, FieldKind, Kind, Option, Question, RiskLevel, Status

@@ -25,10 +25,9 @@ from gateway.domain.records import REVIEWS, Identity
 from gateway.domain.tasks import cancel_and_wait
 from gateway.errors import GatewayError
 from gateway.models import ApprovalRequest, digest_of, new_id
-from gateway.stores.bounded_reads import MOST_BYTES
 from gateway.stores.connect import connect
 from gateway.stores.credentials import RedisCredentials
-from gateway.stores.ingress import MOST_ATTEMPTS
+from gateway.stores.ingress import MOST_ATTEMPTS, MOST_BYTES
 from gateway.stores.keys import Keys
 from gateway.stores.requests import RedisStore
 from gateway.wire.codec import JsonObject, plain

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.stores.bounded_reads import MOST_BYTES
+from gateway.stores.ingress import MOST_BYTES
 from gateway.wire.codec import plain
 from tests.world import AGENT, World, request
 

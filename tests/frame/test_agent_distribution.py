@@ -24,7 +24,7 @@ SERVER_LIBRARIES = {
 # Modules that need an extra or a test runner; all others import on rfc8785 alone.
 WITH_EXTRAS = {
     "gateway.client.pytest_plugin", "gateway.client.redis_transport",
-    "gateway.wire.redis_multiplexer", "gateway.wire.redis_replies",
+    "gateway.wire.redis_multiplexer",
 }  # fmt: skip
 IMPORT_EACH = """
 import importlib, json, pkgutil, sys

@@ -16,7 +16,7 @@ PLANTED = {
     "layers": [("gateway.domain.records", "gateway.policy.chain")],
     "no-circles": [("gateway.approvals.transitions", "gateway.approvals.service")],
     "adapters": [
-        ("adapters.slack.actions", "gateway.policy.chain"),
+        ("adapters.slack.actions_and_replies", "gateway.policy.chain"),
         ("adapters.discord.posting", "gateway.stores.keys"),
     ],
     "no-adapter": [("gateway.server.app", "adapters.web.routes")],
@@ -24,7 +24,7 @@ PLANTED = {
     "agent-side": [
         ("gateway.client.gate", "nacl"),
         ("gateway.client.approval", "redis"),
-        ("gateway.wire.digest", "gateway.domain.clock"),
+        ("gateway.wire.canonical_json", "gateway.domain.clock"),
     ],
     "redis-transport": [("gateway.client.http_pool", "gateway.wire.redis_multiplexer")],
     "vendors": [
@@ -43,6 +43,21 @@ PLANTED = {
     "webhooks-know-events-only": [("gateway.delivery.egress_guard", "gateway.stores.keys")],
     "transitions-are-pure": [("gateway.approvals.transitions", "gateway.policy.chain")],
     "embedded-server-apart": [("gateway.stores.data_folder", "gateway.domain.clock")],
+    "inside-cli": [("gateway.cli.credentials", "gateway.cli.commands")],
+    "inside-doctor": [("gateway.doctor.redis_servers", "gateway.doctor.policy_and_agents")],
+    "inside-server": [("gateway.server.background", "gateway.server.adapter_process")],
+    "inside-api": [("gateway.api.messages", "gateway.api.adapter_pages")],
+    "inside-delivery": [("gateway.delivery.outbox_worker", "gateway.delivery.request_copies")],
+    "inside-approvals": [("gateway.approvals.posted_copies", "gateway.approvals.agent_removal")],
+    "inside-stores": [("gateway.stores.keys", "gateway.stores.retention")],
+    "inside-client": [("gateway.client.approval", "gateway.client.suspend_resume")],
+    "inside-ports": [("gateway.ports.blocks", "gateway.ports.adapters")],
+    "inside-policy": [("gateway.policy.calls", "gateway.policy.policy_file")],
+    "inside-policy-hooks": [("gateway.policy.hooks.config", "gateway.policy.hooks.decider")],
+    "inside-policy-grants": [("gateway.policy.grants.grant", "gateway.policy.grants.offers")],
+    "inside-policy-calls": [("gateway.policy.calls.patches", "gateway.policy.calls.path_spelling")],
+    "inside-domain": [("gateway.domain.risk_rules", "gateway.domain.store")],
+    "inside-wire": [("gateway.wire.errors", "gateway.wire.canonical_json")],
 }
 
 

@@ -11,8 +11,8 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.slack import SlackAdapter
-from adapters.slack.actions import ButtonActions
-from adapters.slack.users import UserDirectory
+from adapters.slack.actions_and_replies import ButtonActions
+from adapters.slack.users_and_rights import UserDirectory
 from gateway.errors import GatewayError
 from gateway.models import Status
 from gateway.server.adapter_process import run_adapter
@@ -243,7 +243,8 @@ async def test_41_every_interaction_is_acked_at_once(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slack's directory hangs: no click, command or form waits for it before it is acked."""
-    monkeypatch.setattr("adapters.slack.users._CHECK_SECONDS", 100)  # longer than this Slack waits
+    # Longer than this Slack waits.
+    monkeypatch.setattr("adapters.slack.users_and_rights._CHECK_SECONDS", 100)
     asked = [await office.asked(arguments={"command": f"ls {n}"}) for n in range(2)]
     office.slack.faults.plan("users.info", Fault.HANGS, times=20)
     for _, message in asked:

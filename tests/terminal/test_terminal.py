@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.policy_document import RiskRule
 from gateway.domain.records import Record
+from gateway.domain.risk_rules import RiskRule
 from gateway.models import (
     Action,
     Context,

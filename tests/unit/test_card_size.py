@@ -10,8 +10,8 @@ import pytest
 from gateway.approvals.transitions import erase_content
 from gateway.domain.records import Record
 from gateway.models import digest_of
-from gateway.ports import card_size
-from gateway.ports.card_size import CardSizes
+from gateway.ports import blocks
+from gateway.ports.blocks import CardSizes
 from gateway.ports.cards import card_of
 from tests.unit.test_transitions import decide, record
 
@@ -39,7 +39,7 @@ def test_what_a_card_showed_whole_is_not_drawn_for_the_click(
     short, long = asking("ls", id="c" * 32), asking("x" * CHARS * 2)
     for one in (short, long):
         shown(sizes, one)
-    monkeypatch.delattr(card_size, "blocks_of")
+    monkeypatch.delattr(blocks, "blocks_of")
     assert sizes.fits(short, lines=LINES, chars=CHARS)
     assert not sizes.fits(long, lines=LINES, chars=CHARS)
     with pytest.raises(NameError):

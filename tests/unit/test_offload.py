@@ -10,7 +10,7 @@ import pytest
 
 from gateway.api.requests import render_records
 from gateway.models import FieldKind, Kind, Question
-from gateway.ports.offload import HEAVY_CHARS, draw, heavy, weight_of
+from gateway.ports.blocks import HEAVY_CHARS, draw, heavy, weight_of
 from tests.unit.test_cards import record
 
 

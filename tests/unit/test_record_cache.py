@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gateway.models import Status
-from gateway.stores.record_cache import Recent
+from gateway.stores.record_codec import Recent
 from tests.unit.test_transitions import record
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of
-from gateway.domain.outcome import summary
-from gateway.domain.policy_document import PolicyDocument, Route, raise_risk
-from gateway.domain.records import Identity, Person, Record, Remember
+from gateway.domain.policy_document import PolicyDocument, Route
+from gateway.domain.records import Identity, Person, Record, Remember, summary
 from gateway.domain.redaction import mask
+from gateway.domain.risk_rules import raise_risk
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import (
     Action,

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway.domain.policy_document import RiskRule
+from gateway.domain.risk_rules import RiskRule
 from gateway.models import Action, RiskLevel, Status
 from tests.web.chromium import Browser, Page
 from tests.web.inbox import (

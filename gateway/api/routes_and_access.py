@@ -1,4 +1,6 @@
-"""The table of routes: aiohttp serves it, and the OpenAPI document is written from it."""
+"""The table of routes and of who may call each: aiohttp serves it, and the OpenAPI document is
+written from it.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,80 @@
+"""The operator's rules that set the risk of a request, and how any rule of the policy says what it
+fits: names with `*`, and text sought in arguments and payload.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gateway.models import ApprovalRequest, Kind, Risk, RiskLevel
+from gateway.wire.codec import JsonObject, Wire
+
+_RISK_ORDER = tuple(RiskLevel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskRule(Wire):
+    """Sets the risk of what it fits, and says why on the card.
+
+    All that is given must fit: `agents` and `tools` as in a route, `kinds`, and any one of the
+    strings of `contains`, sought in arguments and payload without regard to case.
+    """
+
+    name: str
+    level: RiskLevel
+    reason: str
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    contains: tuple[str, ...] = ()
+
+    def fits(self, request: ApprovalRequest, text: str) -> bool:
+        """Whether it fits a request whose arguments and payload are `text`, as lower-case JSON."""
+        return (
+            is_named(self.agents, request.agent)
+            and is_named(self.tools, request.tool)
+            and (not self.kinds or request.kind in self.kinds)
+            and (not self.contains or any(part.lower() in text for part in self.contains))
+        )
+
+
+def assess_by_rules(
+    rules: Sequence[RiskRule], request: ApprovalRequest, arguments: JsonObject
+) -> Risk:
+    """Return the highest risk that a rule sets, medium where none fits; a claim may raise it."""
+    parts = (arguments,) if request.payload is None else (arguments, request.payload)
+    text = searchable_text(parts) if rules else ""
+    fitting = [rule for rule in rules if rule.fits(request, text)]
+    if not fitting:
+        return raise_risk(Risk(level=RiskLevel.MEDIUM), request.risk)
+    level = max((rule.level for rule in fitting), key=_RISK_ORDER.index)
+    reasons = tuple(rule.reason for rule in fitting if rule.level is level)
+    return raise_risk(Risk(level=level, reasons=reasons), request.risk)
+
+
+def raise_risk(risk: Risk, claimed: Risk | None) -> Risk:
+    """Return `risk`, lifted by an agent's claim when that is higher; a claim never lowers."""
+    if claimed is None or _RISK_ORDER.index(claimed.level) <= _RISK_ORDER.index(risk.level):
+        return risk
+    reasons = tuple(f"the agent says: {reason}" for reason in claimed.reasons)
+    return Risk(level=claimed.level, reasons=risk.reasons + (reasons or ("the agent says so",)))
+
+
+def searchable_text(parts: Iterable[JsonObject]) -> str:
+    """Return the text in which rules look for what a request must not contain."""
+    return "\n".join(json.dumps(part, ensure_ascii=False) for part in parts).lower()
+
+
+@lru_cache(maxsize=4096)
+def is_named(patterns: tuple[str, ...], name: str) -> bool:
+    """Whether a name is among these, in which `*` stands for anything; none means all names."""
+    return not patterns or any(_pattern(pattern).fullmatch(name) for pattern in patterns)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)
