@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gateway.domain.records import GROUP_MARK, Record
 from gateway.wire.canonical_json import sha256_hex
@@ -35,7 +36,7 @@ def likeness(record: Record) -> str:
     not ids, the process, the turn, or how long to wait. It never changes over a record's life.
     """
     request = record.request
-    shared = (
+    shared: tuple[Any, ...] = (
         request.digest,
         request.session,
         record.route,
@@ -46,6 +47,8 @@ def likeness(record: Record) -> str:
         request.preview and plain(request.preview),
         request.schema,
         request.risk and plain(request.risk),
+        # What the card offers to remember goes by them. Without them it is as it always was.
+        *((request.roles, request.harmless) if request.roles or request.harmless else ()),
     )
     return sha256_hex(json.dumps(shared).encode())[:_LENGTH]
 

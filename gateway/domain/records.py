@@ -122,8 +122,10 @@ class Record(Wire):
     agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
     digest card, has no card of its own; `alike` counts those behind this one. `findings` are what
     the guardrails see in what would run now, none where they are off. A `harmless` tool was
-    declared so by the operator when it was asked; where something is decided, the policy of that
-    moment counts.
+    declared so when it was asked, by the operator or by an author whom the policy trusts.
+    `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
+    request may free arguments too. Where something is decided, the policy of that moment counts for
+    all three (`PolicyDocument.declare`).
     """
 
     request: ApprovalRequest
@@ -138,6 +140,8 @@ class Record(Wire):
     scope_quorum: ScopeQuorum = field(default_factory=ScopeQuorum)
     owner: str | None = None
     harmless: bool = False
+    declared: dict[str, str] = field(default_factory=dict)
+    trusted: bool = False
     process: str | None = None
     attached: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()
