@@ -52,6 +52,18 @@ async def test_an_authors_word_counts_while_it_is_trusted_and_said(world: World)
     assert await asked(world, "Madrid") is Status.APPROVED
 
 
+async def test_what_is_decided_later_goes_by_the_policy_of_then(world: World) -> None:
+    """Remembered answers see a request as it is declared now, not as it was when it was asked."""
+    await trusting(world, AGENT)
+    record = await world.submit(**HARMLESS, arguments={"city": "Oslo"})
+    assert (record.harmless, record.trusted) == (True, True)
+    await trusting(world, "other")
+    book = world.core.writer.book
+    book.at(await world.store.policy())
+    later = book.redeclare(record)
+    assert (later.harmless, later.trusted) == (False, False)
+
+
 async def test_what_is_declared_is_stored_and_survives_an_edit(world: World) -> None:
     """The author's roles with the request, the operator's beside it."""
     await trusting(

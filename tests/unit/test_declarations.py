@@ -116,7 +116,12 @@ def test_a_record_of_the_version_before_declares_nothing() -> None:
 
 def test_requests_that_declare_otherwise_do_not_wait_on_one_card() -> None:
     """What a card offers to remember goes by them."""
-    kinds = [{}, {"roles": ROLES}, {"harmless": True}, {"roles": {"text": "action"}}]
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"roles": ROLES},
+        {"harmless": True},
+        {"roles": {"text": "action"}},
+    ]
     likes = {likeness(record(request=request(**kind))) for kind in kinds}
     assert len(likes) == len(kinds)
 
