@@ -200,7 +200,10 @@ class ApprovalRequest(Wire):
 
     `arguments` are exactly what will run; `digest` binds them, see `digest_of`. `timeout` is in
     seconds: None takes the route's, 0 means no deadline but the 30-day cap. `schema` is a JSON
-    Schema for edited arguments. Raises InvalidRequest when a member breaks the wire's rules.
+    Schema for edited arguments. `roles` say what arguments are to the tool (see
+    `gateway.wire.roles`) and `harmless` that nothing it does needs asking: claims of the tool's
+    author about what may be remembered, which the digest leaves out. Raises InvalidRequest when a
+    member breaks the wire's rules.
     """
 
     id: str
@@ -221,6 +224,8 @@ class ApprovalRequest(Wire):
     allowed: tuple[Action, ...] = (Action.APPROVE, Action.DENY)
     risk: Risk | None = None
     timeout: float | None = None
+    roles: dict[str, str] = field(default_factory=dict)
+    harmless: bool = False
 
     def __post_init__(self) -> None:
         _match(REQUEST_ID, "id", self.id)
@@ -338,7 +343,7 @@ def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> 
     """Return the SHA-256 (hex) over the action and the agent that it runs for.
 
     Covers agent, kind, tool, arguments (or the edited `arguments`), payload, context and
-    questions; not id, session, hint or preview. Equal actions have equal digests.
+    questions; not id, session, hint, preview, roles or harmless. Equal actions have equal digests.
     """
     return action_digest(
         agent=request.agent,

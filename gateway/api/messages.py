@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from gateway.domain.parsing import check_agent_reason, check_digest
+from gateway.domain.parsing import check_agent_reason, check_request
 from gateway.domain.records import Record, Remember, Session, Vote
 from gateway.domain.redaction import mask
 from gateway.errors import InvalidRequest
@@ -44,7 +44,7 @@ class Submit(Wire):
 
     def __post_init__(self) -> None:
         check_match(PROCESS_TOKEN, "process", self.process)
-        check_digest(self.request)
+        check_request(self.request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

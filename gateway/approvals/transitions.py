@@ -106,6 +106,7 @@ def erase_content(record: Record) -> Record:
         questions=(),
         kind=Kind.TOOL if record.request.questions else record.request.kind,
         schema=None,
+        roles={},
     )
     decision = record.decision and replace(
         record.decision, message="", arguments=None, answers=None, result=None

@@ -300,10 +300,9 @@ class Writer:
             owner=origin.owner,
             process=waiter,
             attached=(waiter,) if waiter and origin.entry is not None else (),
-            harmless=policy.declares_harmless(request.agent, request.tool),
             queues=queues_of(route, origin.owner, policy),
         )
-        return assess(record, policy), life
+        return assess(policy.declare(record), policy), life
 
     def new_tombstone(self, request_id: str, ending: Outcome, origin: MessageContext) -> Creation:
         """Return the ended record of a request that has not arrived."""

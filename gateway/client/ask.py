@@ -212,13 +212,26 @@ class _AskCommand:
         if self._options.json:
             print(json.dumps(verdict.decision))
         elif verdict.status == "approved" and allowed is not None:
-            print(_format_arguments(allowed))
+            print(_format_arguments(allowed, self._folder()))
         return EXIT_CODES[verdict.status]
 
+    def _folder(self) -> str | None:
+        """Return the folder of --cwd, as people were shown it."""
+        if self._request is None or self._options.cwd is None:
+            return None
+        folder: str = self._request["context"]["cwd"]
+        return folder
 
-def _format_arguments(arguments: dict[str, Any]) -> str:
+
+def _format_arguments(arguments: dict[str, Any], folder: str | None) -> str:
+    """Return a command as a shell runs it in this folder, where one is given; others as JSON."""
     command = arguments.get("command")
-    return command if isinstance(command, str) else json.dumps(arguments)
+    if not isinstance(command, str):
+        return json.dumps(arguments)
+    if folder is None:
+        return command
+    # Within `eval` nothing that a person writes can end the brackets or undo the `cd`.
+    return f"(cd -- {shlex.quote(folder)} && eval {shlex.quote(command)})"
 
 
 def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -229,12 +242,13 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
         raise InvalidRequest("--file needs the wait: who asked checks the files, and must be there")
     if options.edit and options.no_wait:
         raise InvalidRequest("--edit needs the wait: `gateway wait` does not know what was asked")
-    context: dict[str, Any] = {"cwd": os.getcwd(), "host": socket.gethostname()}
+    context: dict[str, Any] = {"cwd": _folder(options), "host": socket.gethostname()}
     if options.file:
         context["files"] = hash_files(options.file)
     digest = action_digest(
         agent=agent, kind=kind, tool=options.tool, arguments=arguments, context=context
     )
+    roles = _roles(options.role)
     return {
         "id": _new_id(),
         "agent": agent,
@@ -247,7 +261,33 @@ def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
         "context": context,
         "allowed": ["approve", "deny", *(["edit"] if options.edit else [])],
         "timeout": options.timeout,
+        **({"roles": roles} if roles else {}),
     }
+
+
+def _folder(options: argparse.Namespace) -> str:
+    """Return the folder in which the command will run, which must exist."""
+    if options.cwd is None:
+        return os.getcwd()
+    if not os.path.isdir(options.cwd):
+        raise InvalidRequest(f"--cwd {options.cwd!r} is no folder")
+    folder: str = os.path.realpath(options.cwd)
+    return folder
+
+
+def _roles(pairs: Sequence[str]) -> dict[str, str]:
+    if not pairs:
+        return {}
+    from gateway.wire.roles import check_roles  # noqa: PLC0415 (only when used)
+
+    roles = {}
+    for pair in pairs:
+        name, equals, role = pair.rpartition("=")
+        if not equals:
+            raise InvalidRequest(f"--role takes NAME=ROLE, not {pair!r}")
+        roles[name] = role
+    check_roles(roles)
+    return roles
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
@@ -298,6 +338,8 @@ def _ask_parser() -> argparse.ArgumentParser:
     add("tool", help="what would run, for example shell")
     add("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument")
     add("--arguments", metavar="JSON", help="all arguments as a JSON object")
+    add("--cwd", metavar="DIR", help="the folder in which it will run (default: this one)")
+    add("--role", action="append", default=[], metavar="NAME=ROLE", help="what an argument is")
     add("--file", action="append", default=[], metavar="PATH", help="must not change meanwhile")
     add("--hint", default="", help="why, in your own words")
     add("--kind", default="tool", choices=["tool", "command", "file_change", "plan"])

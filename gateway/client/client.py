@@ -42,6 +42,7 @@ from gateway.models import (
     new_id,
 )
 from gateway.wire.codec import JsonObject
+from gateway.wire.roles import check_roles
 from gateway.wire.signatures import Verifier
 
 log = logging.getLogger("gateway.client")
@@ -120,15 +121,21 @@ class AsyncClient:
         session: str | None = None,
         turn: str | None = None,
         id: str | None = None,
+        roles: Mapping[str, str] | None = None,
+        harmless: bool = False,
     ) -> ApprovalRequest:
         """Return a request with its digest, and with a new id where none is given.
 
-        `files` are bound with their content: when one of them, or a link on the way to it, has
-        changed at the end, the approval is refused. Raises InvalidRequest.
+        `context` is where it would run, by default this process's folder and host. `roles` say what
+        arguments are to the tool, `harmless` that nothing it does needs asking; see
+        `requires_approval`. `files` are bound with their content: when one of them, or a link on
+        the way to it, has changed at the end, the approval is refused. Raises InvalidRequest.
         """
         where = context or _here()
         if files:
             where = replace(where, files={**where.files, **hash_files(files)})
+        if roles:
+            check_roles(roles)
         draft = ApprovalRequest(
             id=id or new_id(),
             agent=self.agent,
@@ -148,6 +155,8 @@ class AsyncClient:
             allowed=tuple(allowed),
             risk=risk,
             timeout=timeout,
+            roles={name: str(role) for name, role in (roles or {}).items()},
+            harmless=harmless,
         )
         return replace(draft, digest=digest_of(draft))
 

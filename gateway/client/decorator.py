@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from gateway.client.approval import Approval
 from gateway.client.ask_inside_tool import enter_tool
 from gateway.client.blocking import Client, current_client
 from gateway.client.client import DEFAULT_TIMEOUT, log_report_failure
-from gateway.client.gate import ALLOWED, Gate, Hint, Replan, ReplanRounds, Serialize, gate_for
+from gateway.client.gate import (
+    ALLOWED,
+    Gate,
+    Hint,
+    Replan,
+    ReplanRounds,
+    Serialize,
+    Where,
+    gate_for,
+)
 from gateway.errors import Denied, GatewayError
 from gateway.models import Action, Execution, Kind, Risk
 from gateway.wire.codec import JsonObject
@@ -34,6 +43,9 @@ def requires_approval(
     allowed: tuple[Action, ...] = ALLOWED,
     serialize: Serialize | None = None,
     files: Sequence[str] = (),
+    context: Where | None = None,
+    arguments: Mapping[str, str] | None = None,
+    harmless: bool = False,
     replan: Replan | None = None,
     max_rounds: int = 3,
     client: Client | None = None,
@@ -48,7 +60,12 @@ def requires_approval(function: Callable[P, R] | None = None, /, **options: Any)
     arguments that run, within the function's signature; `respond` returns the given result instead
     of running. `serialize` turns arguments that are not JSON into JSON to show; nobody can edit
     that, and the values run only if they still serialize to the same. `files` names arguments that
-    are paths: nothing runs when such a file, or a link on the way to it, has changed. When a person
+    are paths: nothing runs when such a file, or a link on the way to it, has changed. `context`
+    is where the function works: a Context, or a function of the arguments that returns one; without
+    it, this process's folder and host. `arguments` say what arguments are to the tool, by name or
+    address: `{"edits[].text": "data"}`, in the words of `gateway.wire.roles.Role`. `harmless` says
+    that nothing the function does needs asking. Both change only what people may have remembered,
+    and widen that only where the gateway's policy trusts this agent's declarations. When a person
     denies with feedback, `replan(arguments, feedback)` may return other arguments to ask with, for
     at most `max_rounds` requests. The client is `client`, else the context's, else the one that the
     environment describes.
@@ -137,7 +154,7 @@ async def run_approved_async(
     await report(Execution.STARTED)
     began = time.monotonic()
     try:
-        with enter_tool(gate.tool, client):
+        with enter_tool(gate.tool, client, gate.place_of(approval.request)):
             result = await cast(Awaitable[Any], gate.call(values))
     except BaseException as error:
         await report(Execution.FAILED, **_describe_run(began, error))
@@ -165,7 +182,7 @@ def run_approved(
     report(request, Execution.STARTED)
     began = time.monotonic()
     try:
-        with enter_tool(gate.tool, client):
+        with enter_tool(gate.tool, client, gate.place_of(approval.request)):
             result = gate.call(values)
     except BaseException as error:
         report(request, Execution.FAILED, **_describe_run(began, error))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.client import argument_schema
@@ -14,13 +15,17 @@ from gateway.client.approval import Approval
 from gateway.client.blocking import Client
 from gateway.client.client import DEFAULT_TIMEOUT, AsyncClient
 from gateway.errors import Denied, InvalidRequest, Unverified
-from gateway.models import Action, ApprovalRequest, Kind, Reason, Risk
+from gateway.models import Action, ApprovalRequest, Context, Kind, Reason, Risk
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import JsonObject
+from gateway.wire.roles import check_roles
 
 Hint = str | Callable[..., str]
 Replan = Callable[[JsonObject, str], JsonObject]
 Serialize = Callable[[JsonObject], JsonObject]
+Where = Context | Callable[..., Context]
+
+_ADDRESS = re.compile(r"[.\[]")
 
 ALLOWED = (Action.APPROVE, Action.EDIT, Action.DENY, Action.RESPOND, Action.ABORT)
 
@@ -40,6 +45,9 @@ class Gate:
     serialize: Serialize | None = None
     schema: JsonObject | None = None
     files: tuple[str, ...] = ()
+    context: Where | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    harmless: bool = False
     replan: Replan | None = None
     max_rounds: int = 3
     client: Client | None = None
@@ -83,6 +91,9 @@ class Gate:
                 allowed=self.allowed,
                 schema=self.schema,
                 files=[os.fspath(arguments[name]) for name in self.files],
+                context=self.context_of(arguments),
+                roles=self.roles,
+                harmless=self.harmless,
             )
         except InvalidRequest as error:
             if _is_json(shown):
@@ -91,6 +102,22 @@ class Gate:
                 f"{self.tool}: its arguments cannot be shown to a person as JSON ({error}); "
                 "gate a function that takes plain values, or say with `serialize` what to show"
             ) from error
+
+    def context_of(self, arguments: JsonObject) -> Context | None:
+        """Return where a call runs, as the function's author says; None where nothing is said.
+
+        Raises InvalidRequest for what is no Context.
+        """
+        if self.context is None:
+            return None
+        said: Any = self.context(**arguments) if callable(self.context) else self.context
+        if not isinstance(said, Context):
+            raise InvalidRequest(f"{self.tool}: its `context` gave {type(said).__name__}")
+        return said
+
+    def place_of(self, request: ApprovalRequest) -> Context | None:
+        """Return where an approved call runs, without its files; None where nothing is said."""
+        return None if self.context is None else replace(request.context, files={})
 
     def call(self, arguments: JsonObject) -> Any:
         """Call the function with exactly these arguments."""
@@ -103,8 +130,13 @@ class Gate:
         """Return the arguments to run: those shown or their edit, or the values behind `serialize`.
 
         Raises InvalidRequest for an edit that does not fit the function, and Unverified when the
-        values no longer serialize to what was shown.
+        values no longer serialize to what was shown, or would run elsewhere.
         """
+        values = self._approved_values(approval, arguments)
+        self._check_place(approval.request.context, values)
+        return values
+
+    def _approved_values(self, approval: Approval, arguments: JsonObject | None) -> JsonObject:
         asked = approval.request.arguments
         if any(approval.arguments.get(name) != asked.get(name) for name in self.files):
             raise Unverified(f"{self.tool}: an edit names another file than was asked about")
@@ -117,6 +149,12 @@ class Gate:
         if canonical(self._serialize_arguments(arguments)) != canonical(approval.request.arguments):
             raise Unverified(f"{self.tool}: its arguments were changed while it waited")
         return arguments
+
+    def _check_place(self, shown: Context, arguments: JsonObject) -> None:
+        """Raise Unverified when these arguments run in another place than people were shown."""
+        where = self.context_of(arguments)
+        if where is not None and replace(where, files={}) != replace(shown, files={}):
+            raise Unverified(f"{self.tool}: it would run in another place than was asked about")
 
     def _serialize_arguments(self, arguments: JsonObject) -> JsonObject:
         return arguments if self.serialize is None else self.serialize(dict(arguments))
@@ -136,6 +174,7 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
     given["files"] = tuple(given.get("files", ()))
     if unknown := set(given["files"]) - set(inspect.signature(function).parameters):
         raise InvalidRequest(f"there is no argument {min(unknown)!r} that could name a file")
+    given["roles"] = _roles(function, given)
     tool = given.pop("tool", None) or getattr(function, "__qualname__", "tool")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidRequest(f"{tool} is a generator; gate the function that uses it")
@@ -153,6 +192,17 @@ def gate_for(function: Callable[..., Any], options: dict[str, Any]) -> Gate:
     if gate.is_method:
         del parameters[next(iter(parameters))]
     return replace(gate, schema=argument_schema.schema_of(function, parameters))
+
+
+def _roles(function: Callable[..., Any], given: dict[str, Any]) -> dict[str, str]:
+    """Take the declared roles out of the options; raises InvalidRequest where they fit none."""
+    roles = dict(given.pop("arguments", {}))
+    check_roles(roles)
+    if "serialize" not in given:  # what it shows has names of its own
+        names = {_ADDRESS.split(address, 1)[0]: address for address in roles}
+        if unknown := set(names) - set(inspect.signature(function).parameters):
+            raise InvalidRequest(f"there is no argument {names[min(unknown)]!r} to declare")
+    return roles
 
 
 def gate_of(function: Callable[..., Any]) -> Gate:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from gateway.errors import InvalidRequest
 from gateway.models import AGENT_REASONS, ApprovalRequest, Reason, digest_of
 from gateway.wire.canonical_json import parse
+from gateway.wire.roles import check_roles
 
 LARGE_BYTES = 64 * 1024  # longer messages are parsed in a thread, so that the others go on
 _LONGEST_NAME = 120
@@ -23,10 +24,10 @@ T = TypeVar("T")
 def parse_request(raw: bytes) -> ApprovalRequest:
     """Return the request in `raw`; its digest is right.
 
-    Raises InvalidRequest as `parse_message` and `check_digest` do.
+    Raises InvalidRequest as `parse_message` and `check_request` do.
     """
     request = parse_message(ApprovalRequest, raw)
-    check_digest(request)
+    check_request(request)
     return request
 
 
@@ -45,8 +46,13 @@ def parse_message(cls: type[T], raw: bytes) -> T:
     return message
 
 
-def check_digest(request: ApprovalRequest) -> None:
-    """Return when the request's digest covers its content; raise InvalidRequest otherwise."""
+def check_request(request: ApprovalRequest) -> None:
+    """Return when the request's digest covers its content and its roles are roles of this version;
+    raise InvalidRequest otherwise.
+
+    The class itself does not check roles, so that a record with one of a newer version is read.
+    """
+    check_roles(request.roles)
     if request.digest != digest_of(request):
         raise InvalidRequest("digest is not the SHA-256 of what the request would run")
 

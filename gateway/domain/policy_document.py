@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gateway.domain.records import Identity, Person, ScopeQuorum
+from gateway.domain.records import Identity, Person, Record, ScopeQuorum
 from gateway.domain.risk_rules import RiskRule, assess_by_rules, is_named
 from gateway.models import ApprovalRequest, Kind, Risk
 from gateway.wire.codec import JsonObject, Wire
@@ -146,13 +146,16 @@ class Budget(Wire):
 class ToolRow(Wire):
     """What an operator says of one tool, by its whole name as it is sent.
 
-    A `harmless` one may be remembered as a whole. `agents` are names in which `*` stands for
-    anything; empty for all.
+    A `harmless` one may be remembered as a whole; it has no default, because replicas of the
+    version before cannot read a row without it. `agents` are names in which `*` stands for
+    anything; empty for all. `arguments` are the roles of arguments (`gateway.wire.roles`) by name,
+    or by an address such as `edits[].text`.
     """
 
     name: str
     harmless: bool
     agents: tuple[str, ...] = ()
+    arguments: dict[str, str] = field(default_factory=dict)
 
 
 _NOBODY = Route()
@@ -161,7 +164,11 @@ _USUAL = Budget()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rulebook(Wire):
-    """Everything that an operator writes."""
+    """Everything that an operator writes.
+
+    What the authors of tools declare about them may free arguments, and count as harmless, only for
+    the agents of `trust_declarations`: names in which `*` stands for anything; empty for none.
+    """
 
     people: tuple[Person, ...] = ()
     routes: tuple[Route, ...] = ()
@@ -170,6 +177,7 @@ class Rulebook(Wire):
     guardrails: Guardrails = Guardrails.SHADOW
     budgets: tuple[Budget, ...] = ()
     tools: tuple[ToolRow, ...] = ()
+    trust_declarations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +220,25 @@ class PolicyDocument(Rulebook):
                 return route
         return _NOBODY
 
-    def declares_harmless(self, agent: str, tool: str) -> bool:
-        """Whether the operator declared a tool of this agent harmless."""
-        return any(
-            one.harmless and one.name == tool and is_named(one.agents, agent) for one in self.tools
+    def declare(self, record: Record) -> Record:
+        """Return a record with what is declared about its tool, whatever was declared before.
+
+        A row of the operator's speaks before the author: a tool in it is as harmless as it says.
+        """
+        request = record.request
+        trusted = bool(self.trust_declarations) and is_named(self.trust_declarations, request.agent)
+        row = self._tool_row(request.agent, request.tool)
+        return record.copy_with(
+            harmless=row.harmless if row else trusted and request.harmless,
+            declared=row.arguments if row else {},
+            trusted=trusted,
         )
+
+    def _tool_row(self, agent: str, tool: str) -> ToolRow | None:
+        for row in self.tools:
+            if row.name == tool and is_named(row.agents, agent):
+                return row
+        return None
 
     def budget_for(self, agent: str) -> Budget:
         """Return the first budget that names an agent, or the default one."""

@@ -129,8 +129,10 @@ class Record(Wire):
     agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
     digest card, has no card of its own; `alike` counts those behind this one. `findings` are what
     the guardrails see in what would run now, none where they are off. A `harmless` tool was
-    declared so by the operator when it was asked; where something is decided, the policy of that
-    moment counts.
+    declared so when it was asked, by the operator or by an author whom the policy trusts.
+    `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
+    request may free arguments too. Where something is decided, the policy of that moment counts for
+    all three (`PolicyDocument.declare`).
     """
 
     request: ApprovalRequest
@@ -145,6 +147,8 @@ class Record(Wire):
     scope_quorum: ScopeQuorum = field(default_factory=ScopeQuorum)
     owner: str | None = None
     harmless: bool = False
+    declared: dict[str, str] = field(default_factory=dict)
+    trusted: bool = False
     process: str | None = None
     attached: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()
@@ -383,7 +387,7 @@ def likeness(record: Record) -> str:
     not ids, the process, the turn, or how long to wait. It never changes over a record's life.
     """
     request = record.request
-    shared = (
+    shared: tuple[Any, ...] = (
         request.digest,
         request.session,
         record.route,
@@ -394,6 +398,8 @@ def likeness(record: Record) -> str:
         request.preview and plain(request.preview),
         request.schema,
         request.risk and plain(request.risk),
+        # What the card offers to remember goes by them. Without them it is as it always was.
+        *((request.roles, request.harmless) if request.roles or request.harmless else ()),
     )
     return sha256_hex(json.dumps(shared).encode())[:_LIKENESS_LENGTH]
 

@@ -149,10 +149,7 @@ class GrantBook:
 
     def redeclare(self, record: Record) -> Record:
         """Return the record as this policy declares its tool, whatever was declared before."""
-        request = record.request
-        return record.copy_with(
-            harmless=self._policy.declares_harmless(request.agent, request.tool)
-        )
+        return self._policy.declare(record)
 
     def fit(self, grant: Grant, record: Record, route: Route) -> bool:
         """Whether a pass, whose requests nobody sees, is for one like this. Other grants are."""

@@ -30,6 +30,7 @@ from gateway.errors import InvalidRequest
 from gateway.policy.allow_deny_rules import mistakes
 from gateway.wire.codec import plain
 from gateway.wire.identifiers import TOOL_NAME
+from gateway.wire.roles import role_mistakes
 
 LOGIN = "token"  # the platform of everyone who logs in with a credential of ours, by their name
 
@@ -46,7 +47,7 @@ def read_policy(text: str) -> PolicyDocument:
     Every person may also log in by their name, which needs a credential besides.
     """
     try:
-        values = tomllib.loads(text)
+        values = _with_harmless(tomllib.loads(text))
         raw = json.dumps(values, allow_nan=False).encode()
     except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
         raise BadPolicy(f"this is not a TOML file of plain values: {error}") from None
@@ -57,7 +58,7 @@ def read_policy(text: str) -> PolicyDocument:
     members = {one.name: getattr(found, one.name) for one in fields(found)}
     people = tuple(_with_login(person) for person in found.people)
     document = PolicyDocument(**{**members, "people": people})
-    if mistakes := list(_mistakes(document)):
+    if mistakes := [*_mistakes(document), *_role_mistakes(document, text)]:
         raise BadPolicy(" ".join(mistakes))
     return document
 
@@ -79,12 +80,27 @@ def differences(before: PolicyDocument, after: PolicyDocument) -> list[str]:
         *_compare_named("rule", before.rules, after.rules),
         *_compare_named("budget", before.budgets, after.budgets),
         *_compare_named("tool", before.tools, after.tools),
+        *_compare_trust(before.trust_declarations, after.trust_declarations),
         *(
             [f"~ guardrails: {before.guardrails} -> {after.guardrails}"]
             if before.guardrails is not after.guardrails
             else []
         ),
     ]
+
+
+def _compare_trust(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[str]:
+    if before != after:
+        yield f"~ trust_declarations: {_words(list(before))} -> {_words(list(after))}"
+
+
+def _with_harmless(values: dict[str, Any]) -> dict[str, Any]:
+    """Add `harmless = false` to the rows of tools that leave it out."""
+    rows = values.get("tools")
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict):
+            row.setdefault("harmless", False)
+    return values
 
 
 def _with_login(person: Person) -> Person:
@@ -121,6 +137,28 @@ def _mistakes(policy: PolicyDocument) -> Iterator[str]:
     names = {person.name for person in policy.people}
     for route in policy.routes:
         yield from (f"Route {route.name!r}: {text}" for text in _mistakes_of(route, names))
+
+
+def _role_mistakes(policy: PolicyDocument, text: str) -> Iterator[str]:
+    for number, row in enumerate(policy.tools):
+        for address, said in role_mistakes(row.arguments).items():
+            yield f"{_place(text, number, address)}Tool {row.name!r}: {said}."
+
+
+def _place(text: str, number: int, address: str) -> str:
+    """Say on which line the role of an argument is written: the first with which it is there."""
+    lines = text.splitlines(keepends=True)
+    written = tomllib.loads(text)["tools"][number]["arguments"][address]
+    for count, line in enumerate(lines, 1):
+        if written not in line:
+            continue
+        try:
+            found = tomllib.loads("".join(lines[:count]))["tools"][number]["arguments"][address]
+        except (tomllib.TOMLDecodeError, LookupError):
+            continue
+        if found == written:
+            return f"Line {count}: "
+    return ""
 
 
 def _mistakes_of(route: Route, people: set[str]) -> Iterator[str]:

@@ -171,7 +171,7 @@ async def _prepare_grants(settings: Settings, core: Core) -> None:
 
 async def _first_policy(store: RedisStore, settings: Settings) -> None:
     """Put the policy file in force; without one, give a new namespace a default route without
-    approvers."""
+    approvers, on which every author's declarations count."""
     policy = await store.policy()
     if settings.policy_file is not None:
         written = read_policy_file(settings.policy_file)
@@ -182,7 +182,10 @@ async def _first_policy(store: RedisStore, settings: Settings) -> None:
         return
     if not policy.routes:
         first = PolicyDocument(
-            generation=policy.generation, people=policy.people, routes=(Route(mode=settings.mode),)
+            generation=policy.generation,
+            people=policy.people,
+            routes=(Route(mode=settings.mode),),
+            trust_declarations=("*",),
         )
         try:
             await store.apply(first, by="first start")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from gateway.client import Client, requires_approval
 from gateway.errors import GatewayError
-from gateway.models import ApprovalRequest, Decision, Kind
+from gateway.models import ApprovalRequest, Context, Decision, Kind
 
 COMMANDS = (
     ("write a first file", "echo 'hello from the agent' > hello.txt"),
@@ -22,7 +23,7 @@ COMMANDS = (
 
 def main() -> int:
     """Ask for each command; print its outcome as one JSON line."""
-    folder = Path(sys.argv[1])
+    here = Context(cwd=str(Path(sys.argv[1]).resolve()), host=socket.gethostname())
     decided_at: dict[str, float] = {}
 
     def note(event: str, request: ApprovalRequest, decision: Decision | None) -> None:
@@ -33,11 +34,15 @@ def main() -> int:
     client = Client.from_env("demo-agent", on_event=note)
 
     @requires_approval(
-        tool="shell", kind=Kind.COMMAND, hint=lambda command: why[command], client=client
+        tool="shell",
+        kind=Kind.COMMAND,
+        hint=lambda command: why[command],
+        context=here,
+        client=client,
     )
     def shell(command: str) -> str:
         done = subprocess.run(
-            command, shell=True, cwd=folder, capture_output=True, text=True, check=True
+            command, shell=True, cwd=here.cwd, capture_output=True, text=True, check=True
         )
         return done.stdout
 

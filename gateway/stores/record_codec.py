@@ -75,8 +75,10 @@ def _write_asked(digests: tuple[str, str]) -> str:
     return "" if now == asked else asked
 
 
-def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum, bool]) -> str:
-    route, quorum, risk, owner, scopes, harmless = values
+def _about(
+    values: tuple[str, int, Risk, str | None, ScopeQuorum, bool, JsonObject, bool],
+) -> str:
+    route, quorum, risk, owner, scopes, harmless, declared, trusted = values
     about: JsonObject = {"route": route}
     if quorum != 1:
         about["quorum"] = quorum
@@ -88,6 +90,10 @@ def _about(values: tuple[str, int, Risk, str | None, ScopeQuorum, bool]) -> str:
         about["scopes"] = wider
     if harmless:
         about["harmless"] = True
+    if declared:
+        about["declared"] = declared
+    if trusted:
+        about["trusted"] = True
     return dumps(about)
 
 
@@ -100,7 +106,20 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
     ("status", ("status",), str),
     ("digest", ("digest",), str),
     ("asked", ("digest", "request.digest"), _write_asked),
-    ("about", ("route", "quorum", "risk", "owner", "scope_quorum", "harmless"), _about),
+    (
+        "about",
+        (
+            "route",
+            "quorum",
+            "risk",
+            "owner",
+            "scope_quorum",
+            "harmless",
+            "declared",
+            "trusted",
+        ),
+        _about,
+    ),
     ("process", ("process",), _text),
     ("attached", ("attached",), " ".join),
     ("consumer", ("consumers",), " ".join),
@@ -195,6 +214,8 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         owner=about.get("owner"),
         scope_quorum=build(ScopeQuorum, about.get("scopes", {})),
         harmless=about.get("harmless", False),
+        declared=about.get("declared", {}),
+        trusted=about.get("trusted", False),
         process=fields.get("process"),
         attached=tuple(fields.get("attached", "").split()),
         consumers=tuple(fields.get("consumer", "").split()),

@@ -11,6 +11,7 @@ from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity
 from gateway.models import RiskLevel
 from gateway.policy.policy_file import BadPolicy, differences, read_policy
+from tests.unit.test_transitions import record
 from tests.world import request
 
 PAGE = Path(__file__).parents[2] / "docs" / "routes.md"
@@ -99,15 +100,20 @@ def test_differences_are_said_member_by_member() -> None:
     ]
 
 
+def _harmless(policy: PolicyDocument, agent: str, tool: str) -> bool:
+    """Whether a call of this agent's is harmless by the policy."""
+    return policy.declare(record(request=request(agent=agent, tool=tool))).harmless
+
+
 def test_a_tool_is_declared_by_its_whole_name() -> None:
     """For one agent or all; a name with a star, or one that stands twice, refuses the file."""
     row = '[[tools]]\nname = "todo_write"\nharmless = true\n'
     document = read_policy(f'{row}agents = ["bot*"]\n')
-    assert document.declares_harmless("bot1", "todo_write")
-    assert not document.declares_harmless("ann", "todo_write")
-    assert not document.declares_harmless("bot1", "todo_write2")
-    assert not read_policy("").declares_harmless("bot1", "todo_write")
-    assert not read_policy(row.replace("true", "false")).declares_harmless("b", "todo_write")
+    assert _harmless(document, "bot1", "todo_write")
+    assert not _harmless(document, "ann", "todo_write")
+    assert not _harmless(document, "bot1", "todo_write2")
+    assert not _harmless(read_policy(""), "bot1", "todo_write")
+    assert not _harmless(read_policy(row.replace("true", "false")), "b", "todo_write")
     assert differences(read_policy(""), document) == [
         "+ tool todo_write: harmless true; agents bot*"
     ]
