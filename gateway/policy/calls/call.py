@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +10,7 @@ from functools import cached_property
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.calls.roles import Role, RoleSource
-from gateway.wire.canonical_json import canonical, sha256_hex
+from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject
 
 
@@ -30,7 +31,7 @@ class Declaration:
         """A hash of all that it says."""
         said = {"by": self.by, "roles": dict(self.roles), "harmless": self.harmless,
                 "trusted": self.trusted}  # fmt: skip
-        return sha256_hex(canonical(said))[:32]
+        return sha256_hex(json.dumps(said, sort_keys=True).encode())[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

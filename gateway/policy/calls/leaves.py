@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from gateway.models import Kind
@@ -29,6 +30,7 @@ from gateway.policy.calls.roles import (
     plain_name,
     role_of_name,
     type_of,
+    words_in,
 )
 from gateway.policy.calls.tool_names import Family, bare_name, family_of, verbs_of_file_tool
 
@@ -98,6 +100,7 @@ class Leaf:
     source: RoleSource
     why: str
     owner: str  # the place of the object in which it stands
+    read: bool = True  # False beyond a limit: nobody looked at it
 
     @property
     def free(self) -> bool:
@@ -136,7 +139,7 @@ class Walked:
     doubts: list[Doubt] = field(default_factory=list)
     inner: list[InnerCall] = field(default_factory=list)
     keys: list[tuple[str, str]] = field(default_factory=list)  # those that may be paths; places
-    verbs: dict[str, str] = field(default_factory=dict)  # by the place of an object
+    verbs: dict[str, frozenset[str]] = field(default_factory=dict)  # by the place of an object
     rows: tuple[KnownTool, ...] = ()
 
 
@@ -152,14 +155,18 @@ class _Given:
 class _Where:
     address: str = ""
     place: str = ""
+    known: bool = True  # False within what nobody knows: nothing there is free
 
     def of_key(self, key: str) -> _Where:
         named = key if key and _PLAIN_KEY.issuperset(key) else f"[{json.dumps(key)}]"
         dot = "." if self.place and named is key else ""
-        return _Where(f"{self.address}{dot}{named}", f"{self.place}{dot}{named}")
+        return _Where(f"{self.address}{dot}{named}", f"{self.place}{dot}{named}", self.known)
 
     def of_index(self, at: int) -> _Where:
-        return _Where(f"{self.address}[]", f"{self.place}[{at}]")
+        return _Where(f"{self.address}[]", f"{self.place}[{at}]", self.known)
+
+    def as_unknown(self) -> _Where:
+        return replace(self, known=False)
 
 
 def walk(call: Call, budget: Budget) -> Walked:
@@ -186,46 +193,39 @@ class _Walk:
         self._found.rows = tuple(row for row in rows if row.fits(call.arguments))
 
     def run(self) -> Walked:
-        self._read_object(self._call.arguments, _Where(), None, 1, known=True)
+        self._read_object(self._call.arguments, _Where(), None, 1)
         return self._found
 
     # ------------------------------------------------------------ structure
 
     def _read_object(
-        self, members: Mapping[str, Any], at: _Where, held: _Given | None, depth: int, *,
-        known: bool,
-    ) -> None:  # fmt: skip
+        self, members: Mapping[str, Any], at: _Where, held: _Given | None, depth: int
+    ) -> None:
         if len(members) > self._budget.leaves or not all(map(_is_name, members)):
             self._cut("", members, at, at.place)
             return
         plain = {key: plain_name(key) for key in members}
-        counts = Counter(plain.values()) if len(members) > 1 else None
+        twins = {name for name, count in Counter(plain.values()).items() if count > 1}
         beside = self._look_around(plain, members, at)
         inner = self._find_inner(plain, members, at)
         self._note_verb(plain, members, at)
         for key, value in members.items():
             where = at.of_key(key)
-            twin = counts is not None and counts[plain[key]] > 1
-            if twin:
+            if plain[key] in twins:
                 given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "two names are one when joined")
                 self._doubt(DoubtKind.TWINS, where, f"{key} stands there twice, joined otherwise")
-            elif key == inner:
-                given = self._decide(key, value, where, beside, held, known=known)
-                if given.source not in (RoleSource.OPERATOR, RoleSource.TABLE):
-                    given = _Given(Role.NESTED, RoleSource.NAME, "it is given to another tool")
+                where = where.as_unknown()
             else:
-                given = self._decide(key, value, where, beside, held, known=known)
+                given = self._decide(key, value, where, beside, held)
+                if key == inner and given.source not in (RoleSource.OPERATOR, RoleSource.TABLE):
+                    given = _Given(Role.NESTED, RoleSource.NAME, "it is given to another tool")
             self._read_value(key, value, where, given, at.place, depth + 1)
 
     def _read_value(
         self, key: str, value: Any, where: _Where, given: _Given, owner: str, depth: int
     ) -> None:
-        if (
-            not isinstance(value, dict | list)
-            or not value
-            or (given.role in COMMANDS and is_list_of_texts(value))
-            or (given.role is Role.ACTION and _names_command(key) and is_list_of_texts(value))
-        ):
+        single = not isinstance(value, dict | list) or not value
+        if single or (is_list_of_texts(value) and _is_command(key, given.role)):
             self._add(key, value, where, given, owner)
         elif depth > MAX_DEPTH:
             self._cut(key, value, where, owner)
@@ -253,15 +253,16 @@ class _Walk:
         if plain in BY_PATH and all(isinstance(part, dict) for part in value.values()):
             self._found.keys += [(name, where.of_key(name).place) for name in value
                                  if isinstance(name, str)][:MAX_LEAVES]  # fmt: skip
-        if (
-            declared and given.role in (_INHERITED | ({Role.DATA} if _is_whole(given) else set()))
-        ) or given.role in _INHERITED:
-            self._read_object(value, where, given, depth, known=True)
-        elif self._leads(where.address) or (plain in _HOLDING and given.role is not Role.UNKNOWN):
-            self._read_object(value, where, None, depth, known=True)
+        whole = given.role is Role.DATA and _is_whole(given)
+        holds = plain in _HOLDING and not declared
+        if whole or given.role in _INHERITED:
+            self._read_object(value, where, given, depth)
+        elif self._leads(where.address) or holds:
+            self._read_object(value, where, None, depth)
         else:
-            self._doubt(DoubtKind.CONTAINER, where, f"{key} is an object that nobody knows")
-            self._read_object(value, where, None, depth, known=False)
+            if where.known:
+                self._doubt(DoubtKind.CONTAINER, where, f"{key} is an object that nobody knows")
+            self._read_object(value, where.as_unknown(), None, depth)
 
     def _leads(self, address: str) -> bool:
         """Whether a declaration or a fitting row names something below this address."""
@@ -276,11 +277,17 @@ class _Walk:
         self._budget.leaves -= 1
         self._found.leaves.append(
             Leaf(address=where.address, place=where.place, name=key, role=Role.UNKNOWN,
-                 type=type_of(value), value=value, source=RoleSource.NOBODY, why=why, owner=owner)
+                 type=type_of(value), value=value, source=RoleSource.NOBODY, why=why, owner=owner,
+                 read=False)
         )  # fmt: skip
 
     def _add(self, key: str, value: Any, where: _Where, given: _Given, owner: str) -> None:
-        role, source, why = self._narrow_leaf(key, value, where, given)
+        role, source, why = self._narrow_leaf(key, value, given)
+        if role is not Role.DATA:
+            self._budget.text -= _length(value)
+            if self._budget.text < 0:
+                self._cut(key, value, where, owner)
+                return
         self._budget.leaves -= 1
         self._found.leaves.append(
             Leaf(address=where.address, place=where.place, name=key, role=role,
@@ -331,18 +338,15 @@ class _Walk:
 
     def _note_verb(self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where) -> None:
         said = [members[key] for key, name in plain.items() if name in _VERB_KEYS]
-        texts = [
-            text.lower() for text in said if isinstance(text, str) and len(text) <= LONGEST_NAME
-        ]
+        texts = [one for one in said if isinstance(one, str) and len(one) <= LONGEST_NAME]
         if texts:
-            self._found.verbs[at.place] = " ".join(texts)
+            self._found.verbs[at.place] = frozenset(chain.from_iterable(map(words_in, texts)))
 
     # ------------------------------------------------------------ roles
 
     def _decide(
-        self, key: str, value: Any, where: _Where, beside: Surroundings, held: _Given | None, *,
-        known: bool,
-    ) -> _Given:  # fmt: skip
+        self, key: str, value: Any, where: _Where, beside: Surroundings, held: _Given | None
+    ) -> _Given:
         by_name = role_of_name(key, value, beside)
         given = self._declared(key, where, by_name)
         if given is None and held is not None:
@@ -351,12 +355,10 @@ class _Walk:
             given = _Given(role, RoleSource.TABLE, "the table of known tools holds it")
         if given is None and by_name is not None:
             given = _Given(self._refine(by_name), RoleSource.NAME, _WHY[RoleSource.NAME])
-            if not known and by_name in FREE:
+            if not where.known and by_name in FREE:
                 given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "nobody knows what it stands in")
         if given is not None and beside.typed and given.role in COMMANDS:
-            return _Given(
-                Role.INPUT, RoleSource.NAME, "what stands beside it says that it is typed"
-            )
+            return _Given(Role.INPUT, RoleSource.NAME, "what stands beside says that it is typed")
         return given or _Given(Role.UNKNOWN, RoleSource.NOBODY, _WHY[RoleSource.NOBODY])
 
     def _declared(self, key: str, where: _Where, by_name: Role | None) -> _Given | None:
@@ -401,9 +403,7 @@ class _Walk:
             return Role.WRITE
         return Role.PATH if self._call.kind is Kind.FILE_CHANGE else Role.READ
 
-    def _narrow_leaf(
-        self, key: str, value: Any, where: _Where, given: _Given
-    ) -> tuple[Role, RoleSource, str]:
+    def _narrow_leaf(self, key: str, value: Any, given: _Given) -> tuple[Role, RoleSource, str]:
         """Return the role of a single value: its kind, type, look and length only narrow."""
         role, source, why = given.role, given.source, given.why
         if role in (Role.DATA, Role.PART) and self._is_too_bold(role, source):
@@ -418,11 +418,6 @@ class _Walk:
         file_text = role is Role.DATA and self._family is Family.FILE
         if role in FREE and source is RoleSource.NAME and not file_text and looks_like(value):
             return Role.UNKNOWN, RoleSource.LOOK, _WHY[RoleSource.LOOK]
-        if role is not Role.DATA:
-            self._budget.text -= _length(value)
-            if self._budget.text < 0:
-                self._doubt(DoubtKind.LIMIT, where, f"{key} is longer than what is read")
-                return Role.UNKNOWN, RoleSource.NOBODY, "it is longer than what is read"
         return role, source, why
 
     def _is_too_bold(self, role: Role, source: RoleSource) -> bool:
@@ -445,9 +440,11 @@ def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool
     return role not in FREE or by_name not in HELD
 
 
-def _names_command(key: str) -> bool:
+def _is_command(key: str, role: Role) -> bool:
+    """Whether a list of texts is a command, or may be, and so is one value."""
     plain = plain_name(key)
-    return plain in COMMAND_NAMES or plain in ("commands", "argv")
+    named = plain in COMMAND_NAMES or plain in ("commands", "argv")
+    return role in COMMANDS or (role is Role.ACTION and named)
 
 
 def _is_whole(given: _Given) -> bool:

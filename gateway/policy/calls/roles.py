@@ -207,6 +207,11 @@ def plain_name(argument: str) -> str:
     return argument.replace("_", "").replace("-", "").replace(" ", "").lower()
 
 
+def words_in(name: str) -> list[str]:
+    """Return the words of a name, however they are joined."""
+    return [word.lower() for word in _WORDS.findall(name)]
+
+
 def type_of(value: Any) -> JsonType:
     """Return the JSON type of a value."""
     if isinstance(value, str):
@@ -307,5 +312,5 @@ def _role_in_message(plain: str) -> Role | None:
 def _role_of_ending(name: str) -> Role | None:
     if len(name) > LONGEST_NAME:
         return None
-    words = _WORDS.findall(name)
-    return _ENDINGS.get(words[-1].lower()) if words[1:] else None
+    words = words_in(name)
+    return _ENDINGS.get(words[-1]) if words[1:] else None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.policy.calls.call import Call, Declaration, calls_of
+from gateway.policy.calls.known_tools import rows_of_any_name
 from gateway.policy.calls.leaves import (
     MAX_TEXT,
     Budget,
@@ -26,7 +27,7 @@ from gateway.policy.calls.leaves import (
 )
 from gateway.policy.calls.patches import files_of_patch, named_in_patches
 from gateway.policy.calls.path_uses import EFFECTS, PathEffect, PathUse, use_path
-from gateway.policy.calls.paths import components
+from gateway.policy.calls.paths import below
 from gateway.policy.calls.programs import (
     Program,
     is_list_of_texts,
@@ -54,8 +55,8 @@ __all__ = [
 MAX_NESTED = 4
 _MOST_JOINED = 8
 _NOT_GIVEN = (None, False, "", "false", "False", "use_default", "default", 0)
-_DELETING = ("delete", "remove", "unlink", "rm", "erase", "trash")
-_UNCLEAR = ("link", "chmod", "chown", "move", "rename", "undo")
+_DELETING = frozenset({"delete", "del", "remove", "unlink", "rm", "rmdir", "erase", "trash"})
+_UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "rename", "symlink"})
 _LOOKED_AT = frozenset({Role.ACTION, Role.INPUT, Role.UNKNOWN, Role.NESTED})
 _UNREAD = frozenset({Role.DATA, Role.NESTED}) | COMMANDS
 
@@ -238,7 +239,7 @@ class _Toucher:
             names=names_of(call.tool, call.server),
             harmless=any(one.harmless and _counts(one) for one in call.roles)
             or any(row.harmless for row in rows),
-            fingerprint=_fingerprint(call, [row.fingerprint for row in rows]),
+            fingerprint=_fingerprint(call),
         )
 
     # ------------------------------------------------------------ base
@@ -264,6 +265,8 @@ class _Toucher:
 
     def _read(self, leaf: Leaf) -> None:
         role, value = leaf.role, leaf.value
+        if not leaf.read:
+            return
         if role in COMMANDS or _may_be_command(leaf):
             self._read_command(leaf)
         elif role in PATHS and isinstance(value, str):
@@ -324,17 +327,18 @@ class _Toucher:
         second = leaf.role is Role.DESTINATION
         found = use_path(text, effect, self._base, leaf.place, second=second)
         self._paths.append(found)
-        if (found.parts is None and (text[:1] in ("/", "~", "\\") or self._base is not None)) or (
-            found.parts is None and components("/" + text) is None
-        ):
+        # Without a base a relative path still has to stay below where it starts.
+        known = found.parts is not None or (self._base is None and below(text))
+        if not known:
             self._doubt(DoubtKind.PATH, leaf, "readers of this path could differ")
 
     def _effect(self, leaf: Leaf) -> PathEffect:
         effect = EFFECTS[leaf.role]
-        verb = self._walked.verbs.get(leaf.owner) or self._walked.verbs.get("", "")
-        if any(word in verb for word in _DELETING):
+        verbs = self._walked.verbs
+        said = verbs.get(leaf.owner) or verbs.get("", frozenset())
+        if said & _DELETING:
             return PathEffect.DELETE
-        return PathEffect.UNKNOWN if any(word in verb for word in _UNCLEAR) else effect
+        return PathEffect.UNKNOWN if said & _UNCLEAR else effect
 
     def _read_patch(self, leaf: Leaf, text: str) -> None:
         named = files_of_patch(text)
@@ -482,6 +486,7 @@ def _counts(declaration: Declaration) -> bool:
     return declaration.by is RoleSource.OPERATOR or declaration.trusted
 
 
-def _fingerprint(call: Call, rows: list[str]) -> str:
-    parts = [*(one.fingerprint for one in call.roles), *rows]
+def _fingerprint(call: Call) -> str:
+    rows = rows_of_any_name(call.tool)
+    parts = [*(one.fingerprint for one in call.roles), *(row.fingerprint for row in rows)]
     return sha256_hex("\n".join(parts).encode())[:32] if parts else ""
