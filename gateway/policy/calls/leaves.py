@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.models import Kind
 from gateway.policy.calls.call import Call, Declaration
@@ -143,16 +143,14 @@ class Walked:
     rows: tuple[KnownTool, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(NamedTuple):
     role: Role
     source: RoleSource
     why: str
     address: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Where:
+class _Where(NamedTuple):
     address: str = ""
     place: str = ""
     known: bool = True  # False within what nobody knows: nothing there is free
@@ -166,7 +164,7 @@ class _Where:
         return _Where(f"{self.address}[]", f"{self.place}[{at}]", self.known)
 
     def as_unknown(self) -> _Where:
-        return replace(self, known=False)
+        return self._replace(known=False)
 
 
 def walk(call: Call, budget: Budget) -> Walked:
@@ -207,13 +205,17 @@ class _Walk:
         plain = {key: plain_name(key) for key in members}
         twins = {name for name, count in Counter(plain.values()).items() if count > 1}
         beside = self._look_around(plain, members, at)
-        inner = self._find_inner(plain, members, at)
+        # What is handed to another tool is read as its call, and not here.
+        handed = held is not None and held.role is Role.NESTED
+        inner = None if handed else self._find_inner(plain, members, at)
         self._note_verb(plain, members, at)
         for key, value in members.items():
             where = at.of_key(key)
             if plain[key] in twins:
                 given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "two names are one when joined")
                 self._doubt(DoubtKind.TWINS, where, f"{key} stands there twice, joined otherwise")
+                if role_of_name(key, value, beside) is Role.WORKING_FOLDER:
+                    self._doubt(DoubtKind.BASE, where, "two arguments say where it runs")
                 where = where.as_unknown()
             else:
                 given = self._decide(key, value, where, beside, held)
@@ -239,7 +241,10 @@ class _Walk:
     def _read_list(
         self, key: str, value: list[Any], where: _Where, given: _Given, owner: str, depth: int
     ) -> None:
-        if given.role in COMMANDS or (given.role is Role.DATA and not _is_whole(given)):
+        if given.role is Role.WORKING_FOLDER:
+            self._doubt(DoubtKind.BASE, where, "it is not certain in which folder it runs")
+        single = given.role in COMMANDS or given.role is Role.WORKING_FOLDER
+        if single or (given.role is Role.DATA and not _is_whole(given)):
             given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "its type does not fit")
             self._doubt(DoubtKind.CONTAINER, where, f"{key} is a list that nobody knows")
         for at, part in enumerate(value):
@@ -283,6 +288,8 @@ class _Walk:
 
     def _add(self, key: str, value: Any, where: _Where, given: _Given, owner: str) -> None:
         role, source, why = self._narrow_leaf(key, value, given)
+        if given.role is Role.WORKING_FOLDER and role is not given.role:
+            self._doubt(DoubtKind.BASE, where, "it is not certain in which folder it runs")
         if role is not Role.DATA:
             self._budget.text -= _length(value)
             if self._budget.text < 0:
@@ -304,7 +311,9 @@ class _Walk:
         self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
     ) -> Surroundings:
         names = set(plain.values())
-        command = bool(names & COMMAND_NAMES or names & {"commands", "argv"})
+        # In an editor a `command` is a verb.
+        named = bool(names & COMMAND_NAMES or names & {"commands", "argv"})
+        command = named and self._family is not Family.FILE
         if not command and (self._operator or self._author or self._found.rows):
             command = any(
                 said is not None and said.role in COMMANDS
@@ -318,7 +327,7 @@ class _Walk:
         self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
     ) -> str | None:
         """Note the call within an object, and return the name of its arguments."""
-        by_plain = {name: key for key, name in plain.items()}
+        by_plain = {plain[key]: key for key in sorted(plain)}
         tool_key = next((by_plain[one] for one in _TOOL_KEYS if one in by_plain), None)
         if tool_key is None or not isinstance(members[tool_key], str):
             return None
@@ -465,7 +474,8 @@ def _may_be_arguments(value: Any) -> bool:
 
 
 def _is_empty(role: Role, value: Any) -> bool:
-    return isinstance(value, dict | list) and not value and role not in FREE
+    held = role not in FREE | VARYING and role not in (Role.WORKING_FOLDER, Role.PATCH, Role.URL)
+    return held and isinstance(value, dict | list) and not value
 
 
 def _length(value: Any) -> int:

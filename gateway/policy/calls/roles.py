@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from gateway.policy.calls.paths import delicate
@@ -202,6 +203,7 @@ class Surroundings:
     typed: bool = False  # a command is typed into something that runs already
 
 
+@lru_cache(maxsize=4096)
 def plain_name(argument: str) -> str:
     """Return the name of an argument however its words are joined."""
     return argument.replace("_", "").replace("-", "").replace(" ", "").lower()
@@ -283,7 +285,7 @@ def _fits_name(role: Role, plain: str, value: Any) -> bool:
 def _role_of_command_name(plain: str, value: Any, beside: Surroundings) -> Role | None:
     shell = beside.family is Family.SHELL
     if plain in COMMAND_NAMES:
-        if beside.family is Family.FILE and value in _EDITING_VERBS:
+        if beside.family is Family.FILE and isinstance(value, str) and value in _EDITING_VERBS:
             return Role.FLAG
         return Role.COMMAND if shell else Role.ACTION
     if plain == "commands":
@@ -309,6 +311,7 @@ def _role_in_message(plain: str) -> Role | None:
     return Role.RECIPIENT if plain in _ADDRESSES else None
 
 
+@lru_cache(maxsize=4096)
 def _role_of_ending(name: str) -> Role | None:
     if len(name) > LONGEST_NAME:
         return None

@@ -84,7 +84,7 @@ class Touches:
 
     `programs`, `paths` and `nested` are certain; what a value may also mean is in `readings`.
     `base` is the effective folder, None where nobody knows it; `base_source` is "context" or the
-    place of the argument that says it. `rights` and `environment` are the leaves that ask for more
+    place of the argument that says it, "" where nobody can tell. `rights` and `environment` are the leaves that ask for more
     rights and that change the environment. `fingerprint` changes with each declaration and row of
     the table that the roles rest on. `names` are all names that a denial may know the tool by.
     `harmless`: the operator, a trusted author or a fitting row says so.
@@ -247,14 +247,15 @@ class _Toucher:
     def _find_base(self) -> tuple[str | None, str]:
         cwd = self._call.context.cwd
         said = [one for one in self._walked.leaves if one.role is Role.WORKING_FOLDER]
-        if not said:
+        if any(one.kind is DoubtKind.BASE for one in self._doubts):
+            return None, ""
+        if said[1:]:
+            for one in said:
+                self._doubt(DoubtKind.BASE, one, "two arguments say where it runs")
+            return None, ""
+        if not said or said[0].value is None:
             return cwd, "context"
         leaf = said[0]
-        if said[1:]:
-            self._doubt(DoubtKind.BASE, leaf, "two arguments say where it runs")
-            return None, leaf.place
-        if leaf.value is None:
-            return cwd, "context"
         parts = use_path(str(leaf.value), PathEffect.LIST, cwd, leaf.place).parts
         if parts is None:
             self._doubt(DoubtKind.BASE, leaf, "it is not certain in which folder it runs")
@@ -265,7 +266,7 @@ class _Toucher:
 
     def _read(self, leaf: Leaf) -> None:
         role, value = leaf.role, leaf.value
-        if not leaf.read:
+        if not leaf.read or (role is Role.NESTED and self._is_handed_on(leaf)):
             return
         if role in COMMANDS or _may_be_command(leaf):
             self._read_command(leaf)
@@ -279,6 +280,13 @@ class _Toucher:
             self._look_at(leaf, value)
         if isinstance(value, str) and role not in _UNREAD:
             self._read_json(leaf, value)
+
+    def _is_handed_on(self, leaf: Leaf) -> bool:
+        """Whether a value is read as an argument of a call within this one."""
+        return any(
+            leaf.place == one.place or leaf.place.startswith((f"{one.place}.", f"{one.place}["))
+            for one in self._walked.inner
+        )
 
     def _read_command(self, leaf: Leaf) -> None:
         value, base, place = leaf.value, self._base, leaf.place
