@@ -83,10 +83,10 @@ class Touches:
     """What a call touches.
 
     `programs`, `paths` and `nested` are certain; what a value may also mean is in `readings`.
-    `base` is the effective folder, None where nobody knows it; `base_source` is "context" or the
-    place of the argument that says it, "" where nobody can tell. `rights` and `environment` are the leaves that ask for more
-    rights and that change the environment. `fingerprint` changes with each declaration and row of
-    the table that the roles rest on. `names` are all names that a denial may know the tool by.
+    `base` is the effective folder, None where nobody knows it; `base_source` is "context", the
+    place of the argument that says it, or "" where nobody can tell. `fingerprint` changes with each
+    declaration and row of the table that the roles rest on. `names` are all names that a denial may
+    know the tool by.
     `harmless`: the operator, a trusted author or a fitting row says so.
     """
 
