@@ -1,0 +1,484 @@
+"""Every value of a call, each with exactly one role."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import chain
+from typing import Any, NamedTuple
+
+from gateway.models import Kind
+from gateway.policy.calls.call import Call, Declaration
+from gateway.policy.calls.known_tools import KnownTool, find_known_tools, narrowing_roles
+from gateway.policy.calls.programs import is_list_of_texts
+from gateway.policy.calls.roles import (
+    COMMAND_NAMES,
+    COMMANDS,
+    FREE,
+    HELD,
+    LONGEST_NAME,
+    VARYING,
+    JsonType,
+    Role,
+    RoleSource,
+    Surroundings,
+    fits_role,
+    looks_like,
+    plain_name,
+    role_of_name,
+    type_of,
+    words_in,
+)
+from gateway.policy.calls.tool_names import Family, bare_name, family_of, verbs_of_file_tool
+
+MAX_DEPTH = 16
+MAX_LEAVES = 512
+MAX_TEXT = 65_536
+_PLAIN_KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+# They hold what is changed in several places; the keys of the first two may be paths.
+BY_PATH = frozenset({"changes", "files"})
+_HOLDING = BY_PATH | {"edits", "patches", "operation", "operations"}
+_INHERITED = frozenset(Role) - FREE - VARYING - {Role.UNKNOWN, Role.URL, Role.GLOB, Role.PATCH,
+                                                 Role.WORKING_FOLDER}  # fmt: skip
+_TOOL_KEYS = ("toolname", "recipientname", "functionname", "tool", "function", "name")
+_ARGUMENT_KEYS = ("arguments", "parameters", "toolinput", "toolarguments", "toolargs", "args",
+                  "params", "kwargs", "input")  # fmt: skip
+_NAMING_A_CALL = frozenset({"toolname", "recipientname"})
+_SERVER_KEYS = ("servername", "mcpserver", "server")
+_WHY = {
+    RoleSource.OPERATOR: "the operator declared it",
+    RoleSource.AUTHOR: "the tool's author declared it",
+    RoleSource.TABLE: "the table of known tools says so",
+    RoleSource.KIND: "in a call of this kind nothing of the sort is known to be harmless",
+    RoleSource.NAME: "its name says so",
+    RoleSource.LOOK: "it looks like a path, an address or a patch",
+    RoleSource.NOBODY: "nobody says what it is",
+}
+
+
+class DoubtKind(StrEnum):
+    """What a doubt is about."""
+
+    BASE = "base"
+    COMMAND = "command"
+    CONTAINER = "container"
+    LIMIT = "limit"
+    NESTED = "nested"
+    PATCH = "patch"
+    PATH = "path"
+    TWINS = "twins"
+    URL = "url"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a call is not wholly understood: what about, where, and a sentence."""
+
+    kind: DoubtKind
+    address: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """One value: where it stands, what it does, its type, and who said so.
+
+    `address` is the same for all elements of a list (`edits[].new_string`); `place` is not
+    (`edits[0].new_string`). A list of words or commands is one leaf, and so are an empty list and
+    an empty object; of what lies beyond a limit the whole is one leaf.
+    """
+
+    address: str
+    place: str
+    name: str
+    role: Role
+    type: JsonType
+    value: Any
+    source: RoleSource
+    why: str
+    owner: str  # the place of the object in which it stands
+    read: bool = True  # False beyond a limit: nobody looked at it
+
+    @property
+    def free(self) -> bool:
+        """Whether it may change without a rule."""
+        return self.role in FREE
+
+    @property
+    def optional(self) -> bool:
+        """Whether it may also come and go."""
+        return self.role in (Role.PART, Role.REMARK)
+
+
+@dataclass(frozen=True, slots=True)
+class InnerCall:
+    """A call within a call, as it stands there."""
+
+    place: str
+    tool: str
+    server: str | None
+    arguments: Any
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much of a call, and of the calls within it, is still looked at."""
+
+    leaves: int = MAX_LEAVES
+    text: int = MAX_TEXT
+
+
+@dataclass(slots=True)
+class Walked:
+    """All values of a call, and what was seen on the way."""
+
+    leaves: list[Leaf] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
+    inner: list[InnerCall] = field(default_factory=list)
+    keys: list[tuple[str, str]] = field(default_factory=list)  # those that may be paths; places
+    verbs: dict[str, frozenset[str]] = field(default_factory=dict)  # by the place of an object
+    rows: tuple[KnownTool, ...] = ()
+
+
+class _Given(NamedTuple):
+    role: Role
+    source: RoleSource
+    why: str
+    address: str = ""
+
+
+class _Where(NamedTuple):
+    address: str = ""
+    place: str = ""
+    known: bool = True  # False within what nobody knows: nothing there is free
+
+    def of_key(self, key: str) -> _Where:
+        named = key if key and _PLAIN_KEY.issuperset(key) else f"[{json.dumps(key)}]"
+        dot = "." if self.place and named is key else ""
+        return _Where(f"{self.address}{dot}{named}", f"{self.place}{dot}{named}", self.known)
+
+    def of_index(self, at: int) -> _Where:
+        return _Where(f"{self.address}[]", f"{self.place}[{at}]", self.known)
+
+    def as_unknown(self) -> _Where:
+        return self._replace(known=False)
+
+
+def walk(call: Call, budget: Budget) -> Walked:
+    """Return every value of a call with its role."""
+    return _Walk(call, budget).run()
+
+
+class _Walk:
+    def __init__(self, call: Call, budget: Budget) -> None:
+        self._call = call
+        self._budget = budget
+        self._found = Walked()
+        family = family_of(bare_name(call.tool))
+        if call.kind is not Kind.TOOL and family is Family.MESSAGE:
+            family = Family.OTHER
+        if call.kind in (Kind.COMMAND, Kind.PLAN) and family is Family.FILE:
+            family = Family.OTHER
+        self._family = family
+        self._operator = [one for one in call.roles if one.by is RoleSource.OPERATOR]
+        self._author = [one for one in call.roles if one.by is not RoleSource.OPERATOR]
+        self._narrow = narrowing_roles(call.tool)
+        rows = () if call.payload else find_known_tools(call.tool)
+        self._rows = rows
+        self._found.rows = tuple(row for row in rows if row.fits(call.arguments))
+
+    def run(self) -> Walked:
+        self._read_object(self._call.arguments, _Where(), None, 1)
+        return self._found
+
+    # ------------------------------------------------------------ structure
+
+    def _read_object(
+        self, members: Mapping[str, Any], at: _Where, held: _Given | None, depth: int
+    ) -> None:
+        if len(members) > self._budget.leaves or not all(map(_is_name, members)):
+            self._cut("", members, at, at.place)
+            return
+        plain = {key: plain_name(key) for key in members}
+        twins = {name for name, count in Counter(plain.values()).items() if count > 1}
+        beside = self._look_around(plain, members, at)
+        # What is handed to another tool is read as its call, and not here.
+        handed = held is not None and held.role is Role.NESTED
+        inner = None if handed else self._find_inner(plain, members, at)
+        self._note_verb(plain, members, at)
+        for key, value in members.items():
+            where = at.of_key(key)
+            if plain[key] in twins:
+                given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "two names are one when joined")
+                self._doubt(DoubtKind.TWINS, where, f"{key} stands there twice, joined otherwise")
+                if role_of_name(key, value, beside) is Role.WORKING_FOLDER:
+                    self._doubt(DoubtKind.BASE, where, "two arguments say where it runs")
+                where = where.as_unknown()
+            else:
+                given = self._decide(key, value, where, beside, held)
+                if key == inner and given.source not in (RoleSource.OPERATOR, RoleSource.TABLE):
+                    given = _Given(Role.NESTED, RoleSource.NAME, "it is given to another tool")
+            self._read_value(key, value, where, given, at.place, depth + 1)
+
+    def _read_value(
+        self, key: str, value: Any, where: _Where, given: _Given, owner: str, depth: int
+    ) -> None:
+        single = not isinstance(value, dict | list) or not value
+        if single or (is_list_of_texts(value) and _is_command(key, given.role)):
+            self._add(key, value, where, given, owner)
+        elif depth > MAX_DEPTH:
+            self._cut(key, value, where, owner)
+        elif isinstance(value, dict):
+            self._read_member_object(key, value, where, given, depth)
+        elif len(value) > self._budget.leaves:
+            self._cut(key, value, where, owner)
+        else:
+            self._read_list(key, value, where, given, owner, depth)
+
+    def _read_list(
+        self, key: str, value: list[Any], where: _Where, given: _Given, owner: str, depth: int
+    ) -> None:
+        if given.role is Role.WORKING_FOLDER:
+            self._doubt(DoubtKind.BASE, where, "it is not certain in which folder it runs")
+        single = given.role in COMMANDS or given.role is Role.WORKING_FOLDER
+        if single or (given.role is Role.DATA and not _is_whole(given)):
+            given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "its type does not fit")
+            self._doubt(DoubtKind.CONTAINER, where, f"{key} is a list that nobody knows")
+        for at, part in enumerate(value):
+            self._read_value(key, part, where.of_index(at), given, owner, depth + 1)
+
+    def _read_member_object(
+        self, key: str, value: dict[str, Any], where: _Where, given: _Given, depth: int
+    ) -> None:
+        declared = given.source in (RoleSource.OPERATOR, RoleSource.AUTHOR, RoleSource.TABLE)
+        plain = plain_name(key)
+        if plain in BY_PATH and all(isinstance(part, dict) for part in value.values()):
+            self._found.keys += [(name, where.of_key(name).place) for name in value
+                                 if isinstance(name, str)][:MAX_LEAVES]  # fmt: skip
+        whole = given.role is Role.DATA and _is_whole(given)
+        holds = plain in _HOLDING and not declared
+        if whole or given.role in _INHERITED:
+            self._read_object(value, where, given, depth)
+        elif self._leads(where.address) or holds:
+            self._read_object(value, where, None, depth)
+        else:
+            if where.known:
+                self._doubt(DoubtKind.CONTAINER, where, f"{key} is an object that nobody knows")
+            self._read_object(value, where.as_unknown(), None, depth)
+
+    def _leads(self, address: str) -> bool:
+        """Whether a declaration or a fitting row names something below this address."""
+        if any(address in row.containers for row in self._found.rows):
+            return True
+        starts = (f"{address}.", f"{address}[")
+        return any(name.startswith(starts) for one in self._operator for name in one.roles)
+
+    def _cut(self, key: str, value: Any, where: _Where, owner: str) -> None:
+        why = "it is larger or deeper than what is read"
+        self._doubt(DoubtKind.LIMIT, where, f"{key or 'the call'} is larger than what is read")
+        self._budget.leaves -= 1
+        self._found.leaves.append(
+            Leaf(address=where.address, place=where.place, name=key, role=Role.UNKNOWN,
+                 type=type_of(value), value=value, source=RoleSource.NOBODY, why=why, owner=owner,
+                 read=False)
+        )  # fmt: skip
+
+    def _add(self, key: str, value: Any, where: _Where, given: _Given, owner: str) -> None:
+        role, source, why = self._narrow_leaf(key, value, given)
+        if given.role is Role.WORKING_FOLDER and role is not given.role:
+            self._doubt(DoubtKind.BASE, where, "it is not certain in which folder it runs")
+        if role is not Role.DATA:
+            self._budget.text -= _length(value)
+            if self._budget.text < 0:
+                self._cut(key, value, where, owner)
+                return
+        self._budget.leaves -= 1
+        self._found.leaves.append(
+            Leaf(address=where.address, place=where.place, name=key, role=role,
+                 type=type_of(value), value=value, source=source, why=why, owner=owner)
+        )  # fmt: skip
+
+    def _doubt(self, kind: DoubtKind, where: _Where, words: str) -> None:
+        if len(self._found.doubts) < MAX_LEAVES:
+            self._found.doubts.append(Doubt(kind, where.address, words))
+
+    # ------------------------------------------------------------ surroundings
+
+    def _look_around(
+        self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
+    ) -> Surroundings:
+        names = set(plain.values())
+        # In an editor a `command` is a verb.
+        named = bool(names & COMMAND_NAMES or names & {"commands", "argv"})
+        command = named and self._family is not Family.FILE
+        if not command and (self._operator or self._author or self._found.rows):
+            command = any(
+                said is not None and said.role in COMMANDS
+                for key in plain
+                for said in (self._declared("", at.of_key(key), None),)
+            )
+        typed = any(_is_on(members[key]) for key, name in plain.items() if name == "isinput")
+        return Surroundings(family=self._family, command=command, url="url" in names, typed=typed)
+
+    def _find_inner(
+        self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
+    ) -> str | None:
+        """Note the call within an object, and return the name of its arguments."""
+        by_plain = {plain[key]: key for key in sorted(plain)}
+        tool_key = next((by_plain[one] for one in _TOOL_KEYS if one in by_plain), None)
+        if tool_key is None or not isinstance(members[tool_key], str):
+            return None
+        server_key = next((by_plain[one] for one in _SERVER_KEYS if one in by_plain), None)
+        server = members[server_key] if server_key is not None else None
+        tool: str = members[tool_key]
+        server = server if isinstance(server, str) else None
+        for name in _ARGUMENT_KEYS:
+            key = by_plain.get(name)
+            if key is not None and key != tool_key and _may_be_arguments(members[key]):
+                place = at.of_key(key).place
+                self._found.inner.append(InnerCall(place, tool, server, members[key]))
+                return key
+        if plain[tool_key] in _NAMING_A_CALL:
+            self._found.inner.append(InnerCall(at.of_key(tool_key).place, tool, server, {}))
+        return None
+
+    def _note_verb(self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where) -> None:
+        said = [members[key] for key, name in plain.items() if name in _VERB_KEYS]
+        texts = [one for one in said if isinstance(one, str) and len(one) <= LONGEST_NAME]
+        if texts:
+            self._found.verbs[at.place] = frozenset(chain.from_iterable(map(words_in, texts)))
+
+    # ------------------------------------------------------------ roles
+
+    def _decide(
+        self, key: str, value: Any, where: _Where, beside: Surroundings, held: _Given | None
+    ) -> _Given:
+        by_name = role_of_name(key, value, beside)
+        given = self._declared(key, where, by_name)
+        if given is None and held is not None:
+            given = held
+        if given is None and (role := self._narrow.get(where.address)) is not None:
+            given = _Given(role, RoleSource.TABLE, "the table of known tools holds it")
+        if given is None and by_name is not None:
+            given = _Given(self._refine(by_name), RoleSource.NAME, _WHY[RoleSource.NAME])
+            if not where.known and by_name in FREE:
+                given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "nobody knows what it stands in")
+        if given is not None and beside.typed and given.role in COMMANDS:
+            return _Given(Role.INPUT, RoleSource.NAME, "what stands beside says that it is typed")
+        return given or _Given(Role.UNKNOWN, RoleSource.NOBODY, _WHY[RoleSource.NOBODY])
+
+    def _declared(self, key: str, where: _Where, by_name: Role | None) -> _Given | None:
+        for one in self._operator:
+            if (role := one.roles.get(where.address)) is not None:
+                return _Given(role, RoleSource.OPERATOR, _WHY[RoleSource.OPERATOR], where.address)
+        for one in self._author:
+            role = one.roles.get(where.address)
+            if role is not None and _may_say(one, role, by_name):
+                return _Given(role, RoleSource.AUTHOR, _WHY[RoleSource.AUTHOR], where.address)
+        roles = {
+            row.arguments[where.address].role
+            for row in self._found.rows
+            if where.address in row.arguments
+        }
+        if not roles:
+            return None
+        if len(roles) > 1:
+            return _Given(Role.UNKNOWN, RoleSource.TABLE, "tools of this name differ about it")
+        (role,) = roles
+        if role in FREE and self._held_by_another(where.address):
+            return _Given(Role.UNKNOWN, RoleSource.TABLE, "tools of this name differ about it")
+        return _Given(role, RoleSource.TABLE, _WHY[RoleSource.TABLE], where.address)
+
+    def _held_by_another(self, address: str) -> bool:
+        """Whether a tool of the same name, of another host, does not leave this free."""
+        return any(
+            address in row.arguments and row.arguments[address].role not in FREE
+            for row in self._rows
+        )
+
+    def _refine(self, role: Role) -> Role:
+        """Return what a file tool's name says that it does to a path."""
+        if role is not Role.PATH or self._family is not Family.FILE:
+            return role
+        verbs = verbs_of_file_tool(bare_name(self._call.tool))
+        if "delete" in verbs:
+            return Role.DELETE
+        if "move" in verbs:
+            return Role.PATH
+        if "write" in verbs:
+            return Role.WRITE
+        return Role.PATH if self._call.kind is Kind.FILE_CHANGE else Role.READ
+
+    def _narrow_leaf(self, key: str, value: Any, given: _Given) -> tuple[Role, RoleSource, str]:
+        """Return the role of a single value: its kind, type, look and length only narrow."""
+        role, source, why = given.role, given.source, given.why
+        if role in (Role.DATA, Role.PART) and self._is_too_bold(role, source):
+            role, source, why = Role.UNKNOWN, RoleSource.KIND, _WHY[RoleSource.KIND]
+        if role is Role.REMARK and self._call.kind is Kind.PLAN and source is RoleSource.NAME:
+            role, source, why = Role.UNKNOWN, RoleSource.KIND, _WHY[RoleSource.KIND]
+        whole = role is Role.DATA and source is RoleSource.TABLE and value is not None
+        listed = isinstance(value, list | dict) and bool(value)
+        fits = whole or listed or _is_empty(role, value) or fits_role(role, key, value)
+        if not fits:
+            return Role.UNKNOWN, RoleSource.NOBODY, "its type or its value does not fit"
+        file_text = role is Role.DATA and self._family is Family.FILE
+        if role in FREE and source is RoleSource.NAME and not file_text and looks_like(value):
+            return Role.UNKNOWN, RoleSource.LOOK, _WHY[RoleSource.LOOK]
+        return role, source, why
+
+    def _is_too_bold(self, role: Role, source: RoleSource) -> bool:
+        if self._call.kind not in (Kind.COMMAND, Kind.PLAN):
+            return False
+        if source is RoleSource.TABLE:
+            return not any(row.kind is self._call.kind for row in self._found.rows)
+        return source is not RoleSource.OPERATOR
+
+
+_VERB_KEYS = frozenset({"type", "operation", "op", "action", "command", "editmode", "mode"})
+
+
+def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool:
+    """Whether an author's word counts: to narrow always, to free or to vary only where trusted."""
+    if role not in FREE | VARYING:
+        return True
+    if not declaration.trusted:
+        return False
+    return role not in FREE or by_name not in HELD
+
+
+def _is_command(key: str, role: Role) -> bool:
+    """Whether a list of texts is a command, or may be, and so is one value."""
+    plain = plain_name(key)
+    named = plain in COMMAND_NAMES or plain in ("commands", "argv")
+    return role in COMMANDS or (role is Role.ACTION and named)
+
+
+def _is_whole(given: _Given) -> bool:
+    """Whether a list or an object as a whole was declared, with its type."""
+    return given.source is RoleSource.TABLE and bool(given.address)
+
+
+def _is_on(value: Any) -> bool:
+    return value not in (None, False, "false", "False", "", 0)
+
+
+def _is_name(key: Any) -> bool:
+    return isinstance(key, str) and len(key) <= LONGEST_NAME
+
+
+def _may_be_arguments(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, str) and value.lstrip()[:1] in ("{", '"'))
+
+
+def _is_empty(role: Role, value: Any) -> bool:
+    held = role not in FREE | VARYING and role not in (Role.WORKING_FOLDER, Role.PATCH, Role.URL)
+    return held and isinstance(value, dict | list) and not value
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    return sum(map(len, value)) if is_list_of_texts(value) else 0

@@ -1,0 +1,319 @@
+"""What a value of a call does: its role, who said so, and what names and looks tell of it.
+
+Only `data`, `part` and `remark` may change without a rule. A name frees a value in three families
+of tools alone (shells, file tools, messages to people); in all others it can only narrow.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from gateway.policy.calls.paths import delicate
+from gateway.policy.calls.tool_names import Family
+
+
+class Role(StrEnum):
+    """What a value of a call does."""
+
+    COMMAND = "command"
+    COMMANDS = "commands"
+    ARGV = "argv"
+    WORKING_FOLDER = "working_folder"
+    READ = "read"
+    WRITE = "write"
+    DELETE = "delete"
+    DESTINATION = "destination"
+    FOLDER = "folder"
+    PATH = "path"
+    GLOB = "glob"
+    URL = "url"
+    HOST = "host"
+    ENVIRONMENT = "environment"
+    USER = "user"
+    RIGHTS = "rights"
+    ACTION = "action"
+    INPUT = "input"
+    NESTED = "nested"
+    PATCH = "patch"
+    DATA = "data"
+    PART = "part"
+    REMARK = "remark"
+    FLAG = "flag"
+    ID = "id"
+    RECIPIENT = "recipient"
+    AMOUNT = "amount"
+    UNKNOWN = "unknown"
+
+
+class RoleSource(StrEnum):
+    """Who said a role, the strongest first."""
+
+    OPERATOR = "operator"
+    AUTHOR = "author"
+    TABLE = "table"
+    KIND = "kind"
+    NAME = "name"
+    LOOK = "look"
+    NOBODY = "nobody"
+
+
+class JsonType(StrEnum):
+    """The JSON type of a value."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    NULL = "null"
+    LIST = "list"
+    OBJECT = "object"
+
+
+FREE = frozenset({Role.DATA, Role.PART, Role.REMARK})
+"""They may change without a rule. The last two may also come and go, with their own type."""
+COMMANDS = frozenset({Role.COMMAND, Role.COMMANDS, Role.ARGV})
+PATHS = frozenset({Role.READ, Role.WRITE, Role.DELETE, Role.DESTINATION, Role.FOLDER, Role.PATH})
+VARYING = COMMANDS | PATHS
+"""They may change under a rule that reads them."""
+# What an author cannot free where a name says one of these.
+HELD = VARYING | {
+    Role.ACTION, Role.INPUT, Role.NESTED, Role.PATCH, Role.URL, Role.HOST, Role.ENVIRONMENT,
+    Role.USER, Role.RIGHTS, Role.WORKING_FOLDER,
+}  # fmt: skip
+
+LONGEST_NAME = 256  # of an argument; a longer one is no name
+_DAY_MS = 86_400_000
+
+_TEXT_ROLES = PATHS | {Role.WORKING_FOLDER, Role.GLOB, Role.URL, Role.PATCH, Role.COMMAND}
+_NUMBERS = frozenset({"timeout", "timeoutms", "offset", "limit", "line", "startline", "endline",
+                      "insertline", "linecount"})  # fmt: skip
+_ENCODING = re.compile(r"[A-Za-z0-9_.-]{1,20}")
+
+COMMAND_NAMES = frozenset({"command", "cmd", "cmdline", "commandline"})
+_WORKING_FOLDERS = frozenset({"cwd", "workdir", "workingdir", "workingdirectory", "chdir"})
+_FOLDER_BESIDE_COMMAND = frozenset(
+    {"directory", "dir", "dirpath", "folder", "path", "root", "repopath"}
+)
+_FOLDERS = frozenset({"directory", "dir", "folder", "dirpath", "directorypath", "folderpath"})
+_PATHS = frozenset(
+    {"path", "filepath", "file", "filename", "targetfile", "notebookpath", "absolutepath",
+     "relativepath", "relativeworkspacepath", "paths", "files", "filepaths", "filenames"}
+)  # fmt: skip
+_DESTINATIONS = frozenset(
+    {"dst", "dest", "destination", "destinationpath", "destpath", "target", "targetpath", "moveto",
+     "newpath", "output", "outputpath", "outputfile", "outfile", "saveas", "saveto", "logfile",
+     "link", "linkpath", "newname"}
+)  # fmt: skip
+_FIRST_OF_TWO = frozenset({"src", "sourcepath", "oldpath"})
+# In tools that work on files these are paths; elsewhere nobody knows.
+_PATHS_OF_FILE_TOOLS = {
+    "source": Role.PATH, "from": Role.PATH, "root": Role.FOLDER, "to": Role.DESTINATION,
+    "name": Role.PATH, "uri": Role.PATH,
+}  # fmt: skip
+_OF_ONE_MEANING: dict[str, Role] = {
+    **dict.fromkeys(_WORKING_FOLDERS, Role.WORKING_FOLDER),
+    **dict.fromkeys(_DESTINATIONS, Role.DESTINATION),
+    **dict.fromkeys(_FIRST_OF_TWO, Role.PATH),
+    **dict.fromkeys(_PATHS, Role.PATH),
+    **dict.fromkeys(_FOLDERS, Role.FOLDER),
+    **dict.fromkeys(
+        ("code", "script", "program", "source", "js", "javascript", "sql", "query", "q",
+         "statement", "cypher", "expression", "filter", "manifest", "yaml", "template", "prompt",
+         "task", "goal", "plan", "instruction", "do", "payload", "args", "params", "executable",
+         "entrypoint", "shell", "eval"),
+        Role.ACTION,
+    ),
+    **dict.fromkeys(("stdin", "input", "chars", "keys"), Role.INPUT),
+    **dict.fromkeys(("patch", "diff", "patchtext", "unifieddiff", "patches"), Role.PATCH),
+    **dict.fromkeys(("url", "urls", "uri", "endpoint", "href", "webhook"), Role.URL),
+    **dict.fromkeys(
+        ("host", "hostname", "server", "servername", "container", "namespace", "cluster",
+         "domain", "machine"),
+        Role.HOST,
+    ),
+    **dict.fromkeys(
+        ("env", "environment", "envvars", "environmentvariables"), Role.ENVIRONMENT
+    ),
+    **dict.fromkeys(("user", "username", "asuser", "runas"), Role.USER),
+    **dict.fromkeys(
+        ("sandboxpermissions", "additionalpermissions", "withescalatedpermissions", "sudo",
+         "asroot", "elevated", "privileged", "escalated", "dangerouslydisablesandbox",
+         "prefixrule", "launchoptions", "permissionmode", "bypasspermissions"),
+        Role.RIGHTS,
+    ),
+    **dict.fromkeys(("glob", "globs", "include", "exclude", "includepattern"), Role.GLOB),
+    **dict.fromkeys(
+        ("to", "recipient", "recipients", "channel", "channelid", "chatid", "cc", "bcc"),
+        Role.RECIPIENT,
+    ),
+    **dict.fromkeys(("amount", "price", "quantity", "total", "currency"), Role.AMOUNT),
+    **dict.fromkeys(("id", "sessionid", "threadid", "threadts", "jobid"), Role.ID),
+    **dict.fromkeys(
+        ("type", "operation", "op", "action", "editmode", "mode", "append", "overwrite",
+         "createdirs", "dryrun", "useregex", "isinput", "runinbackground", "isbackground"),
+        Role.FLAG,
+    ),
+}  # fmt: skip
+_FILE_DATA = frozenset(
+    {"content", "contents", "text", "body", "filetext", "inserttext", "oldstring", "newstring",
+     "oldstr", "newstr", "oldtext", "newtext", "codeedit", "newsource"}
+)  # fmt: skip
+_FILE_PARTS = frozenset(
+    {"insertline", "offset", "limit", "line", "startline", "endline", "linecount", "encoding",
+     "replaceall", "allowmultiple", "expectedreplacements", "cellid", "celltype"}
+)  # fmt: skip
+_REMARKS = frozenset({"description", "timeout", "timeoutms", "justification", "explanation"})
+_REMARKS_OF_FILE_TOOLS = _REMARKS | {"instructions", "instruction"}
+_MESSAGE_TEXTS = frozenset(
+    {"text", "message", "comment", "content", "body", "description", "subject", "title", "note"}
+)
+_ADDRESSES = frozenset(
+    {"to", "channel", "channelid", "channelname", "chatid", "email", "issue", "issueid",
+     "issuekey", "issuenumber", "number", "prnumber", "pullnumber", "recipient", "recipients",
+     "repo", "repository", "room", "roomid", "ticket", "ticketid", "cc", "bcc", "owner"}
+)  # fmt: skip
+_EDITING_VERBS = frozenset(
+    {"view", "create", "str_replace", "insert", "undo_edit", "write", "append", "replace", "read"}
+)
+_ENDINGS = {
+    "path": Role.PATH, "paths": Role.PATH, "file": Role.PATH, "files": Role.PATH,
+    "filename": Role.PATH, "dir": Role.FOLDER, "directory": Role.FOLDER, "folder": Role.FOLDER,
+    "url": Role.URL, "urls": Role.URL, "uri": Role.URL, "id": Role.ID,
+}  # fmt: skip
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_DATA_OF_REQUESTS = frozenset({"body", "data", "json"})
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PATCH_HEADER = re.compile(r"^(?:\*\*\* Begin Patch|diff --git |Index: |--- \S.*\n\+\+\+ )", re.M)
+_PATHLIKE = re.compile(r"file:|[~/\\]|\.{1,2}[/\\]|[A-Za-z]:[\\/]|\S*[/\\]\S*$", re.IGNORECASE)
+_FILE_NAME = re.compile(r"\.[A-Za-z0-9_]\S*|[^\s:;,!?()]*[A-Za-z0-9_-]\.[A-Za-z][A-Za-z0-9]{0,9}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What stands beside a value, as far as it tells what the value's name means."""
+
+    family: Family
+    command: bool = False  # something to run stands beside it
+    url: bool = False
+    typed: bool = False  # a command is typed into something that runs already
+
+
+@lru_cache(maxsize=4096)
+def plain_name(argument: str) -> str:
+    """Return the name of an argument however its words are joined."""
+    return argument.replace("_", "").replace("-", "").replace(" ", "").lower()
+
+
+def words_in(name: str) -> list[str]:
+    """Return the words of a name, however they are joined."""
+    return [word.lower() for word in _WORDS.findall(name)]
+
+
+def type_of(value: Any) -> JsonType:
+    """Return the JSON type of a value."""
+    if isinstance(value, str):
+        return JsonType.TEXT
+    if isinstance(value, bool):
+        return JsonType.BOOLEAN
+    if isinstance(value, dict):
+        return JsonType.OBJECT
+    if isinstance(value, list | tuple):
+        return JsonType.LIST
+    return JsonType.NULL if value is None else JsonType.NUMBER
+
+
+def role_of_name(name: str, value: Any, beside: Surroundings) -> Role | None:
+    """Return the role that a name gives a value in such a tool; None where it says nothing."""
+    plain = plain_name(name)
+    found = _role_of_command_name(plain, value, beside)
+    if found is None and beside.family is Family.FILE:
+        found = _role_in_file_tool(plain)
+    if found is None and beside.family is Family.MESSAGE:
+        found = _role_in_message(plain)
+    if found is None and beside.command and plain in _FOLDER_BESIDE_COMMAND:
+        found = Role.WORKING_FOLDER
+    if found is None and beside.command and beside.family is Family.SHELL and plain in _REMARKS:
+        found = Role.REMARK
+    if found is None and beside.url and plain in _DATA_OF_REQUESTS:
+        found = Role.ACTION
+    return found or _OF_ONE_MEANING.get(plain) or _role_of_ending(name)
+
+
+def fits_role(role: Role, name: str, value: Any) -> bool:
+    """Whether a value that is neither list nor object has a type that its role can have."""
+    if value is None:
+        return role in (Role.WORKING_FOLDER, Role.REMARK, Role.PART)
+    if role in _TEXT_ROLES or role is Role.DATA:
+        return isinstance(value, str)
+    if role is Role.REMARK or role is Role.PART:
+        return _fits_name(role, plain_name(name), value)
+    return role not in (Role.COMMANDS, Role.ARGV) or isinstance(value, str)
+
+
+def looks_like(value: Any) -> Role | None:
+    """Return what a text looks like: a URL, a patch, a path, or nothing."""
+    if not isinstance(value, str) or not value:
+        return None
+    if _URL.match(value):
+        return Role.PATH if value[:5].lower() == "file:" else Role.URL
+    if _PATCH_HEADER.search(value):
+        return Role.PATCH
+    if "\n" in value or len(value.split()) > 1:
+        return Role.PATH if value[0] in "~/\\" else None
+    named = _PATHLIKE.match(value) or _FILE_NAME.fullmatch(value) or delicate(value)
+    return Role.PATH if named else None
+
+
+def _fits_name(role: Role, plain: str, value: Any) -> bool:
+    """Whether a remark or a part has the type that its name says."""
+    if isinstance(value, dict | list):
+        return False
+    if plain in _NUMBERS:
+        return type(value) in (int, float) and 0 <= value <= _DAY_MS
+    if plain == "encoding":
+        return isinstance(value, str) and _ENCODING.fullmatch(value) is not None
+    if role is Role.REMARK and plain in _REMARKS_OF_FILE_TOOLS:
+        return isinstance(value, str)
+    return not (isinstance(value, float) and math.isnan(value))
+
+
+def _role_of_command_name(plain: str, value: Any, beside: Surroundings) -> Role | None:
+    shell = beside.family is Family.SHELL
+    if plain in COMMAND_NAMES:
+        if beside.family is Family.FILE and isinstance(value, str) and value in _EDITING_VERBS:
+            return Role.FLAG
+        return Role.COMMAND if shell else Role.ACTION
+    if plain == "commands":
+        return Role.COMMANDS if shell else Role.ACTION
+    if plain == "argv":
+        return Role.ARGV if shell else Role.ACTION
+    return None
+
+
+def _role_in_file_tool(plain: str) -> Role | None:
+    if plain in _FILE_DATA:
+        return Role.DATA
+    if plain in _FILE_PARTS:
+        return Role.PART
+    if plain in _REMARKS_OF_FILE_TOOLS:
+        return Role.REMARK
+    return _PATHS_OF_FILE_TOOLS.get(plain)
+
+
+def _role_in_message(plain: str) -> Role | None:
+    if plain in _MESSAGE_TEXTS:
+        return Role.DATA
+    return Role.RECIPIENT if plain in _ADDRESSES else None
+
+
+@lru_cache(maxsize=4096)
+def _role_of_ending(name: str) -> Role | None:
+    if len(name) > LONGEST_NAME:
+        return None
+    words = words_in(name)
+    return _ENDINGS.get(words[-1]) if words[1:] else None

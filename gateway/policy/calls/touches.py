@@ -1,0 +1,500 @@
+"""What a call touches: the one model of it, for whoever decides, remembers, warns or explains.
+
+    touches = touch(Call(tool=…, kind=…, arguments=…, context=…, roles=…))
+
+`touch` is pure and total: whatever the arguments are, it returns. What is not understood has the
+role `unknown`, stays fixed, and is said in `doubts`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.policy.calls.call import Call, Declaration, calls_of
+from gateway.policy.calls.known_tools import rows_of_any_name
+from gateway.policy.calls.leaves import (
+    MAX_TEXT,
+    Budget,
+    Doubt,
+    DoubtKind,
+    InnerCall,
+    Leaf,
+    Walked,
+    walk,
+)
+from gateway.policy.calls.patches import files_of_patch, named_in_patches
+from gateway.policy.calls.path_uses import EFFECTS, PathEffect, PathUse, use_path
+from gateway.policy.calls.paths import below
+from gateway.policy.calls.programs import (
+    Program,
+    is_list_of_texts,
+    paths_of_program,
+    read_argv,
+    read_each,
+    read_text,
+)
+from gateway.policy.calls.roles import COMMANDS, PATHS, Role, RoleSource, looks_like
+from gateway.policy.calls.tool_names import (
+    Family,
+    bare_name,
+    family_of,
+    is_foreign_shell,
+    names_of,
+)
+from gateway.policy.calls.urls import UrlUse, find_urls, use_url
+from gateway.wire.canonical_json import sha256_hex
+
+__all__ = [
+    "Ambiguity", "Call", "Declaration", "Doubt", "DoubtKind", "Leaf", "PathEffect", "PathUse",
+    "Program", "Reading", "Touches", "UrlUse", "calls_of", "touch",
+]  # fmt: skip
+
+MAX_NESTED = 4
+_MOST_JOINED = 8
+_NOT_GIVEN = (None, False, "", "false", "False", "use_default", "default", 0)
+_DELETING = frozenset({"delete", "del", "remove", "unlink", "rm", "rmdir", "erase", "trash"})
+_UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "rename", "symlink"})
+_LOOKED_AT = frozenset({Role.ACTION, Role.INPUT, Role.UNKNOWN, Role.NESTED})
+_UNREAD = frozenset({Role.DATA, Role.NESTED}) | COMMANDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One way to take a value: what then runs, which paths are touched, which calls are made."""
+
+    programs: tuple[Program, ...] = ()
+    paths: tuple[PathUse, ...] = ()
+    nested: tuple[Touches, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ambiguity:
+    """A value that can be taken in several ways. An allow must hold under each of them."""
+
+    place: str
+    ways: tuple[Reading, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touches:
+    """What a call touches.
+
+    `programs`, `paths` and `nested` are certain; what a value may also mean is in `readings`.
+    `base` is the effective folder, None where nobody knows it; `base_source` is "context", the
+    place of the argument that says it, or "" where nobody can tell. `fingerprint` changes with each
+    declaration and row of the table that the roles rest on. `names` are all names that a denial may
+    know the tool by.
+    `harmless`: the operator, a trusted author or a fitting row says so.
+    """
+
+    call: Call
+    leaves: tuple[Leaf, ...]
+    base: str | None
+    base_source: str
+    programs: tuple[Program, ...]
+    paths: tuple[PathUse, ...]
+    urls: tuple[UrlUse, ...]
+    nested: tuple[Touches, ...]
+    readings: tuple[Ambiguity, ...]
+    doubts: tuple[Doubt, ...]
+    family: Family
+    foreign_shell: bool
+    names: tuple[str, ...]
+    harmless: bool
+    fingerprint: str
+
+    def with_role(self, *roles: Role) -> tuple[Leaf, ...]:
+        """Return the leaves of these roles."""
+        return tuple(leaf for leaf in self.leaves if leaf.role in roles)
+
+    @property
+    def environment(self) -> tuple[Leaf, ...]:
+        """The leaves that change the environment; an empty object changes nothing."""
+        return tuple(one for one in self.with_role(Role.ENVIRONMENT) if one.value not in ({}, None))
+
+    @property
+    def rights(self) -> tuple[Leaf, ...]:
+        """The leaves that ask for more rights than the agent has."""
+        return tuple(one for one in self.with_role(Role.RIGHTS) if one.value not in _NOT_GIVEN)
+
+    @property
+    def users(self) -> tuple[Leaf, ...]:
+        """The leaves that say as whom it runs."""
+        return tuple(one for one in self.with_role(Role.USER) if one.value is not None)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that it reaches or runs on: by its arguments, its URLs and its context."""
+        said = [one.value for one in self.with_role(Role.HOST) if isinstance(one.value, str)]
+        named = [one.host for one in self.urls if one.host]
+        context = [self.call.context.host] if self.call.context.host else []
+        return tuple(dict.fromkeys([*context, *said, *named]))
+
+    def everything(self) -> Iterator[Touches]:
+        """Yield this call and each call within it, under every reading, outermost first."""
+        yield self
+        ways = (way for one in self.readings for way in one.ways)
+        for inner in (*self.nested, *(call for way in ways for call in way.nested)):
+            yield from inner.everything()
+
+    def all_programs(self) -> Iterator[Program]:
+        """Yield each program of each reading of this call and of all calls within it."""
+        for one in self.everything():
+            yield from one.programs
+            yield from (found for each in one.readings for way in each.ways
+                        for found in way.programs)  # fmt: skip
+
+    def all_paths(self) -> Iterator[PathUse]:
+        """Yield each path of each reading of this call and of all calls within it."""
+        for one in self.everything():
+            yield from one.paths
+            yield from (found for each in one.readings for way in each.ways
+                        for found in way.paths)  # fmt: skip
+
+    def paths_worst_first(self) -> tuple[PathUse, ...]:
+        """Return the paths that are certain, deletions first, each place and text once."""
+        order = list(PathEffect)
+        found = {(one.text, one.effect): one for one in self.paths if not one.looks}
+        return tuple(sorted(found.values(), key=lambda one: order.index(one.effect)))
+
+    def texts_to_look_through(self) -> Iterator[tuple[str, str]]:
+        """Yield the place and the text of all that runs, is typed, handed on or unknown.
+
+        Never data, and nothing that only speaks about the call.
+        """
+        for leaf in self.leaves:
+            if leaf.role in _LOOKED_AT or leaf.role in COMMANDS:
+                yield from ((leaf.place, text) for text in texts_of(leaf.value))
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Yield each text of a value, a list of texts also as one; keys are texts too.
+
+    It needs no stack, however deep the value is.
+    """
+    if is_list_of_texts(value):
+        yield " ".join(value)
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            left += one
+
+
+def touch(call: Call) -> Touches:
+    """Return what a call touches. It never raises, whatever the arguments are."""
+    return _touch(call, Budget(), 0)
+
+
+def _touch(call: Call, budget: Budget, depth: int) -> Touches:
+    return _Toucher(call, walk(call, budget), budget, depth).run()
+
+
+class _Toucher:
+    def __init__(self, call: Call, walked: Walked, budget: Budget, depth: int) -> None:
+        self._call = call
+        self._walked = walked
+        self._budget = budget
+        self._depth = depth
+        self._doubts = walked.doubts
+        self._programs: list[Program] = []
+        self._paths: list[PathUse] = []
+        self._urls: list[UrlUse] = []
+        self._nested: list[Touches] = []
+        self._readings: list[Ambiguity] = []
+        self._base, self._base_source = self._find_base()
+
+    def run(self) -> Touches:
+        for leaf in self._walked.leaves:
+            self._read(leaf)
+        for name, place in self._walked.keys:
+            self._paths.append(use_path(name, PathEffect.UNKNOWN, self._base, place))
+        self._join_paths()
+        for inner in self._walked.inner:
+            self._enter(inner)
+        for program in self._programs:
+            self._paths += paths_of_program(program)
+        rows = self._walked.rows
+        call = self._call
+        return Touches(
+            call=call,
+            leaves=tuple(self._walked.leaves),
+            base=self._base,
+            base_source=self._base_source,
+            programs=tuple(self._programs),
+            paths=tuple(self._paths),
+            urls=tuple(self._urls),
+            nested=tuple(self._nested),
+            readings=tuple(self._readings),
+            doubts=tuple(dict.fromkeys(self._doubts)),
+            family=family_of(bare_name(call.tool)),
+            foreign_shell=is_foreign_shell(call.tool),
+            names=names_of(call.tool, call.server),
+            harmless=any(one.harmless and _counts(one) for one in call.roles)
+            or any(row.harmless for row in rows),
+            fingerprint=_fingerprint(call),
+        )
+
+    # ------------------------------------------------------------ base
+
+    def _find_base(self) -> tuple[str | None, str]:
+        cwd = self._call.context.cwd
+        said = [one for one in self._walked.leaves if one.role is Role.WORKING_FOLDER]
+        if any(one.kind is DoubtKind.BASE for one in self._doubts):
+            return None, ""
+        if said[1:]:
+            for one in said:
+                self._doubt(DoubtKind.BASE, one, "two arguments say where it runs")
+            return None, ""
+        if not said or said[0].value is None:
+            return cwd, "context"
+        leaf = said[0]
+        parts = use_path(str(leaf.value), PathEffect.LIST, cwd, leaf.place).parts
+        if parts is None:
+            self._doubt(DoubtKind.BASE, leaf, "it is not certain in which folder it runs")
+            return None, leaf.place
+        return "/" + "/".join(parts), leaf.place
+
+    # ------------------------------------------------------------ values
+
+    def _read(self, leaf: Leaf) -> None:
+        role, value = leaf.role, leaf.value
+        if not leaf.read or (role is Role.NESTED and self._is_handed_on(leaf)):
+            return
+        if role in COMMANDS or _may_be_command(leaf):
+            self._read_command(leaf)
+        elif role in PATHS and isinstance(value, str):
+            self._read_path(leaf, value)
+        elif role is Role.PATCH and isinstance(value, str):
+            self._read_patch(leaf, value)
+        elif role is Role.URL and isinstance(value, str):
+            self._read_url(leaf, value)
+        elif role not in (Role.DATA, Role.WORKING_FOLDER) and isinstance(value, str):
+            self._look_at(leaf, value)
+        if isinstance(value, str) and role not in _UNREAD:
+            self._read_json(leaf, value)
+
+    def _is_handed_on(self, leaf: Leaf) -> bool:
+        """Whether a value is read as an argument of a call within this one."""
+        return any(
+            leaf.place == one.place or leaf.place.startswith((f"{one.place}.", f"{one.place}["))
+            for one in self._walked.inner
+        )
+
+    def _read_command(self, leaf: Leaf) -> None:
+        value, base, place = leaf.value, self._base, leaf.place
+        proven = leaf.role in COMMANDS
+        if isinstance(value, str):
+            program = read_text(value, base, place, proven=proven)
+            if leaf.role is Role.ARGV:
+                program = Program(text=value, words=None, reading=None, base=base, place=place)
+                self._doubt(DoubtKind.COMMAND, leaf, "it is no list of words")
+            self._add_program(program, certain=proven or self._call.kind.value == "command")
+            return
+        if not is_list_of_texts(value):
+            return
+        if leaf.role is Role.COMMANDS:
+            self._programs += read_each(value, base, place)
+            return
+        whole = read_argv(value, base, place)
+        if leaf.role is Role.ARGV or (proven and whole.wrapper):
+            self._programs.append(whole)
+            return
+        ways = (Reading(programs=(whole,)), Reading(programs=read_each(value, base, place)))
+        self._add_ways(place, ways)
+        self._doubt(DoubtKind.COMMAND, leaf, "its list could be one command or several")
+
+    def _add_program(self, program: Program, *, certain: bool) -> None:
+        if certain:
+            self._programs.append(program)
+            return
+        opaque = Program(text=program.text, words=None, reading=None, base=program.base,
+                         place=program.place, proven=False)  # fmt: skip
+        self._add_ways(program.place, (Reading(programs=(program,)), Reading(programs=(opaque,))))
+
+    def _add_ways(self, place: str, ways: tuple[Reading, ...]) -> None:
+        full = tuple(
+            Reading(
+                programs=way.programs,
+                paths=(*way.paths, *(p for one in way.programs for p in paths_of_program(one))),
+                nested=way.nested,
+            )
+            for way in ways
+        )
+        self._readings.append(Ambiguity(place=place, ways=full))
+
+    def _read_path(self, leaf: Leaf, text: str) -> None:
+        effect = self._effect(leaf)
+        second = leaf.role is Role.DESTINATION
+        found = use_path(text, effect, self._base, leaf.place, second=second)
+        self._paths.append(found)
+        # Without a base a relative path still has to stay below where it starts.
+        known = found.parts is not None or (self._base is None and below(text))
+        if not known:
+            self._doubt(DoubtKind.PATH, leaf, "readers of this path could differ")
+
+    def _effect(self, leaf: Leaf) -> PathEffect:
+        effect = EFFECTS[leaf.role]
+        verbs = self._walked.verbs
+        said = verbs.get(leaf.owner) or verbs.get("", frozenset())
+        if said & _DELETING:
+            return PathEffect.DELETE
+        return PathEffect.UNKNOWN if said & _UNCLEAR else effect
+
+    def _read_patch(self, leaf: Leaf, text: str) -> None:
+        named = files_of_patch(text)
+        if named is None:
+            self._doubt(DoubtKind.PATCH, leaf, "the patch is not wholly understood")
+            named, effect = named_in_patches(text), PathEffect.UNKNOWN
+        else:
+            effect = PathEffect.WRITE
+        self._paths += [use_path(one, effect, self._base, leaf.place) for one in named[:512]]
+
+    def _read_url(self, leaf: Leaf, text: str) -> None:
+        if text[:5].lower() == "file:":
+            self._read_path_of_url(leaf, text)
+            return
+        found = use_url(text, leaf.place)
+        self._urls.append(found)
+        if found.doubt is not None:
+            self._doubt(DoubtKind.URL, leaf, found.doubt)
+
+    def _read_path_of_url(self, leaf: Leaf, text: str) -> None:
+        found = use_path(text, PathEffect.UNKNOWN, self._base, leaf.place)
+        self._paths.append(found)
+        if found.parts is None:
+            self._doubt(DoubtKind.URL, leaf, "readers of this path could differ")
+
+    def _look_at(self, leaf: Leaf, text: str) -> None:
+        """Note what a text of any other role looks like; it may be none of it."""
+        look = looks_like(text)
+        if look is Role.PATH:
+            self._paths.append(
+                use_path(text, PathEffect.UNKNOWN, self._base, leaf.place, looks=True)
+            )
+        elif look is Role.PATCH:
+            self._paths += [
+                use_path(one, PathEffect.UNKNOWN, self._base, leaf.place, looks=True)
+                for one in named_in_patches(text)[:512]
+            ]
+        if "://" in text:
+            self._urls += find_urls(text, leaf.place)
+
+    def _read_json(self, leaf: Leaf, text: str) -> None:
+        if text.lstrip()[:1] not in ("{", "["):
+            return
+        loaded = self._load(leaf.address, text)
+        if isinstance(loaded, dict | list) and loaded and self._depth < MAX_NESTED:
+            inner = self._inside(self._call.tool, {leaf.name or "value": loaded}, None)
+            self._readings.append(
+                Ambiguity(place=leaf.place, ways=(Reading(), Reading(nested=(inner,))))
+            )
+
+    def _load(self, address: str, text: str) -> Any:
+        """Return what a text is as JSON, None where it is none, or not the same to all readers."""
+        if len(text) > min(MAX_TEXT, max(self._budget.text, 0)):
+            self._doubts.append(Doubt(DoubtKind.LIMIT, address, "it is longer than what is read"))
+            return None
+        self._budget.text -= len(text)
+        try:
+            return json.loads(text, object_pairs_hook=_unique)
+        except _TwiceError:
+            words = "its JSON says a name twice"
+            self._doubts.append(Doubt(DoubtKind.TWINS, address, words))
+        except RecursionError:
+            self._doubts.append(Doubt(DoubtKind.LIMIT, address, "it is deeper than what is read"))
+        except ValueError:
+            pass  # it is a text and nothing else
+        return None
+
+    # ------------------------------------------------------------ calls and paths together
+
+    def _enter(self, inner: InnerCall) -> None:
+        arguments = inner.arguments
+        for _ in range(MAX_NESTED):
+            if not isinstance(arguments, str):
+                break
+            arguments = self._load(inner.place, arguments)
+        if not isinstance(arguments, dict):
+            words = "the call within it is not understood"
+            self._doubts.append(Doubt(DoubtKind.NESTED, inner.place, words))
+            arguments = {}
+        if self._depth >= MAX_NESTED:
+            words = "calls stand within calls deeper than what is read"
+            self._doubts.append(Doubt(DoubtKind.LIMIT, inner.place, words))
+            return
+        self._nested.append(self._inside(inner.tool, arguments, inner.server))
+
+    def _inside(self, tool: str, arguments: dict[str, Any], server: str | None) -> Touches:
+        call = Call(
+            tool=tool,
+            kind=self._call.kind,
+            arguments=arguments,
+            context=self._call.context,
+            payload=self._call.payload,
+            server=server,
+        )
+        found = _touch(call, self._budget, self._depth + 1)
+        limits = (one for one in found.doubts if one.kind is DoubtKind.LIMIT)
+        self._doubts += limits
+        return found
+
+    def _join_paths(self) -> None:
+        """Add the reading in which a folder and a name beside it are one path."""
+        by_owner: dict[str, list[Leaf]] = {}
+        for leaf in self._walked.leaves:
+            if leaf.role in PATHS and isinstance(leaf.value, str) and leaf.value:
+                by_owner.setdefault(leaf.owner, []).append(leaf)
+        for leaves in by_owner.values():
+            some = leaves[:_MOST_JOINED]
+            joined = tuple(
+                use_path(f"{one.value.rstrip('/')}/{two.value}", self._effect(two), self._base,
+                         two.place)
+                for one in some
+                for two in some
+                if one is not two and one.address != two.address
+                and not two.value.startswith("/")
+            )  # fmt: skip
+            if joined:
+                ways = (Reading(), Reading(paths=joined))
+                self._readings.append(Ambiguity(place=some[0].place, ways=ways))
+
+    def _doubt(self, kind: DoubtKind, leaf: Leaf, words: str) -> None:
+        self._doubts.append(Doubt(kind, leaf.address, words))
+
+
+class _TwiceError(ValueError):
+    """A JSON object says a name twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _TwiceError
+    return found
+
+
+def _may_be_command(leaf: Leaf) -> bool:
+    """Whether a value stands under the name of a command in a tool that is not known as a shell."""
+    plain = leaf.name.replace("_", "").lower()
+    return leaf.role in (Role.ACTION, Role.UNKNOWN, Role.NESTED) and plain in _COMMAND_NAMES
+
+
+_COMMAND_NAMES = frozenset({"command", "cmd", "commands", "argv", "cmdline", "commandline"})
+
+
+def _counts(declaration: Declaration) -> bool:
+    return declaration.by is RoleSource.OPERATOR or declaration.trusted
+
+
+def _fingerprint(call: Call) -> str:
+    rows = rows_of_any_name(call.tool)
+    parts = [*(one.fingerprint for one in call.roles), *(row.fingerprint for row in rows)]
+    return sha256_hex("\n".join(parts).encode())[:32] if parts else ""

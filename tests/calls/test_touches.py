@@ -1,0 +1,317 @@
+"""What a call runs, reads, writes and reaches, and why it is not wholly understood."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.models import Context, Kind
+from gateway.policy.calls.path_uses import PathEffect
+from gateway.policy.calls.roles import Role
+from gateway.policy.calls.touches import Call, DoubtKind, Touches, touch
+from tests.calls.reading import kinds_of_doubts, operator, read, roles_of
+
+C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
+
+
+def _words(touches: Touches) -> list[list[str] | None]:
+    return [
+        None if one.words is None else [word.text for word in one.words] for one in touches.programs
+    ]
+
+
+# ---------------------------------------------------------------- base
+
+
+@pytest.mark.parametrize(
+    ("argument", "base"),
+    [("/srv/other", "/srv/other"), ("src", "/ws/src"), ("./src/", "/ws/src"), (None, "/ws"),
+     ("/", "/"), ("..", None), ("/ws/../x", None), ("~/.ssh", None), ("~", None), ("", None),
+     ("C:\\x", None), ("a\\b", None), ("//host/x", None), ("%2e%2e", None), ("$HOME", None),
+     ("/proc/self/cwd", None), ("\uff0e\uff0e/x", None)],
+)  # fmt: skip
+def test_the_base_is_where_it_runs(argument: str | None, base: str | None) -> None:
+    """The folder that an argument names is resolved by components, or nobody knows it."""
+    found = read("shell", {"command": "cat a", "cwd": argument}, C)
+    assert found.base == base
+    assert (DoubtKind.BASE in kinds_of_doubts(found)) == (base is None)
+    assert found.programs[0].base == base
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"cwd": True}, {"cwd": []}, {"cwd": ["/a"]}, {"cwd": 1}, {"cwd": "/a", "Cwd": "/a"}],
+)
+def test_a_folder_that_is_no_text_is_a_doubt(arguments: dict[str, Any]) -> None:
+    """Whatever else stands under the name of the working folder: nobody knows where it runs."""
+    found = read("shell", {"command": "ls", **arguments}, C)
+    assert found.base is None and DoubtKind.BASE in kinds_of_doubts(found)
+
+
+def test_two_folders_or_a_relative_one_of_nowhere_are_a_doubt() -> None:
+    """With two working folders, or a relative one and no context, the base is not known."""
+    two = read("shell", {"command": "ls", "cwd": "a", "workdir": "a"}, C)
+    assert two.base is None and DoubtKind.BASE in kinds_of_doubts(two)
+    nowhere = read("shell", {"command": "ls", "cwd": "a"}, C, None)
+    assert nowhere.base is None and DoubtKind.BASE in kinds_of_doubts(nowhere)
+    plain = read("shell", {"command": "ls"}, C, None)
+    assert plain.base is None and not plain.doubts
+
+
+# ---------------------------------------------------------------- commands
+
+
+def test_a_list_of_commands_is_each_of_them() -> None:
+    """Rows 1 and 2: under `commands` each element is a command of its own."""
+    assert _words(read("terminal", {"commands": ["ls", "./evil.sh"]}, C)) == [["ls"], ["./evil.sh"]]
+    assert _words(read("terminal", {"commands": "ls src"}, C)) == [["ls", "src"]]
+
+
+def test_a_list_of_no_known_meaning_is_kept_in_all_readings() -> None:
+    """Row 3: one command with its words, or several commands; and a doubt."""
+    found = read("run", {"command": ["cat", "a"]}, C)
+    ways = [[one.words for one in way.programs] for way in found.readings[0].ways]
+    assert found.programs == () and [len(way) for way in ways] == [1, 2]
+    assert DoubtKind.COMMAND in kinds_of_doubts(found)
+
+
+def test_a_wrapper_is_read_and_said() -> None:
+    """Rows 4 and 5: `bash -lc` wraps the command; another shell or order is no wrapper."""
+    found = read("shell", {"command": ["bash", "-lc", "git status"]}, C)
+    assert _words(found) == [["git", "status"]] and found.programs[0].wrapper == ("bash", "-lc")
+    other = read("shell", {"command": ["sh", "-c", "git status"]}, C)
+    assert all(one.wrapper == () and one.reading is None for one in other.all_programs())
+
+
+def test_the_words_of_one_program_are_read_under_argv() -> None:
+    """Row 6: `argv` is one program; a word that needs quoting has no reading."""
+    found = read("shell", {"argv": ["ls", "-la"]}, C)
+    assert _words(found) == [["ls", "-la"]] and found.programs[0].reading is not None
+    assert read("shell", {"argv": ["ls", "a b"]}, C).programs[0].reading is None
+    assert read("shell", {"argv": "ls -la"}, C).programs[0].words is None
+
+
+def test_a_command_of_no_shell_is_the_action() -> None:
+    """Row 16: it is read for denials, in some readings only, and varies for nobody."""
+    found = read("npm", {"command": "rm x"}, T)
+    assert found.programs == () and roles_of(found) == {"command": Role.ACTION}
+    assert [one.proven for one in found.all_programs()] == [False, False]
+    assert [one.proven for one in read("redis", {"command": "rm x"}, C).programs] == [False]
+
+
+def test_a_command_of_a_declared_argument_is_read() -> None:
+    """An operator who says that an argument is a command has it read, with what stands beside."""
+    found = read("deploy", {"run_it": "ls", "dir": "a"}, T, "/ws", operator(run_it="command"))
+    assert _words(found) == [["ls"]] and found.base == "/ws/a"
+
+
+@pytest.mark.parametrize(
+    ("command", "paths"),
+    [("cat a b", {"a": "read", "b": "read"}), ("mkdir x", {"x": "write"}),
+     ("ls src", {"src": "list"}),
+     ("rm -rf build", {"build": "delete"}), ("mv a b", {"a": "write", "b": "write"}),
+     ("echo a", {}), ("cat a; rm b", {})],
+)  # fmt: skip
+def test_operands_are_paths(command: str, paths: dict[str, str]) -> None:
+    """What a command that is read does to its operands is among the paths."""
+    found = read("bash", {"command": command}, C)
+    assert {one.text: one.effect.value for one in found.paths} == paths
+
+
+# ---------------------------------------------------------------- paths and patches
+
+
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [("a.py", ("ws", "a.py")), ("/ws/src/a", ("ws", "src", "a")), ("file:///ws/a", ("ws", "a")),
+     ("file://localhost/a", ("a",)), ("file://host/a", None), ("file:a", None),
+     ("/ws/../a", None), ("%2e%2e/a", None), ("..%2fa", None), ("a\\b", None), ("~bob/a", None),
+     ("C:/a", None), ("//host/a", None), ("\uff0e\uff0e/a", None), ("\u2026/a", None),
+     ("$X/a", None),
+     ("`x`", None), ("", None)],
+)  # fmt: skip
+def test_a_path_is_resolved_or_a_doubt(path: str, parts: tuple[str, ...] | None) -> None:
+    """A path has components where every reader finds the same, and else there is a doubt."""
+    found = read("write_file", {"path": path, "content": "x"}, F)
+    assert found.paths[0].parts == parts
+    assert (DoubtKind.PATH in kinds_of_doubts(found)) == (parts is None)
+
+
+def test_a_folder_and_a_name_are_also_one_path() -> None:
+    """Row 32: joined, they may be delicate though neither is."""
+    found = read("writer", {"directory": ".config/gh", "filename": "hosts.yml"}, F)
+    assert "/ws/.config/gh/hosts.yml" in {one.absolute for one in found.all_paths()}
+
+
+def test_second_paths_are_paths() -> None:
+    """Row 31: where it is moved to is written, and is said to be the second."""
+    found = read("move_file", {"source": "a", "destination": ".bashrc"}, F)
+    second = next(one for one in found.paths if one.second)
+    assert second.text == ".bashrc" and second.delicate and second.effect is PathEffect.WRITE
+
+
+@pytest.mark.parametrize(
+    ("verb", "effect"),
+    [("update_file", "write"), ("delete_file", "delete"), ("symlink", "unknown"),
+     ("format", "write"),
+     ("rm", "delete")],
+)  # fmt: skip
+def test_a_verb_beside_a_path_says_what_is_done(verb: str, effect: str) -> None:
+    """Rows 19 and 20: `type: delete_file` makes the same path one that is deleted."""
+    found = read("apply_patch", {"type": verb, "path": "a/x", "diff": "@@\n-a\n+b"}, F)
+    assert {one.text: one.effect.value for one in found.paths} == {"a/x": effect}
+    assert not found.doubts
+
+
+@pytest.mark.parametrize(
+    ("patch", "understood"),
+    [("*** Begin Patch\n*** Update File: a\n@@\n-x\n+y\n*** End Patch", True),
+     ("*** Begin Patch\n*** Delete File: a\n*** End Patch", False),
+     ("*** Begin Patch\n*** Update File: a\n@@\n-x\n*** End Patch\nrm -rf x", False),
+     ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n", True), ("Index: x\n--- a/x\n+++ b/x\n", False),
+     ("@@\n-a\n+b", True), ("text", False)],
+)  # fmt: skip
+def test_a_patch_is_understood_whole_or_not_at_all(patch: str, understood: bool) -> None:
+    """Row 18: what is not wholly understood is a doubt; files that it could name are paths."""
+    found = read("apply_patch", {"patch": patch}, F)
+    assert (DoubtKind.PATCH in kinds_of_doubts(found)) != understood
+
+
+def test_keys_that_name_files_are_paths() -> None:
+    """Changes by path: each key is a path, and the values keep their roles."""
+    found = read("apply_changes", {"changes": {"/root/.bashrc": {"content": "x"}}}, F)
+    assert "/root/.bashrc" in {one.text for one in found.paths}
+
+
+def test_what_only_looks_like_a_path_is_seen() -> None:
+    """A bare delicate name under any name, and JSON in a text, are among all paths; data is not."""
+    found = read("x", {"note": "id_rsa", "j": json.dumps({"path": "/etc/shadow"})})
+    delicate = {one.text for one in found.all_paths() if one.delicate}
+    assert delicate == {"id_rsa", "/etc/shadow"}
+    data = read("write_file", {"path": "a", "content": "/etc/shadow"}, F)
+    assert {one.text for one in data.all_paths()} == {"a"}
+
+
+# ---------------------------------------------------------------- hosts, rights, environment
+
+
+@pytest.mark.parametrize(
+    ("url", "doubtful"),
+    [("https://example.org/a", False), ("https://u@example.org/", True), ("https://1.2.3.4/", True),
+     ("http://localhost/", True), ("https://x.internal/", True),
+     ("https://example.org:8443/", True),
+     ("https://[::1]/", True), ("https://a b/", True), ("nonsense", True), ("https://[", True)],
+)  # fmt: skip
+def test_a_url_says_its_host_or_is_a_doubt(url: str, doubtful: bool) -> None:
+    """Userinfo, odd ports, numbers and private names are doubts."""
+    found = read("fetch", {"url": url})
+    assert (DoubtKind.URL in kinds_of_doubts(found)) == doubtful
+
+
+def test_hosts_are_those_of_arguments_addresses_and_context() -> None:
+    """Row 12: all hosts are said, also one that stands within a prompt."""
+    context = Context(cwd="/ws", host="here")
+    arguments = {"host": "prod", "prompt": "get https://example.org/a now"}
+    found = touch(Call(tool="x", kind=T, arguments=arguments, context=context))
+    assert found.hosts == ("here", "prod", "example.org")
+
+
+def test_rights_and_environment_count_where_they_are_given() -> None:
+    """Rows 10, 11 and 13: an empty environment and a right not taken are nothing."""
+    given = read("shell", {"command": "ls", "env": {"A": "1"}, "sudo": True, "user": "root"}, C)
+    assert given.environment and given.rights and given.users
+    none = read("shell", {"command": "ls", "env": {}, "sudo": False}, C)
+    assert not none.environment and not none.rights
+
+
+# ---------------------------------------------------------------- calls within calls
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "names"),
+    [("use_mcp_tool", {"server_name": "sh", "tool_name": "run", "arguments": '{"command":"rm x"}'},
+      ("run", "mcp__sh__run")),
+     ("call_tool", {"name": "bash", "arguments": {"command": "rm x"}}, ("bash",)),
+     ("multi_tool_use.parallel",
+      {"tool_uses": [{"recipient_name": "functions.bash", "parameters": {"command": "rm x"}}]},
+      ("functions.bash", "bash"))],
+)  # fmt: skip
+def test_a_call_within_a_call_is_read(
+    tool: str, arguments: dict[str, Any], names: tuple[str, ...]
+) -> None:
+    """Rows 22 and 40: its tool by all its names, and its command; all its values are fixed."""
+    found = read(tool, arguments)
+    assert found.nested[0].names == names
+    assert [one.text for one in found.all_programs() if one.words] == ["rm x"]
+    assert Role.NESTED in roles_of(found).values()
+
+
+def test_calls_within_calls_end_at_four() -> None:
+    """Deeper ones are a doubt of the outermost call."""
+    call: dict[str, Any] = {"tool_name": "bash", "arguments": {"command": "rm x"}}
+    for _ in range(6):
+        call = {"tool_name": "t", "arguments": call}
+    found = read("t", call)
+    assert DoubtKind.LIMIT in kinds_of_doubts(found)
+    assert len(list(found.everything())) == 5
+
+
+def test_json_that_says_a_name_twice_is_a_doubt() -> None:
+    """Readers differ on which of two values counts."""
+    found = read("use_mcp_tool", {"tool_name": "t", "arguments": '{"a":1,"a":2}'})
+    assert DoubtKind.TWINS in kinds_of_doubts(found)
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_limits_are_doubts_and_never_free() -> None:
+    """What is too deep, too much or too long is unknown, and there is a doubt."""
+    deep: dict[str, Any] = {"content": "x"}
+    for _ in range(20):
+        deep = {"edits": [deep]}
+    for arguments in (
+        {"path": "a", **deep},
+        {"path": "a", "edits": [{"old_string": "x"}] * 600},
+        {"path": "a", "x": "y" * 70_000},
+        {f"k{at}": 1 for at in range(600)},
+        {"k" * 300: "x"},
+    ):
+        found = read("write_file", arguments, F)
+        assert DoubtKind.LIMIT in kinds_of_doubts(found)
+        cut = [leaf for leaf in found.leaves if not leaf.read]
+        assert cut and {leaf.role for leaf in cut} == {Role.UNKNOWN}
+
+
+def test_data_may_be_long() -> None:
+    """What is only kept need not be read."""
+    found = read("write_file", {"path": "a", "content": "x" * 1_000_000}, F)
+    assert not found.doubts and roles_of(found)["content"] is Role.DATA
+
+
+# ---------------------------------------------------------------- for whoever asks
+
+
+def test_texts_to_look_through_hold_no_data() -> None:
+    """A message that tells of a command is not one; what nobody knows is looked through."""
+    found = read(
+        "send_email", {"to": "kim@example.org", "body": "never rm -rf it", "x": "rm -rf y"}
+    )
+    assert [text for _, text in found.texts_to_look_through()] == ["rm -rf y"]
+
+
+def test_paths_are_told_worst_first_and_below_the_base() -> None:
+    """Heads name what is deleted first, and paths without the folder that all share."""
+    changes = [{"path": "/ws/a", "type": "update"}, {"path": "/ws/b/c", "type": "delete"}]
+    found = read("edit_files", {"changes": changes}, F)
+    told = [(one.effect.value, one.relative_to(found.base)) for one in found.paths_worst_first()]
+    assert told == [("delete", "b/c"), ("write", "a")]
+
+
+def test_the_fingerprint_follows_declarations_and_rows() -> None:
+    """It is another one with another declaration, and none where nobody declared anything."""
+    assert read("x", {}).fingerprint == ""
+    one, two = operator(a="data"), operator(a="id")
+    prints = {read("x", {}, T, "/ws", said).fingerprint for said in (one, two)}
+    prints.add(read("Bash", {"command": "ls"}, C).fingerprint)
+    assert len(prints) == 3 and "" not in prints
