@@ -40,16 +40,9 @@ async def figures(gate: Replica) -> dict[str, float]:
 
 async def test_health_is_open_and_asks_nothing(gate: Replica) -> None:
     """Liveness depends on the process alone, so that a store's outage restarts nothing."""
-    async with asyncio.timeout(40):
-        while True:  # on a loaded machine the silence may end before anything is answered
-            await gate.store.redis.client_pause(300, all=True)
-            silent = asyncio.create_task(gate.store.redis.ping())
-            answer = await gate.call("GET", "/healthz", token=None)
-            assert (answer.status, answer.json) == (200, {"status": "alive"})
-            if not silent.done():
-                break
-            await silent
-    await silent
+    await gate.store.redis.client_pause(300, all=True)
+    answer = await asyncio.wait_for(gate.call("GET", "/healthz", token=None), 0.25)
+    assert (answer.status, answer.json) == (200, {"status": "alive"})
 
 
 async def test_readiness_says_what_is_missing(gate: Replica) -> None:
