@@ -6,43 +6,15 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from importlib import import_module
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
-
 from gateway import __version__
-from gateway.cli import (
-    agents,
-    answering,
-    approvers,
-    audit,
-    doctor,
-    explain,
-    grants,
-    kill_switch,
-    login_links,
-    policy,
-    report,
-    requests,
-    serve,
-    sessions,
-)
-from gateway.errors import GatewayError, NotFound, Unreachable
-from gateway.ports import HasCommands
-from gateway.server.plugins import BrokenAdapter, adapter_class, adapter_names
-from gateway.server.settings import BadSettings, sentences
-from gateway.stores.credentials import REDIS_ERRORS
-from gateway.stores.embedded_server import EngineError
+from gateway.errors import GatewayError
+from gateway.models import Kind
 
 _INTERRUPTED = 130
-_EXPECTED: tuple[type[Exception], ...] = (
-    ValidationError,
-    SettingsError,
-    GatewayError,
-    EngineError,
-    *REDIS_ERRORS,
-)
+_KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
 
 Command = Callable[[argparse.Namespace], Awaitable[int]]
 Verbs = Any  # argparse names the type of its subparsers as private
@@ -60,63 +32,26 @@ def run(words: Sequence[str]) -> int:
     parser, verbs = _parser()
     try:
         if words and words[0] not in verbs.choices:
-            parser, words = _adapter_parser(words) or (parser, words)
+            from gateway.cli.adapter_commands import adapter_parser  # noqa: PLC0415 (see `_later`)
+
+            parser, words = adapter_parser(words) or (parser, words)
         options = parser.parse_args(words)
         code: int = asyncio.run(options.run(options))
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except _EXPECTED as error:
-        problems, code = _explain_error(error)
-        for sentence in problems:
-            print(f"gateway: {sentence}", file=sys.stderr)
+    except GatewayError as error:
+        problems, code = [str(error)], error.exit_code
+    except Exception as error:
+        from gateway.cli.problems import EXPECTED, explain_error  # noqa: PLC0415 (see `_later`)
+
+        if not isinstance(error, EXPECTED):
+            raise
+        problems, code = explain_error(error)
+    else:
+        return code
+    for sentence in problems:
+        print(f"gateway: {sentence}", file=sys.stderr)
     return code
-
-
-def _adapter_parser(words: Sequence[str]) -> tuple[argparse.ArgumentParser, Sequence[str]] | None:
-    """Return the parser of an adapter's commands and its words, None when none is named.
-
-    `COMMAND NAME …` runs a command, `NAME` alone lists them. Our own commands come first, so an
-    adapter cannot replace `gateway approve`.
-    """
-    known = adapter_names()
-    if words[0] in known:
-        return _parser_of_adapter(words[0]), ["--help"]
-    if len(words) > 1 and words[1] in known:
-        return _parser_of_adapter(words[1]), [words[0], *words[2:]]
-    return None
-
-
-def _parser_of_adapter(name: str) -> argparse.ArgumentParser:
-    """Return the parser of one adapter; the others are not loaded, in case one is broken."""
-    kind = adapter_class(name)
-    parser = argparse.ArgumentParser(prog="gateway", usage=f"gateway COMMAND {name} …")
-    verbs = parser.add_subparsers(metavar="COMMAND", required=True)
-    try:
-        adapter = kind()
-        if isinstance(adapter, HasCommands):
-            adapter.commands(verbs)
-    except Exception as error:  # an adapter may raise anything
-        raise BrokenAdapter(name, error) from error
-    if not verbs.choices:
-        raise NotFound(f"the adapter {name} adds no commands; to run it: gateway adapter {name}")
-    for verb, command in verbs.choices.items():
-        command.prog = f"gateway {verb} {name}"
-    return parser
-
-
-def _explain_error(error: Exception) -> tuple[list[str], int]:
-    """Return the sentences to print instead of a traceback, and the exit code."""
-    if isinstance(error, ValidationError):
-        return sentences(error), BadSettings.exit_code
-    if isinstance(error, SettingsError):
-        return [str(error)], BadSettings.exit_code
-    if isinstance(error, GatewayError):
-        return [str(error)], error.exit_code
-    if isinstance(error, OSError) and error.filename:
-        return [str(error)], BadSettings.exit_code
-    if isinstance(error, OSError | EngineError):
-        return [str(error) or type(error).__name__], Unreachable.exit_code
-    return [f"Redis does not answer: {error}"], Unreachable.exit_code
 
 
 def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
@@ -136,17 +71,32 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     return parser, verbs
 
 
-def _command(verbs: Verbs, name: str, run: Command, help: str) -> argparse.ArgumentParser:
+def _command(verbs: Verbs, name: str, run: str, help: str) -> argparse.ArgumentParser:
+    """Add a command, and the function of this package that runs it, as `module.function`."""
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=help, description=help)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=_later(run))
     return parser
 
 
+def _later(run: str) -> Command:
+    """Return a function that imports a command's module when it is called.
+
+    All modules together take a second to import; most commands need a small part of them.
+    """
+    module, _, name = run.partition(".")
+
+    def load_and_run(options: argparse.Namespace) -> Awaitable[int]:
+        command: Command = getattr(import_module(f"gateway.cli.{module}"), name)
+        return command(options)
+
+    return load_and_run
+
+
 def _add_server_commands(verbs: Verbs) -> None:
-    _command(verbs, "up", serve.up, "run the gateway until stopped")
-    adapter = _command(verbs, "adapter", serve.adapter, "run one adapter as a process of its own")
+    _command(verbs, "up", "serve.up", "run the gateway until stopped")
+    adapter = _command(verbs, "adapter", "serve.adapter", "run one adapter as a process of its own")
     adapter.add_argument("name", help="the adapter, for example slack")
-    _command(verbs, "demo", serve.demo, "try it: a real agent process asks for real commands")
+    _command(verbs, "demo", "serve.demo", "try it: a real agent process asks for real commands")
     # `gateway.cli.main` runs both before this parser is built; here they appear in the help.
     for name, words in (
         ("ask", "ask for approval; the exit code is the answer"),
@@ -156,12 +106,12 @@ def _add_server_commands(verbs: Verbs) -> None:
 
 
 def _add_answer_commands(verbs: Verbs) -> None:
-    pending = _command(verbs, "pending", requests.show_pending, "list pending requests")
-    history = _command(verbs, "history", requests.show_history, "list requests that have ended")
-    show = _command(verbs, "show", requests.show, "print one request in full")
-    approve = _command(verbs, "approve", answering.approve, "approve requests as yourself")
-    deny = _command(verbs, "deny", answering.deny, "deny requests as yourself")
-    session_list = _command(verbs, "sessions", sessions.run, "list sessions, or end one")
+    pending = _command(verbs, "pending", "requests.show_pending", "list pending requests")
+    history = _command(verbs, "history", "requests.show_history", "list requests that have ended")
+    show = _command(verbs, "show", "requests.show", "print one request in full")
+    approve = _command(verbs, "approve", "answering.approve", "approve requests as yourself")
+    deny = _command(verbs, "deny", "answering.deny", "deny requests as yourself")
+    session_list = _command(verbs, "sessions", "sessions.run", "list sessions, or end one")
     session_list.add_argument("--end", metavar="NAME", help="end this session of --agent")
     session_list.add_argument("--agent", help="of this agent")
     approve.add_argument(
@@ -205,17 +155,17 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
 def _add_grant_commands(verbs: Verbs) -> None:
     grant = verbs.add_parser("grant", help="remembered decisions")
     kinds = grant.add_subparsers(metavar="ACTION", required=True)
-    offers = _command(kinds, "offers", grants.offers, "print what may be remembered")
+    offers = _command(kinds, "offers", "grants.offers", "print what may be remembered")
     offers.add_argument("id", help="the request's id, or its first characters")
-    listing = _command(kinds, "list", grants.show_all, "list remembered decisions")
+    listing = _command(kinds, "list", "grants.show_all", "list remembered decisions")
     listing.add_argument("--suspended", action="store_true", help="only suspended grants")
-    show = _command(kinds, "show", grants.show, "print one grant in full")
+    show = _command(kinds, "show", "grants.show", "print one grant in full")
     show.add_argument("id", help="the grant's id, or its first characters")
-    revoke = _command(kinds, "revoke", grants.revoke, "revoke grants")
+    revoke = _command(kinds, "revoke", "grants.revoke", "revoke grants")
     revoke.add_argument("id", nargs="?", help="the grant's id, or its first characters")
     revoke.add_argument("--session", help="all of this session")
     revoke.add_argument("--all", action="store_true", help="all grants")
-    through = _command(kinds, "pass", grants.add_pass, "approve what a session asks, for a while")
+    through = _command(kinds, "pass", "grants.add_pass", "approve what a session asks, for a while")
     through.add_argument("agent")
     through.add_argument("session")
     through.add_argument("--edits", action="store_true", help="file changes only")
@@ -230,24 +180,24 @@ def _add_grant_commands(verbs: Verbs) -> None:
 def _add_credential_commands(verbs: Verbs) -> None:
     agent = verbs.add_parser("agent", help="agents and their credentials")
     kinds = agent.add_subparsers(metavar="ACTION", required=True)
-    add = _command(kinds, "add", agents.add, "create an agent; its token is shown once")
+    add = _command(kinds, "add", "agents.add", "create an agent; its token is shown once")
     add.add_argument(
         "--owner", metavar="PERSON", help="the person it acts for; may be barred from deciding"
     )
-    rotate = _command(kinds, "rotate", agents.rotate, "replace an agent's token and password")
-    revoke = _command(kinds, "revoke", agents.revoke, "remove an agent, cut its connections")
-    listing = _command(kinds, "list", agents.show_all, "list agents")
+    rotate = _command(kinds, "rotate", "agents.rotate", "replace an agent's token and password")
+    revoke = _command(kinds, "revoke", "agents.revoke", "remove an agent, cut its connections")
+    listing = _command(kinds, "list", "agents.show_all", "list agents")
     paused = _command(
-        kinds, "paused", agents.show_paused, "list agents that are paused after many denials"
+        kinds, "paused", "agents.show_paused", "list agents that are paused after many denials"
     )
-    lift = _command(kinds, "lift", agents.lift, "let a paused agent ask again")
+    lift = _command(kinds, "lift", "agents.lift", "let a paused agent ask again")
     approver = verbs.add_parser("approver", help="people who may decide")
     kinds = approver.add_subparsers(metavar="ACTION", required=True)
-    join = _command(kinds, "add", approvers.add, "create an approver; the token is shown once")
+    join = _command(kinds, "add", "approvers.add", "create an approver; the token is shown once")
     join.add_argument("--admin", action="store_true", help="may also use the kill switch")
-    leave = _command(kinds, "revoke", approvers.revoke, "remove an approver")
-    listed = _command(kinds, "list", approvers.show_all, "list approvers")
-    login = _command(verbs, "login", login_links.login, "print a one-time link to the inbox")
+    leave = _command(kinds, "revoke", "approvers.revoke", "remove an approver")
+    listed = _command(kinds, "list", "approvers.show_all", "list approvers")
+    login = _command(verbs, "login", "login_links.login", "print a one-time link to the inbox")
     for one in (add, rotate, revoke, lift, join, leave, login):
         one.add_argument("name")
     for one in (add, rotate, revoke, listing, join, leave, listed, paused):
@@ -255,37 +205,39 @@ def _add_credential_commands(verbs: Verbs) -> None:
 
 
 def _add_operator_commands(verbs: Verbs) -> None:
-    applying = _command(verbs, "apply", policy.apply, "put people, routes and risk rules in force")
+    applying = _command(
+        verbs, "apply", "policy.apply", "put people, routes and risk rules in force"
+    )
     applying.add_argument("file", help="a TOML file, see docs/routes.md")
     applying.add_argument("--check", action="store_true", help="only print what would change")
     applying.add_argument("--by", default="operator", help="your name, for the audit")
-    _command(verbs, "policy", policy.show, "print people, routes and risk rules in force")
+    _command(verbs, "policy", "policy.show", "print people, routes and risk rules in force")
     stop = _command(
-        verbs, "stop-all", kill_switch.stop_all, "kill switch: deny everything until resume"
+        verbs, "stop-all", "kill_switch.stop_all", "kill switch: deny everything until resume"
     )
-    resume = _command(verbs, "resume", kill_switch.resume, "turn the kill switch off")
-    call = _command(verbs, "explain", explain.run, "print how a call would be decided, and why")
+    resume = _command(verbs, "resume", "kill_switch.resume", "turn the kill switch off")
+    call = _command(verbs, "explain", "explain.run", "print how a call would be decided, and why")
     call.add_argument("agent")
     call.add_argument("tool")
     call.add_argument("words", nargs="*", metavar="-- COMMAND", help="as `gateway ask` takes it")
     call.add_argument("--arguments", default="{}", metavar="JSON", help="the call's arguments")
-    call.add_argument("--kind", default="tool", choices=explain.KINDS)
+    call.add_argument("--kind", default="tool", choices=_KINDS)
     call.add_argument("--session", default="default", help="the session it would belong to")
     call.add_argument("--cwd", help="where it would run (default: here)")
-    figures = _command(verbs, "report", report.run, "how people decide, and how agents ask")
+    figures = _command(verbs, "report", "report.run", "how people decide, and how agents ask")
     figures.add_argument("--days", type=int, default=30, help="how far back")
     trail = verbs.add_parser("audit", help="what happened, sealed and in order")
     kinds = trail.add_subparsers(metavar="ACTION", required=True)
-    tail = _command(kinds, "tail", audit.tail, "print the latest events")
+    tail = _command(kinds, "tail", "audit.tail", "print the latest events")
     tail.add_argument("--lines", type=int, default=20, help="how many")
-    export = _command(kinds, "export", audit.export_all, "write the audit as JSON lines")
+    export = _command(kinds, "export", "audit.export_all", "write the audit as JSON lines")
     export.add_argument("file", help="where to, - for standard output")
-    verify = _command(kinds, "verify", audit.verify_file, "check an export, without a gateway")
+    verify = _command(kinds, "verify", "audit.verify_file", "check an export, without a gateway")
     verify.add_argument("file", help="the export")
-    erase = _command(kinds, "erase", audit.erase, "remove the content of an ended request")
+    erase = _command(kinds, "erase", "audit.erase", "remove the content of an ended request")
     erase.add_argument("id", help="the request's whole id, as `gateway history` prints it")
     erase.add_argument("--by", default="operator", help="your name, for the audit")
-    checks = _command(verbs, "doctor", doctor.run, "run all checks, with remedies")
+    checks = _command(verbs, "doctor", "doctor.run", "run all checks, with remedies")
     checks.add_argument("--live", action="store_true", help="let chats post and delete a test")
     for one in (call, figures, tail, checks):
         one.add_argument("--json", action="store_true", help="print JSON")

@@ -22,8 +22,6 @@ from gateway.stores.credentials import AGENT
 from gateway.wire.canonical_json import parse
 from gateway.wire.codec import JsonObject
 
-KINDS = [kind.value for kind in Kind if kind is not Kind.QUESTION]
-
 
 async def run(options: argparse.Namespace) -> int:
     """Print the opinion of each decider, hooks included, and the result."""

@@ -33,14 +33,14 @@ from tests.world import World, click, identity, policy
 
 
 class LateClock:
-    """A clock that runs so many seconds ahead."""
+    """A clock that stands so many seconds after the moment at which it was made."""
 
     def __init__(self, world: World, seconds: float = 0.0) -> None:
         self.seconds = seconds
-        self._world = world
+        self._made = world.clock.now_ms()
 
     def now_ms(self) -> int:
-        return self._world.clock.now_ms() + int(self.seconds * 1000)
+        return self._made + int(self.seconds * 1000)
 
 
 class Office:

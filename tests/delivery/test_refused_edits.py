@@ -32,8 +32,7 @@ async def claimed(office: Office) -> Record:
 
 
 async def tries_of(office: Office, seconds: int) -> list[float]:
-    """Turn the clock for so long; return when each edit was tried, in seconds of that clock, which
-    goes on by itself on a slow machine."""
+    """Turn the clock for so long; return when each edit was tried, in seconds of that clock."""
     tried, begun = list[float](), int(office.clock.seconds)
     for second in range(begun, begun + seconds):
         office.clock.seconds = second

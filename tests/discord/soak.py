@@ -1,4 +1,4 @@
-"""Scenario 45: a day of Discord in minutes. `python -m tests.discord.soak day|storm HOURS PAUSE`.
+"""Scenario 45: a day of Discord in minutes. `python -m tests.discord.soak KIND HOURS PAUSE`.
 
 Real discord.py, its heartbeat thread, the adapter, courier, follow-ups and sweeper run against the
 wire-level Discord and fakeredis, on a simulated clock. People do what people do, and the connection
@@ -49,7 +49,7 @@ from tests.discord.stage import AGENT, Stage, labels
 from tests.discord.town import Json
 from tests.world import SEED, over_http
 
-FAULT_EVERY = 7  # things that people do, one fault after so many
+FAULT_EVERY = {"day": 7, "brief": 1}  # things that people do, one fault after so many
 WAIT = 600.0  # the life of a request
 _LOOK = 0.05
 
@@ -347,7 +347,7 @@ async def storm(hours: float, pause: float) -> Json:
         return {"identified": begun}
 
 
-async def day(hours: float, pause: float) -> Json:
+async def day(hours: float, pause: float, fault_every: int) -> Json:
     """Live through it, `pause` seconds between what people do; return what was counted."""
     chance = random.Random(hours)
     tally = Tally()
@@ -357,11 +357,11 @@ async def day(hours: float, pause: float) -> Json:
         began, round_number, first = loop.time(), 0, Counter[str]()
         while loop.time() - began < hours * 3600:
             await one(made, tally, PEOPLE[round_number % len(PEOPLE)], round_number)
-            if round_number % FAULT_EVERY == FAULT_EVERY - 1:
-                await fault(made, tally, FAULTS[round_number // FAULT_EVERY % len(FAULTS)])
+            if round_number % fault_every == fault_every - 1:
+                await fault(made, tally, FAULTS[round_number // fault_every % len(FAULTS)])
             round_number += 1
             await asyncio.sleep(chance.uniform(0.5, 1.5) * pause)
-            if not first and round_number == FAULT_EVERY * len(FAULTS):
+            if not first and round_number == fault_every * len(FAULTS):
                 await asyncio.sleep(2 * WAIT)
                 first = grown()
         await asyncio.sleep(2 * WAIT)
@@ -387,7 +387,10 @@ async def day(hours: float, pause: float) -> Json:
 def main() -> None:
     """Run it and print what was counted."""
     kind, hours, pause = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
-    counted = simulated.run((storm if kind == "storm" else day)(hours, pause))
+    if kind == "storm":
+        counted = simulated.run(storm(hours, pause))
+    else:
+        counted = simulated.run(day(hours, pause, FAULT_EVERY[kind]))
     sys.stdout.write(json.dumps(counted))
 
 

@@ -37,8 +37,17 @@ def fine(counted: Json) -> None:
 
 
 @pytest.mark.timeout(300)
+async def test_45_every_fault_and_person_leaves_nothing_behind() -> None:
+    """Each twice, a fault after every person: what the second time keeps is what grows."""
+    counted = await soaked("brief", 0.9, 1)
+    fine(counted)
+    assert min(counted["did"].values()) >= 2 and len(counted["did"]) == 16
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_45_an_hour_leaves_nothing_behind() -> None:
-    """Every kind of fault and of person."""
+    """More requests than faults, as it is in earnest."""
     fine(await soaked("day", 1.2, 10))
 
 

@@ -11,13 +11,27 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
+from gateway.cli import main
+from tests.waiting import moment
+
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["tests.faults.roles", "tests.faults.wall", "adapters.web"])
+CONTEXT.set_forkserver_preload(
+    [
+        "tests.faults.roles",
+        "tests.faults.wall",
+        "adapters.web",
+        "gateway.cli.audit",
+        "gateway.cli.serve",
+        "nacl.bindings",
+    ]
+)
 
 Role = Callable[..., Awaitable[None]]
 """What a process does: called with its door and the arguments given."""
@@ -108,6 +122,69 @@ async def child(role: Role, env: Mapping[str, str], *arguments: Any) -> AsyncIte
         await made.close()
 
 
+class Command:
+    """One command of the gateway as a process of its own; what it prints and says is kept."""
+
+    def __init__(self, env: Mapping[str, str], folder: Path, *words: str) -> None:
+        folder.mkdir()
+        self._files = folder / "printed", folder / "said"
+        for file in self._files:
+            file.touch()
+        self._process = CONTEXT.Process(
+            target=_run_command, args=(dict(env), self._files, words), daemon=True
+        )
+        self._process.start()
+
+    @property
+    def printed(self) -> str:
+        """What it has printed so far, on standard output."""
+        return self._files[0].read_text(encoding="utf-8")
+
+    @property
+    def said(self) -> str:
+        """What it has said so far, on standard error."""
+        return self._files[1].read_text(encoding="utf-8")
+
+    async def until_said(self, *words: str) -> None:
+        """Wait until it has said one of these."""
+        while not any(one in self.said for one in words):
+            assert self.lives, self.said
+            await moment()
+
+    async def ended(self) -> int:
+        """Wait for its end; return the exit code, negative for a signal."""
+        await _readable(self._process.sentinel)
+        self._process.join()
+        assert self._process.exitcode is not None
+        return self._process.exitcode
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.is_alive()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+
+def _run_command(env: dict[str, str], files: tuple[Path, Path], words: tuple[str, ...]) -> None:
+    # The process that this one is forked from has the environment of whichever test came first.
+    os.environ.clear()
+    os.environ.update(env)
+    _begin()
+    for stream, file in zip((sys.stdout, sys.stderr), files, strict=True):
+        with file.open("wb") as opened:
+            os.dup2(opened.fileno(), stream.fileno())
+    sys.exit(main(words))
+
+
+def _begin() -> None:
+    # A shell that starts the tests in the background has its children ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 async def _readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
@@ -120,8 +197,7 @@ async def _readable(descriptor: int) -> None:
 
 def _play(role: Role, env: dict[str, str], pipe: Connection, arguments: tuple[Any, ...]) -> None:
     os.environ.update(env)
-    # A shell that starts the tests in the background has its children ignore Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _begin()
 
     async def play() -> None:
         await role(Door(pipe), *arguments)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from gateway.domain.audit import verify
 from gateway.errors import Expired, GatewayError
 from gateway.models import Status, new_id
 from gateway.wire.codec import plain
+from tests.faults.processes import Command
 from tests.ports import free_port
 from tests.world import request
 
@@ -35,42 +35,28 @@ class Machine:
         self.folder = folder
         port = str(free_port())
         self.env = {**os.environ, "GATEWAY_DATA_DIR": str(folder), "GATEWAY_PORT": port}
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: Command | None = None
 
     async def start(self) -> None:
         """Run `gateway up` until it is ready, on the port of this machine."""
-        self.process = await self.run("up")
-        assert self.process.stderr is not None
-        said = b""
-        while b"works once" not in said and b"gateway login" not in said:
-            line = await self.process.stderr.readline()
-            assert line, said.decode()
-            said += line
+        self.process = self.run("up")
+        await self.process.until_said("works once", "gateway login")
 
     async def kill(self) -> None:
         """kill -9 the gateway; its server goes with it."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        await self.process.wait()
+        self.process.signal(signal.SIGKILL)
+        assert await self.process.ended() == -signal.SIGKILL
 
-    async def run(self, *words: str) -> asyncio.subprocess.Process:
+    def run(self, *words: str) -> Command:
         """Start a command of the gateway."""
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "gateway.cli",
-            *words,
-            env=self.env,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        return Command(self.env, self.folder.with_name(f"said-{new_id()}"), *words)
 
     async def answer(self, *words: str) -> str:
         """Run a command to its end; return what it printed."""
-        process = await self.run(*words)
-        out, err = await process.communicate()
-        assert process.returncode == 0, err.decode()
-        return out.decode()
+        process = self.run(*words)
+        assert await process.ended() == 0, process.said
+        return process.printed
 
     @property
     def found(self) -> Any:
@@ -105,9 +91,9 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
     await made.start()
     yield made
     assert made.process is not None
-    if made.process.returncode is None:
-        made.process.terminate()
-        await made.process.wait()
+    if made.process.lives:
+        made.process.signal(signal.SIGTERM)
+        await made.process.ended()
 
 
 def transports(found: AgentConfig) -> dict[str, Transport]:

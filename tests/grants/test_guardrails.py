@@ -65,7 +65,7 @@ def test_files_are_judged_by_their_path_not_by_their_text() -> None:
 
 def test_long_text_is_looked_through_in_bounded_time_and_says_so() -> None:
     """Nothing that an agent writes keeps the gateway busy."""
-    began = time.perf_counter()
+    began = time.process_time()
     for part in ("rm ", "rm -", "curl a", "git push ", "find x ", "chmod ", "delete from "):
         assert "too long" in findings(command(part * 200_000))[0]
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

@@ -1,0 +1,72 @@
+"""What a command loads before it runs: its own module, and little else."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import http_access, main
+from gateway.cli.commands import _parser
+from gateway.server import first_run
+
+_LOADED = """
+import sys, json
+from gateway.cli import main
+main(sys.argv[1:])
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def parsers_that_run(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parser of every command below this one."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from parsers_that_run(below)
+    if parser.get_default("run"):
+        yield parser
+
+
+def test_every_command_names_a_function_that_is_there() -> None:
+    """They are named by text, so that none is imported until it runs; each is a coroutine."""
+    found = list(parsers_that_run(_parser()[0]))
+    assert len(found) > 30
+    for parser in found:
+        made = parser.get_default("run")(argparse.Namespace())
+        assert asyncio.iscoroutine(made), parser.prog
+        made.close()
+
+
+@pytest.mark.parametrize("words", ["pending", "approve x"])
+def test_a_command_over_http_loads_no_server(words: str, tmp_path: Path) -> None:
+    """Nor Redis, nor pydantic: a person at a terminal, and a script, wait a fifth of a second."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED, *words.split()],
+        env={"GATEWAY_DATA_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "no gateway of yours runs" in done.stderr
+    loaded = json.loads(done.stdout)
+    dear = ("gateway.server", "gateway.stores", "gateway.policy", "redis", "pydantic", "aiohttp")
+    assert [name for name in loaded if name.startswith(dear)] == []
+
+
+def test_a_fault_in_the_code_is_not_explained_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody expected keeps its traceback."""
+    monkeypatch.setattr(http_access, "state_folder", lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["pending"])
+
+
+def test_the_owners_file_has_one_name() -> None:
+    """The commands know it without importing who writes it."""
+    assert http_access.OWNER_FILE == first_run.OWNER_FILE
