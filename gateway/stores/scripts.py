@@ -78,7 +78,7 @@ Values = dict[str, str | int | Sequence[str] | None]
 """By name what a script is told of one record. None is left out; the name of a list ends in `+`."""
 
 
-class Call(NamedTuple):
+class ScriptCall(NamedTuple):
     """One call of a script: its KEYS and ARGV."""
 
     keys: list[str]
@@ -116,7 +116,7 @@ def submission(
     timeout_ms: int,
     budget: Budget,
     posts: bool,
-) -> Call:
+) -> ScriptCall:
     """Return the call of submit.lua that creates a record."""
     request = record.request
     decision, told = ending_of(record)
@@ -150,16 +150,16 @@ def submission(
     values |= {f"set.{name}": fields[name] for name in _AT_BIRTH if name in fields}
     if decision:
         values["set.decision"] = decision
-    call = Call([], [])
+    call = ScriptCall([], [])
     call.add(record.id, _keys_at_birth(keys, record, origin), values)
     return call
 
 
 def changes(
     keys: Keys, transitions: Sequence[Transition], origin: MessageContext | None = None
-) -> Call:
+) -> ScriptCall:
     """Return the call of change.lua that applies transitions, all of them or none."""
-    call = Call([], [])
+    call = ScriptCall([], [])
     for transition in transitions:
         before, after = transition.before, transition.after
         decision, told = ending_of(after)

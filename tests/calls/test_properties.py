@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.models import Context, Kind
-from gateway.policy.calls.roles import Role
 from gateway.policy.calls.touches import Call, Touches, touch
+from gateway.wire.roles import Role
 from tests.calls.reading import operator, read
 
 _NAMES = st.sampled_from(

@@ -6,7 +6,8 @@ import pytest
 
 from gateway.models import Kind
 from gateway.policy.calls.known_tools import known_tools
-from gateway.policy.calls.roles import FREE, Role, RoleSource, looks_like
+from gateway.policy.calls.roles import FREE, RoleSource, looks_like
+from gateway.wire.roles import Role
 from tests.calls.reading import author, operator, read, roles_of
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL

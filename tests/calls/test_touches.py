@@ -7,8 +7,8 @@ import pytest
 
 from gateway.models import Context, Kind
 from gateway.policy.calls.path_uses import PathEffect
-from gateway.policy.calls.roles import Role
 from gateway.policy.calls.touches import Call, DoubtKind, Touches, touch
+from gateway.wire.roles import Role
 from tests.calls.reading import kinds_of_doubts, operator, read, roles_of
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL

@@ -9,9 +9,10 @@ from functools import cached_property
 
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
-from gateway.policy.calls.roles import Role, RoleSource
+from gateway.policy.calls.roles import RoleSource
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.codec import JsonObject
+from gateway.wire.roles import Role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +52,9 @@ class Call:
     server: str | None = None
 
 
-def calls_of(record: Record, roles: tuple[Declaration, ...] = ()) -> tuple[Call, ...]:
+def calls_of(record: Record) -> tuple[Call, ...]:
     """Return the calls of a record, one for each of its parts: the arguments, then any payload."""
-    request = record.request
+    request, roles = record.request, declarations_of(record)
     return tuple(
         Call(
             tool=request.tool,
@@ -65,3 +66,27 @@ def calls_of(record: Record, roles: tuple[Declaration, ...] = ()) -> tuple[Call,
         )
         for at, part in enumerate(record.parts)
     )
+
+
+def declarations_of(record: Record) -> tuple[Declaration, ...]:
+    """Return what the operator and the tool's author declared about a record's tool."""
+    request = record.request
+    operator = Declaration(
+        by=RoleSource.OPERATOR, roles=_roles(record.declared), harmless=record.harmless
+    )
+    # Whether the author's word counts for a whole tool the policy has settled: `record.harmless`.
+    author = Declaration(by=RoleSource.AUTHOR, roles=_roles(request.roles), trusted=record.trusted)
+    said = (operator, author)
+    return tuple(one for one in said if one.roles or one.harmless)
+
+
+def _roles(words: Mapping[str, str]) -> dict[str, Role]:
+    """Return words as roles; one of a newer version is unknown here, which narrows."""
+    return {name: _role(word) for name, word in words.items()}
+
+
+def _role(word: str) -> Role:
+    try:
+        return Role(word)
+    except ValueError:
+        return Role.UNKNOWN

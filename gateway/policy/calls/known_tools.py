@@ -15,9 +15,10 @@ from importlib.resources import files
 from typing import Any
 
 from gateway.models import Kind
-from gateway.policy.calls.roles import FREE, VARYING, Role, type_of
+from gateway.policy.calls.roles import FREE, VARYING, type_of
 from gateway.policy.calls.tool_names import bare_name
 from gateway.wire.canonical_json import canonical, sha256_hex
+from gateway.wire.roles import Role
 
 MAX_DEPTH = 16
 _TYPES = frozenset({"text", "number", "boolean", "list", "object", "any"})

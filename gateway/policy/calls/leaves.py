@@ -22,7 +22,6 @@ from gateway.policy.calls.roles import (
     LONGEST_NAME,
     VARYING,
     JsonType,
-    Role,
     RoleSource,
     Surroundings,
     fits_role,
@@ -33,6 +32,7 @@ from gateway.policy.calls.roles import (
     words_in,
 )
 from gateway.policy.calls.tool_names import Family, bare_name, family_of, verbs_of_file_tool
+from gateway.wire.roles import Role
 
 MAX_DEPTH = 16
 MAX_LEAVES = 512

@@ -8,7 +8,7 @@ from enum import StrEnum
 from urllib.parse import unquote
 
 from gateway.policy.calls.paths import MAX_PATH, components, delicate
-from gateway.policy.calls.roles import Role
+from gateway.wire.roles import Role
 
 _LOCAL_FILE = ("file:///", "file://localhost/")
 

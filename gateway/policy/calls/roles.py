@@ -15,39 +15,7 @@ from typing import Any
 
 from gateway.policy.calls.paths import delicate
 from gateway.policy.calls.tool_names import Family
-
-
-class Role(StrEnum):
-    """What a value of a call does."""
-
-    COMMAND = "command"
-    COMMANDS = "commands"
-    ARGV = "argv"
-    WORKING_FOLDER = "working_folder"
-    READ = "read"
-    WRITE = "write"
-    DELETE = "delete"
-    DESTINATION = "destination"
-    FOLDER = "folder"
-    PATH = "path"
-    GLOB = "glob"
-    URL = "url"
-    HOST = "host"
-    ENVIRONMENT = "environment"
-    USER = "user"
-    RIGHTS = "rights"
-    ACTION = "action"
-    INPUT = "input"
-    NESTED = "nested"
-    PATCH = "patch"
-    DATA = "data"
-    PART = "part"
-    REMARK = "remark"
-    FLAG = "flag"
-    ID = "id"
-    RECIPIENT = "recipient"
-    AMOUNT = "amount"
-    UNKNOWN = "unknown"
+from gateway.wire.roles import Role
 
 
 class RoleSource(StrEnum):

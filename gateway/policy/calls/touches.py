@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.domain.records import Record
 from gateway.policy.calls.call import Call, Declaration, calls_of
 from gateway.policy.calls.known_tools import rows_of_any_name
 from gateway.policy.calls.leaves import (
@@ -36,7 +37,7 @@ from gateway.policy.calls.programs import (
     read_each,
     read_text,
 )
-from gateway.policy.calls.roles import COMMANDS, PATHS, Role, RoleSource, looks_like
+from gateway.policy.calls.roles import COMMANDS, PATHS, RoleSource, looks_like
 from gateway.policy.calls.tool_names import (
     Family,
     bare_name,
@@ -46,10 +47,11 @@ from gateway.policy.calls.tool_names import (
 )
 from gateway.policy.calls.urls import UrlUse, find_urls, use_url
 from gateway.wire.canonical_json import sha256_hex
+from gateway.wire.roles import Role
 
 __all__ = [
     "Ambiguity", "Call", "Declaration", "Doubt", "DoubtKind", "Leaf", "PathEffect", "PathUse",
-    "Program", "Reading", "Touches", "UrlUse", "calls_of", "touch",
+    "Program", "Reading", "Touches", "UrlUse", "calls_of", "touch", "touches_of",
 ]  # fmt: skip
 
 MAX_NESTED = 4
@@ -498,3 +500,8 @@ def _fingerprint(call: Call) -> str:
     rows = rows_of_any_name(call.tool)
     parts = [*(one.fingerprint for one in call.roles), *(row.fingerprint for row in rows)]
     return sha256_hex("\n".join(parts).encode())[:32] if parts else ""
+
+
+def touches_of(record: Record) -> tuple[Touches, ...]:
+    """Return what each part of a record touches: its arguments, then any payload."""
+    return tuple(touch(call) for call in calls_of(record))
