@@ -64,9 +64,10 @@ _FILES = (
 )  # fmt: skip
 _PROGRAMS = ("srv/app/evil.sh", "srv/other/evil.sh", "tmp/evil/evil.sh")
 _WATCHED = ("srv", "etc", "root", "home", "tmp")
-# opened, written, attributes, moved away and here, made, deleted, itself deleted
-_EVENTS = 0x20 | 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400
+# opened, written, attributes, moved away and here, made, deleted, itself deleted or moved
+_EVENTS = 0x20 | 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
 _IS_FOLDER = 0x40000000
+_FOLDER_GONE = 0x400 | 0x800 | 0x2000 | 0x8000  # itself deleted or moved, unmounted, or watch ended
 _EFFECTS = ((0x20, "reads"), (0x2 | 0x4 | 0x80 | 0x100, "writes"),
             (0x200, "deletes"), (0x40, "moves away"))  # fmt: skip
 
@@ -193,31 +194,47 @@ def _furnish(room: str, programs: dict[str, str]) -> None:
     os.chdir("/")
 
 
+# Name look-ups of programs go where nothing is, so that they read no marked file.
+_NO_NAMES = Path("/etc/nsswitch.conf")
+_CONTENTS = {
+    **{Path("/", name): (f"{CANARY}{name}\n", 0o644) for name in _FILES},
+    **{Path("/", name): (_STUB, 0o755) for name in _PROGRAMS},
+    _NO_NAMES: ("passwd: db\ngroup: db\n", 0o644),
+}
+
+
 def _lay_out() -> None:
-    """Put every marked file where it belongs, and nothing else."""
+    """Put every marked file where it belongs, and take away the rest."""
     for name in _WATCHED:
-        shutil.rmtree(f"/{name}", ignore_errors=True)
-    for name in (*_FILES, *_PROGRAMS):
-        place = Path("/", name)
+        for place in sorted(Path("/", name).rglob("*"), reverse=True):
+            if place.is_symlink() or (place.is_file() and place not in _CONTENTS):
+                place.unlink()
+            elif place.is_dir() and not any(place in one.parents for one in _CONTENTS):
+                shutil.rmtree(place)
+    for place, (text, mode) in _CONTENTS.items():
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(f"{CANARY}{name}\n" if name in _FILES else _STUB)
-        place.chmod(0o644 if name in _FILES else 0o755)
+        if not place.exists() or place.stat().st_nlink > 1 or place.read_text() != text:
+            place.unlink(missing_ok=True)
+            place.write_text(text)
+        place.chmod(mode)
 
 
 class _Watch:
     """What is opened, made, changed and deleted in the marked folders, by inotify."""
 
     def __init__(self) -> None:
+        self._lost = False
         self._handle = _must(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-        folders = [Path("/", name) for name in _WATCHED]
-        folders += [path for top in folders for path in top.rglob("*") if path.is_dir()]
+        folders = {folder for place in _CONTENTS for folder in place.parents} - {Path("/")}
         self._folders = {
             _must(_libc.inotify_add_watch(self._handle, str(folder).encode(), _EVENTS)): str(folder)
             for folder in folders
         }
 
-    def close(self) -> None:
-        os.close(self._handle)
+    @property
+    def whole(self) -> bool:
+        """Whether every folder is still the one that is watched."""
+        return not self._lost
 
     def seen(self) -> list[Effect]:
         """Return what happened since; folders that are only looked through are not told."""
@@ -228,6 +245,9 @@ class _Watch:
                 number, mask, _, length = struct.unpack_from("iIII", data, at)
                 name = data[at + 16 : at + 16 + length].rstrip(b"\0").decode(errors="replace")
                 at += 16 + length
+                self._lost |= bool(mask & _FOLDER_GONE)
+                if number not in self._folders or name == _NO_NAMES.name:
+                    continue
                 path = f"{self._folders[number]}/{name}" if name else self._folders[number]
                 kinds = [kind for bit, kind in _EFFECTS if mask & bit]
                 if mask & _IS_FOLDER and kinds == ["reads"]:
@@ -299,9 +319,8 @@ def _serve() -> None:
         found = _carry_out(json.loads(line))
         seen = watch.seen()
         if any(kind in ("writes", "deletes", "moves away") for kind, _ in seen):
-            watch.close()
             _lay_out()
-            watch = _Watch()
+            watch = watch if watch.whole else _Watch()
         _answer([*found, *seen])
 
 

@@ -16,6 +16,11 @@ _SECRET = re.compile(r"/(?:\.env|id_rsa|\.ssh/.*|etc/passwd|\.git/config)$")
 _RUNS_LATER = re.compile(
     r"/(?:\.bashrc|\.git/.*|\.ssh/.*|CLAUDE\.md|\.github/workflows/.*|etc/.*|\.env|id_rsa)$"
 )
+# These are really carried out, so that what they read is seen.
+_DONE = frozenset(
+    {"cat", "head", "tail", "wc", "nl", "tac", "stat", "cut", "sort", "comm", "diff", "cmp", "ls",
+     "md5sum", "sha256sum", "grep", "sed", "find", "jq", "du"}
+)  # fmt: skip
 _FILES = frozenset({"reads", "lists", "writes", "deletes", "moves away"})
 # Flags by which a program runs another, writes a file, or works elsewhere.
 _DANGEROUS = re.compile(
@@ -106,7 +111,7 @@ def _words(claim: Claim, words: list[str], cwd: str) -> str | None:
             rest.remove(verb)
     if rest and not claim.operands:
         return f"with {rest}"
-    if claim.paths:
+    if claim.paths and claim.command[0] not in _DONE:
         for word in rest[1:] if claim.text else rest:
             if not lies_below(posixpath.join(cwd, word), claim.folder):
                 return f"{word} is not in {claim.folder}"

@@ -62,7 +62,7 @@ _REMARKS = _names(
     "maxoutputlength headlimit outputmode dryrun"
 )
 _CONTENTS = _names(
-    "content contents filetext newstring oldstring newstr oldstr text newsource codeedit "
+    "content contents body filetext newstring oldstring newstr oldstr text newsource codeedit "
     "newtext oldtext search replace"
 )
 _ASSIGNS = re.compile(r"\w+=")
@@ -202,6 +202,8 @@ def _edit_each(world: World, value: Any, path: Any = None) -> None:
             own = _first(edit, "file path filepath filename")
             world.write(own if own is not None else path, "edited")
             _carry_out_the_rest(world, edit, _CONTENTS | {"file", "path", "filepath", "filename"})
+        elif isinstance(edit, list):
+            _edit_each(world, edit, path)
         else:
             world.tell("is given", ["edit", edit])
 
@@ -339,9 +341,9 @@ def _joined_writer(world: World, arguments: Arguments) -> None:
     folder, name = _first(arguments, "directory dir folder"), _first(arguments, "filename name")
     if isinstance(name, str) and isinstance(folder, str | None):
         world.write(str(Path(folder or "", name)), _first(arguments, "content text"))
-    known = {"directory", "dir", "folder", "filename", "name", "content", "contents", "text"}
+    known = _names("directory dir folder filename name") | _CONTENTS
     _begin(world, arguments)
-    _carry_out_the_rest(world, arguments, frozenset(known))
+    _carry_out_the_rest(world, arguments, known)
 
 
 def _deleter(world: World, arguments: Arguments) -> None:
@@ -350,7 +352,7 @@ def _deleter(world: World, arguments: Arguments) -> None:
         for one in _texts(value):
             with contextlib.suppress(OSError, ValueError, RuntimeError):
                 world.path(one).unlink()
-    _carry_out_the_rest(world, arguments, _PATHS)
+    _carry_out_the_rest(world, arguments, _PATHS | _CONTENTS)
 
 
 _SOURCES = "source src sourcepath from path oldpath"
@@ -364,7 +366,7 @@ def _moves(do: Callable[[Path, Path], None]) -> Callable[[World, Arguments], Non
         if isinstance(source, str) and isinstance(target, str):
             with contextlib.suppress(OSError, ValueError, RuntimeError):
                 do(world.path(source), world.path(target))
-        known = frozenset(f"{_SOURCES} {_TARGETS}".split())
+        known = frozenset(f"{_SOURCES} {_TARGETS}".split()) | _CONTENTS
         _carry_out_the_rest(world, arguments, known)
 
     return host
@@ -456,7 +458,7 @@ def _patch_beside(world: World, arguments: Arguments) -> None:
             for done, path in (*patchers.begin_patch(text), *patchers.unified(text)):
                 _patch_one(world, done, path)
         _each_with_a_path(world, value)
-    _carry_out_the_rest(world, arguments, _PATCHES | _PATHS | {"type"})
+    _carry_out_the_rest(world, arguments, _PATCHES | _PATHS | _CONTENTS | {"type"})
 
 
 def _each_with_a_path(world: World, value: Any) -> None:
