@@ -1,0 +1,122 @@
+"""Reads the words of an offer as a person does, into what they claim.
+
+Nothing of the product is used. Words that this does not understand fail loudly, so that whoever
+changes what people are told also says here what that claims. All of the grammar is here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_FLAGS = (
+    r"(?P<flags>with no flags but (?P<listed>\S+(?: -\S+)*)|without flags"
+    r"|with any of its \d+ flags that run and write nothing else)"
+)
+_COMMAND = re.compile(
+    r"(?P<each>each command of a list: )?(?P<command>.+?)"
+    r"(?P<operands> on any paths (?:in (?P<folder>/\S*)|below where it runs)| with any text"
+    r"| for any text, on any paths (?:in (?P<folder2>/\S*)|below where it runs)| with any names)?"
+    rf", {_FLAGS}"
+    r"(?:, always with (?P<needs>-\S+(?: -\S+)*))?"
+    r"(?:, by (?P<wrapper>bash -lc))?"
+    r"(?:, run in (?P<cwd>/\S*))?(?: on (?P<host>[^\s;,]+))?"
+    r"(?:, always with (?P<fixed>.+?))?"
+    r"(?:; whatever (?P<remarks>.+?) says?)?",
+    re.DOTALL,
+)
+_FOLDER = re.compile(
+    r"(?P<tool>\S+) on anything in (?P<folder>/.*?)(?:, always with (?P<fixed>.+))?"
+    r", by its name; links are not followed here",
+    re.DOTALL,
+)
+_TEXT = re.compile(
+    r"(?P<tool>\S+) with any (?P<free>\w+(?:, \w+)*?)(?:, always with (?P<fixed>.+))?", re.DOTALL
+)
+_TOOL = re.compile(r"everything that (?P<tool>\S+) can do")
+_EXACT = re.compile(r"exactly this(?:, and nothing else|: .+)", re.DOTALL)
+_EDITS = re.compile(
+    r"creating(?:, changing and moving| and changing) files below "
+    r"(?:where the agent works|(?P<folder>/\S+)), not deleting(?:; delicate ones ask)?"
+)
+_ALL = re.compile("everything but high risk, secrets and what looks destructive")
+_NAME = re.compile(r"(?:^|, )([\w.\[\]-]+) = ")
+
+
+class WordsNotUnderstoodError(Exception):
+    """The words of an offer are none that people were shown before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What words say: everything that they do not name does not happen.
+
+    `shape` is exact, command, folder, text, tool, edits or all. `folder` bounds paths; for commands
+    None without `paths`. `flags` None are any; `run_in` and `host` say where a command runs.
+    `fixed` are the arguments that are the same each time, `free` those that may differ.
+    """
+
+    shape: str
+    command: tuple[str, ...] = ()
+    paths: bool = False
+    text: bool = False
+    operands: bool = False
+    folder: str | None = None
+    flags: frozenset[str] | None = None
+    wrapper: tuple[str, ...] = ()
+    run_in: str | None = None
+    host: str | None = None
+    fixed: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()
+
+
+def understand(words: str) -> Claim:
+    """Return what words claim. Raises WordsNotUnderstoodError."""
+    for form, read in _FORMS:
+        if (found := form.fullmatch(words)) is not None:
+            return read(found)
+    raise WordsNotUnderstoodError(words)
+
+
+def _folder(found: re.Match[str]) -> Claim:
+    return Claim(shape="folder", folder=found["folder"], fixed=_names(found["fixed"]))
+
+
+def _text(found: re.Match[str]) -> Claim:
+    free = frozenset(found["free"].split(", "))
+    return Claim(shape="text", free=free, fixed=_names(found["fixed"]))
+
+
+def _command(found: re.Match[str]) -> Claim:
+    operands = found["operands"] or ""
+    listed = frozenset((found["listed"] or "").split())
+    return Claim(
+        shape="command",
+        command=tuple(found["command"].split(" ")),
+        paths="paths" in operands,
+        text="text" in operands,
+        operands=bool(operands),
+        folder=found["folder"] or found["folder2"] or found["cwd"],
+        flags=None if found["flags"].startswith("with any") else listed,
+        wrapper=tuple((found["wrapper"] or "").split()),
+        run_in=found["cwd"],
+        host=found["host"],
+        fixed=_names(found["fixed"]),
+        free=frozenset((found["remarks"] or "").split(", ")) - {""},
+    )
+
+
+def _names(fixed: str | None) -> frozenset[str]:
+    return frozenset(_NAME.findall(fixed or ""))
+
+
+_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Claim]], ...] = (
+    (_EXACT, lambda _: Claim(shape="exact")),
+    (_TOOL, lambda _: Claim(shape="tool")),
+    (_EDITS, lambda found: Claim(shape="edits", folder=found["folder"])),
+    (_ALL, lambda _: Claim(shape="all")),
+    (_FOLDER, _folder),
+    (_COMMAND, _command),
+    (_TEXT, _text),
+)
