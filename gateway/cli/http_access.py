@@ -10,11 +10,9 @@ from typing import Any
 
 from gateway.client.http_pool import HttpPool
 from gateway.errors import Conflict, NotFound, Unauthorized, Unreachable
-from gateway.wire.local_discovery import FILE_NAME, read_private, secret, state_folder
+from gateway.wire.local_discovery import FILE_NAME, OWNER_FILE, read_private, secret, state_folder
 
 ID_LENGTH = 32
-OWNER_FILE = "approver.json"
-"""As `gateway.server.first_run` calls it, whose import takes longer than a whole command here."""
 _PAGE = 200  # requests at a time
 
 

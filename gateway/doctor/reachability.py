@@ -14,9 +14,8 @@ from urllib.parse import urlsplit
 
 from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.ports.checks import Finding, report_doubt, report_failure, report_ok
-from gateway.server.first_run import OWNER_FILE
 from gateway.server.settings import Settings
-from gateway.wire.local_discovery import FILE_NAME, read_private
+from gateway.wire.local_discovery import FILE_NAME, OWNER_FILE, read_private
 
 _SECONDS = 4.0
 _START = "start `gateway up`, or set GATEWAY_HOST, GATEWAY_PORT or GATEWAY_PUBLIC_URL"

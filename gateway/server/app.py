@@ -171,7 +171,7 @@ async def _prepare_grants(settings: Settings, core: Core) -> None:
 
 async def _first_policy(store: RedisStore, settings: Settings) -> None:
     """Put the policy file in force; without one, give a new namespace a default route without
-    approvers, on which every author's declarations count."""
+    approvers. What tools' authors declare counts unless this is production."""
     policy = await store.policy()
     if settings.policy_file is not None:
         written = read_policy_file(settings.policy_file)
@@ -185,7 +185,7 @@ async def _first_policy(store: RedisStore, settings: Settings) -> None:
             generation=policy.generation,
             people=policy.people,
             routes=(Route(mode=settings.mode),),
-            trust_declarations=("*",),
+            trust_declarations=() if settings.production else ("*",),
         )
         try:
             await store.apply(first, by="first start")

@@ -14,10 +14,9 @@ from gateway.errors import Conflict
 from gateway.server.connections import Backend
 from gateway.server.settings import Settings
 from gateway.wire.codec import JsonObject
-from gateway.wire.local_discovery import write_private
+from gateway.wire.local_discovery import OWNER_FILE, write_private
 
 OWNER = "owner"
-OWNER_FILE = "approver.json"
 
 
 async def first_login(backend: Backend, url: str, settings: Settings) -> list[str]:

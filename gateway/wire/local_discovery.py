@@ -17,6 +17,8 @@ from typing import Any
 from gateway.wire.errors import InvalidRequest
 
 FILE_NAME = "gateway.json"
+OWNER_FILE = "approver.json"
+"""The token of the local owner, in the same folder."""
 
 
 def state_folder() -> str:

@@ -14,7 +14,6 @@ import pytest
 
 from gateway.cli import http_access, main
 from gateway.cli.commands import _parser
-from gateway.server import first_run
 
 _LOADED = """
 import sys, json
@@ -65,8 +64,3 @@ def test_a_fault_in_the_code_is_not_explained_away(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(http_access, "state_folder", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         main(["pending"])
-
-
-def test_the_owners_file_has_one_name() -> None:
-    """The commands know it without importing who writes it."""
-    assert http_access.OWNER_FILE == first_run.OWNER_FILE

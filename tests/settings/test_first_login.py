@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import SecretStr
 
 from gateway.server.app import run_gateway
-from gateway.server.first_run import OWNER, OWNER_FILE, first_login
+from gateway.server.first_run import OWNER, first_login
 from gateway.server.settings import Settings
 from gateway.stores.credentials import APPROVER
-from gateway.wire.local_discovery import read_private
+from gateway.wire.local_discovery import OWNER_FILE, read_private
 
 
 async def test_the_owner_is_made_once(tmp_path: Path) -> None:
