@@ -35,7 +35,7 @@ from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
-from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, card_of, make_visible
+from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, card_of, render_safe
 
 COMMAND = "/approvals"
 _MOST_LISTED = 12
@@ -186,7 +186,7 @@ def build_grant_entry(grant: Grant) -> list[Json]:
     """Return a grant as a short entry with a button that revokes it."""
     where = f"session {grant.session}" if grant.session else "everywhere"
     lead = f"{grant.effect.value.title()} for {grant.agent}, {where}: "
-    said = [words(lead, bold=True), words(fit(one_line(make_visible(grant.words).text), 600))]
+    said = [words(lead, bold=True), words(fit(one_line(render_safe(grant.words).text), 600))]
     ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"
     confirm = ("From then on it is asked about again.", "Revoke")
     take_back = button("Revoke", Act.REVOKE, grant.id, style="danger", confirm=confirm)
