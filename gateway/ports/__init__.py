@@ -65,7 +65,7 @@ from gateway.ports.desk import (
     ToolCalls,
     Watch,
 )
-from gateway.ports.grant_cards import GrantCard, grant_card_of
+from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, uses_of
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -160,6 +160,7 @@ __all__ = [
     "Visible",
     "Watch",
     "Worklist",
+    "backing_of",
     "bug",
     "cancel_and_wait",
     "card_of",
@@ -181,6 +182,7 @@ __all__ = [
     "scopes_of",
     "start_of",
     "undeclared_of",
+    "uses_of",
     "warnings",
     "weight_of",
 ]
