@@ -236,8 +236,6 @@ class Approvals:
         request = record.request
         tool = mask(request.tool)
         data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
-        if record.asks_because and not record.final:
-            data["asks_because"] = mask(record.asks_because)
         shadows = await self._chain.shadows(record)
         return {**data, "shadow": mask(plain(shadows))} if shadows else data
 

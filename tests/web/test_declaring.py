@@ -12,12 +12,22 @@ from tests.web.visitor import visitor
 NOTE: dict[str, Any] = {"tool": "jot", "arguments": {"zork": "a note", "query": "x"}}
 
 
+async def choose(page: Page, role: str) -> None:
+    """Choose a role in the form."""
+    await page.evaluate(
+        "(() => { const it = document.querySelector('[data-key=declare-role]');"
+        f" it.value = {role!r}; it.dispatchEvent(new Event('change')); }})()"
+    )
+
+
 async def test_an_admin_declares_and_the_card_is_read_anew(box: Inbox, page: Page) -> None:
     """The list, the choice, one press; the row is in the policy and the value leaves the list."""
     record = await box.ask(**NOTE)
     await page.until(f"{card(record)} !== null")
-    await page.press("What is what")
+    await page.press("What is what here?")
     await page.until(f"{card(record)}.querySelectorAll('.undeclared li').length === 2")
+    assert not await page.evaluate(f"{card(record)}.querySelector('[data-key=send-declare]')")
+    await choose(page, "data")
     await page.press("Declare it")
     await page.until(f"{card(record)}.querySelectorAll('.undeclared li').length === 1")
     await page.until(f"{card(record)}.textContent.includes('Declared: data from now on')")
@@ -31,7 +41,8 @@ async def test_what_frees_an_action_is_asked_once_more(box: Inbox, page: Page) -
     """Back writes nothing; only the second press does."""
     record = await box.ask(tool="jot", arguments={"query": "x"})
     await page.until(f"{card(record)} !== null")
-    await page.press("What is what")
+    await page.press("What is what here?")
+    await choose(page, "data")
     await page.press("Declare it")
     await page.until(f"{card(record)}.textContent.includes('By its name or its look')")
     await page.press("Back")
@@ -80,7 +91,7 @@ async def test_it_is_read_on_a_phone(box: Inbox, page: Page) -> None:
     record = await box.ask(tool="jot", arguments={"x" * 60: {"y" * 60: "v"}, "query": "x"})
     wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     await page.until(f"{card(record)} !== null")
-    await page.press("What is what")
+    await page.press("What is what here?")
     await page.until(f"{card(record)}.querySelector('.undeclared') !== null")
     assert await page.evaluate(wide) == 0
     await page.press("The whole tool is harmless")

@@ -1,6 +1,6 @@
 // What a call's values are that nobody declared, and the form by which an admin says it.
 import { line, make } from "./dom.js";
-import { button, chosen, radios } from "./panels.js";
+import { button, chosen, kept, labelled, radios } from "./panels.js";
 
 export function declare(item, view) {
   const { text, danger } = view.draft;
@@ -16,10 +16,12 @@ export function declare(item, view) {
   const named = item.undeclared.filter((one) => one.address).map((one) => [one.address, line(one.name)]);
   if (named.length) {
     const address = chosen(text, "declare-address", named);
-    const roles = Object.entries(view.roles).map(([role, words]) => [role, [make("strong", {}, role), `: ${words}`]]);
-    const role = chosen(text, "declare-role", roles);
-    made.append(radios(item, view, "declare-address", "Which one", named), radios(item, view, "declare-role", "What it is", roles),
-      button(view, "Declare it", { key: "send-declare", class: "strong", run: () => view.acts.declare(item, { address, role }) }));
+    const options = Object.entries(view.roles).map(([role, words]) => make("option", { value: role }, `${role}: ${words}`));
+    // Nothing is chosen beforehand: what frees a value is never one careless press.
+    const role = kept(view, "declare-role", make("select", { "data-of": item.id }, make("option", { value: "" }, "Choose…"), ...options));
+    role.element.addEventListener("change", () => view.acts.redraw(item));
+    made.append(radios(item, view, "declare-address", "Which one", named), labelled("What it is", role.element));
+    if (role.read()) made.append(button(view, "Declare it", { key: "send-declare", class: "strong", run: () => view.acts.declare(item, { address, role: role.read() }) }));
   }
   made.append(make("p", { class: "quiet" }, `It becomes part of the policy, for ${item.agent}. The audit says who declared it.`),
     button(view, "The whole tool is harmless", { key: "send-harmless", class: "plain", run: () => view.acts.declare(item, { harmless: true }) }));

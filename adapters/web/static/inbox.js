@@ -85,6 +85,7 @@ async function declare(item, word) {
   draft.danger = null;
   const answer = await busy(item.id, `requests/${item.id}/declare`, word);
   if (!answer) return;
+  if (answer.ok) delete draft.text["declare-role"];
   if (answer.ok) Object.assign(draft, { panel: "declare", problem: answer.value.said, tone: "claimed" });
   else if (answer.value.code === "unconfirmed") draft.danger = { word, words: answer.value.detail };
   else draft.problem = answer.value.detail;

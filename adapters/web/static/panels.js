@@ -49,7 +49,7 @@ function others(item, view, offered) {
   if (!item.fields.length && offered.has("edit")) add("edit", "Edit", "e");
   if (!item.fields.length && offered.has("respond")) add("respond", "Respond instead", "i");
   if (item.remember.approve.length || item.remember.deny.length) add("remember", "Remember…", "m");
-  if (item.undeclared.length) add("declare", "What is what");
+  if (item.undeclared.length) add("declare", "What is what here?");
   if (offered.has("abort")) add("abort", "Deny and stop", "x");
   const mine = item.claim?.mine;
   row.append(button(view, mine ? "No longer looking" : "I'm looking", { key: "claim", letter: "c", run: () => view.acts.claim(item, !mine) }));
@@ -57,7 +57,7 @@ function others(item, view, offered) {
 }
 
 // A field whose text survives being drawn again.
-function kept(view, key, element) {
+export function kept(view, key, element) {
   const { text } = view.draft;
   const read = () => (element.type === "checkbox" ? element.checked : element.multiple ? [...element.selectedOptions].map((one) => one.value) : element.value);
   element.dataset.key = key;
@@ -72,7 +72,7 @@ function kept(view, key, element) {
   return { element, read };
 }
 
-function labelled(text, element, hint = null) {
+export function labelled(text, element, hint = null) {
   const id = `${element.dataset.key}-${element.dataset.of}`;
   element.id = id;
   if (hint) element.setAttribute("aria-describedby", `${id}-hint`);
