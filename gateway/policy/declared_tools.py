@@ -19,7 +19,15 @@ from gateway.errors import InvalidRequest
 from gateway.models import Kind
 from gateway.policy.calls.known_tools import narrowing_roles
 from gateway.policy.calls.leaves import Leaf
-from gateway.policy.calls.roles import FREE, HELD, VARYING, RoleSource, Surroundings, role_of_name
+from gateway.policy.calls.roles import (
+    FREE,
+    HELD,
+    VARYING,
+    RoleSource,
+    Surroundings,
+    looks_like,
+    role_of_name,
+)
 from gateway.policy.calls.tool_names import bare_name, family_of
 from gateway.policy.calls.touches import touches_of
 from gateway.wire.identifiers import TOOL_NAME
@@ -52,11 +60,15 @@ _NAMES = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 
 @dataclass(frozen=True, slots=True)
 class OpenValue:
-    """A value of a call that is the same each time because nobody declared what it is."""
+    """A value of a call that is the same each time because nobody declared what it is.
+
+    `held` is a command, an action, a path or the like, where its role or its look says one.
+    """
 
     address: str
     role: Role
     why: str
+    held: Role | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +90,17 @@ def open_values(record: Record) -> tuple[OpenValue, ...]:
     if record.erased or record.request.kind in (Kind.PLAN, Kind.QUESTION):
         return ()
     leaves = touches_of(record)[0].leaves
-    found = {
-        leaf.address: OpenValue(leaf.address, leaf.role, leaf.why)
-        for leaf in leaves
-        if _is_open(leaf)
-    }
+    found: dict[str, OpenValue] = {}
+    for leaf in filter(_is_open, leaves):
+        known = found.get(leaf.address)
+        if known is None or known.held is None:  # one of several that looks like a path counts
+            found[leaf.address] = OpenValue(leaf.address, leaf.role, leaf.why, _held(leaf))
     return tuple(found.values())[:MOST_ROLES]
+
+
+def _held(leaf: Leaf) -> Role | None:
+    role = leaf.role if leaf.role in HELD else looks_like(leaf.value)
+    return role if role in HELD else None
 
 
 def _is_open(leaf: Leaf) -> bool:
@@ -147,7 +164,7 @@ def dangers_of(
 
     With the `record` on whose card it is said, also what a value looks like counts.
     """
-    looks = {one.address: one.role for one in open_values(record)} if record else {}
+    looks = {one.address: one.held for one in open_values(record)} if record else {}
     said = list(_freed(word, looks))
     if word.harmless:
         said.append("Every call of this tool may then be remembered, whatever its arguments.")
@@ -157,10 +174,10 @@ def dangers_of(
     return tuple(said)
 
 
-def _freed(word: ToolWord, looks: Mapping[str, Role]) -> Iterator[str]:
+def _freed(word: ToolWord, looks: Mapping[str, Role | None]) -> Iterator[str]:
     for address, said in word.arguments.items():
-        role, seen = Role(said), looks.get(address)
-        held = held_as(word.tool, address) or (seen if seen in HELD else None)
+        role = Role(said)
+        held = held_as(word.tool, address) or looks.get(address)
         if held is not None and (role in FREE or (role in VARYING and held not in VARYING)):
             yield (
                 f"By its name or its look, {json.dumps(address)} is {_article(held)}. "

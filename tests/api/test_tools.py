@@ -128,6 +128,7 @@ async def test_two_at_once_about_one_tool_both_count(admin: Replica) -> None:
         {"arguments": {"params.x": "data"}},
         {"arguments": {"target_path": "remark"}},
         {"arguments": {"prompt": "command"}},
+        {"tool": "save_memory", "arguments": {"fact": "data"}},
         {"tool": "Bash", "arguments": {"command": "data"}},
         {"arguments": {}, "harmless": True},
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from adapters.discord.card_views import build_card_view
+from adapters.discord.card_views import MessageContent, build_card_view
 from adapters.discord.card_views import build_full_view as build_discord_page
 from adapters.discord.custom_ids import DiscordButton
 from adapters.discord.grant_cards import build_grant_view
@@ -55,21 +55,20 @@ def terminal(what: Any) -> str:
     return out.getvalue()
 
 
+def discord(message: MessageContent) -> str:
+    """Return the components of a message."""
+    view: Any = message.view
+    return str(view.to_components())
+
+
 CARDS: dict[str, Callable[[Record], str]] = {
     "web": lambda one: json.dumps(build_row(one)),
     "slack": lambda one: json.dumps(build_message(card_of(one, lines=50, chars=2000), "copy")),
-    "discord": lambda one: str(
-        build_card_view(card_of(one, lines=50, chars=2000), "copy").view.to_components()
-    ),
+    "discord": lambda one: discord(build_card_view(card_of(one, lines=50, chars=2000), "copy")),
     "terminal": lambda one: terminal(render_card(card_of(one, lines=50, chars=2000), now_ms=0)),
     "command line": lambda one: format_request(masked_view(one)),
     "http": lambda one: json.dumps(masked_view(one)),
 }
-
-
-def discord(message: Any) -> str:
-    """Return the components of a message."""
-    return str(message.view.to_components())
 
 
 LISTS: dict[str, Callable[[Grant], str]] = {
@@ -130,7 +129,7 @@ def test_details_in_chats_say_what_nobody_declared() -> None:
     form = ModalMetadata(request_id=one.id, revision=1, copy="copy")
     for shown in (
         json.dumps(build_details(card, pages, form, refusal="")),
-        str(build_discord_page(card, pages, button).view.to_components()),
+        discord(build_discord_page(card, pages, button)),
     ):
         for part in ("zork", "query", "nobody says what it is", "An admin can say what they are"):
             assert part in shown, part

@@ -97,3 +97,14 @@ async def test_it_is_read_on_a_phone(box: Inbox, page: Page) -> None:
     await page.press("The whole tool is harmless")
     await page.until(f"{card(record)}.textContent.includes('whatever its arguments')")
     assert await page.evaluate(wide) == 0
+
+
+async def test_what_looks_like_a_path_is_asked_once_more_too(box: Inbox) -> None:
+    """Though its name says nothing."""
+    record = await box.ask(tool="jot", arguments={"zork": ["plain", "/etc/passwd", "plain"]})
+    word = {"address": "zork[]", "role": "data"}
+    async with visitor(box) as ann:
+        status, told = await ann.post(f"requests/{record.id}/declare", word)
+        assert (status, told["code"]) == (422, "unconfirmed")
+        status, _ = await ann.post(f"requests/{record.id}/declare", {**word, "confirmed": True})
+        assert status == 200
