@@ -74,9 +74,7 @@ CARDS: dict[str, Callable[[Record], str]] = {
 LISTS: dict[str, Callable[[Grant], str]] = {
     "slack card": lambda one: json.dumps(build_grant_message(grant_card_of(one), "copy")),
     "slack list": lambda one: json.dumps(build_grant_entry(one)),
-    "discord card": lambda one: str(
-        build_grant_view(grant_card_of(one), "copy").view.to_components()
-    ),
+    "discord card": lambda one: discord(build_grant_view(grant_card_of(one), "copy")),
     "discord list": lambda one: discord(build_grants_view([one])),
     "terminal": lambda one: terminal(render_grants([one])),
 }
