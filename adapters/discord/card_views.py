@@ -29,6 +29,7 @@ READ, CLAIM, UNCLAIM, REMEMBER = "read", "claim", "unclaim", "remember"
 CONFIRMED = "sure"
 ROW = 5  # buttons in one row
 _FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last is the longest possible sum of all facts
+_BECAUSE = 300
 _LEAST = 60  # characters; a part with less room is left out
 _PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
 _SPACE = 120  # for separators, and differences in Discord's counting
@@ -95,6 +96,7 @@ def build_card_view(
     ended = budget.take(_render_outcome(card, budget))
     who, named = _render_facts(card, budget.room(_FACTS))
     budget.take(who)
+    because = "" if silent else budget.take(_render_because(card, budget.room(_BECAUSE)))
     blocks, whole = ("", False) if silent else _render_blocks(card, budget)
     budget.take(blocks)
     fields = "" if silent else budget.take(_render_fields(card, budget))
@@ -103,7 +105,7 @@ def build_card_view(
     preview = "" if silent else budget.take(_render_preview(card, budget))
     complete = card.complete and named and whole
     size = budget.take(_render_size_notice(card, complete=complete, silent=silent))
-    above = (head, who, risk, found, says, notices)
+    above = (head, who, because, risk, found, says, notices)
     below = (blocks, size, changed, preview, fields)
     rows = _build_final_rows(card) if card.final else _build_rows(card, copy, complete=complete)
     view = _build_layout(card, above, below, (ended, foot), rows)
@@ -139,6 +141,8 @@ def build_full_view(
         _render_title(card),
         _render_findings(card, 250),
         _render_facts(card, _ALL_FACTS)[0],
+        _render_because(card, _BECAUSE),
+        _render_undeclared(view),
         said if whole else f"{said}\n{_PARTLY}",
     )
     head = [part for part in told if part]
@@ -215,6 +219,18 @@ def _render_facts(card: Card, room: int) -> tuple[str, bool]:
         room -= count_units(part) + 3
         parts.append(part)
     return " · ".join(parts), True
+
+
+def _render_because(card: Card, room: int) -> str:
+    """Return what kept a remembered approval from covering it."""
+    if card.asks_because is None or room < _LEAST:
+        return ""
+    return f"-# {escape_line(card.asks_because.text, room - 3)}"
+
+
+def _render_undeclared(view: FullView) -> str:
+    """Return what is the same each time for want of a declaration."""
+    return f"-# {escape_line(view.undeclared.text, _BECAUSE)}" if view.undeclared else ""
 
 
 def _render_risk(card: Card, budget: _TextBudget) -> str:

@@ -24,9 +24,12 @@ from gateway.ports import (
     Grant,
     Record,
     Remember,
+    RememberOption,
     Worklist,
+    backing_of,
     render_safe,
     scopes_of,
+    uses_of,
 )
 
 KEEP = "keep"
@@ -36,6 +39,9 @@ _ALL, _OF_SESSION = "all", "session "
 _CHOICE = 100  # Discord's limit for a command's choice, in characters
 _OFFERED = 8  # each is checked against the history, and must be readable on a phone
 _LISTED = 20
+_COVERS = 900  # characters of what a grant covers
+_REACH = 200
+_DIALOG = 3900
 _LIST_UNITS = 3800
 _VERBS = {
     Action.APPROVE: ("Approve and remember", discord.ButtonStyle.success),
@@ -58,10 +64,10 @@ class RememberDialog:
         record = await self._reading.get_permitted(interaction, button.request_id)
         button = self._reading.name_card(interaction, button)
         lines = ["### 🧠 What should be remembered?"]
-        for number, scope in enumerate(scopes_of(record, Action.APPROVE)[:_OFFERED], 1):
+        for number, scope in enumerate(_take_readable(record, Action.APPROVE), 1):
             reach = await self._desk.requests.reach(record.id, scope.id)
-            lines.append(f"**{number}.** {escape_line(scope.words.text, 250)}")
-            lines.append(f"-# {escape_line(reach, 200)}")
+            lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
+            lines.append(f"-# {escape_line(reach, _REACH)}")
         row: ui.ActionRow[Any] = ui.ActionRow()
         for action, (label, style) in _VERBS.items():
             if scopes_of(record, action):
@@ -70,14 +76,14 @@ class RememberDialog:
         if not row.children:
             raise Conflict("there is nothing that could be remembered about this request")
         view = ui.LayoutView(timeout=None)
-        view.add_item(ui.TextDisplay("\n".join(lines)[:3900])).add_item(row)
+        view.add_item(ui.TextDisplay("\n".join(lines)[:_DIALOG])).add_item(row)
         view.stop()
         return InteractionReply(MessageContent(view))
 
     async def build_modal(self, record: Record, button: DiscordButton) -> ui.Modal:
         """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
         action = Action(button.more)
-        scopes = scopes_of(record, action)[:_OFFERED]
+        scopes = _take_readable(record, action)
         if not scopes:
             raise Conflict("there is nothing that could be remembered about this request")
         modal = ui.Modal(title=_VERBS[action][0], custom_id=button.custom_id)
@@ -101,7 +107,9 @@ class RememberDialog:
         if made is None:
             return shown
         back = DiscordButton(verb=REVOKE, request_id=made.id, revision=0)
-        text = f"🧠 Remembered: {_render_words(made.words, 500)}. You can revoke it at any time."
+        text = (
+            f"🧠 Remembered: {_render_words(made.words, _COVERS)}. You can revoke it at any time."
+        )
         shown.view.add_item(ui.TextDisplay(text))
         button: ui.Button[Any] = ui.Button(label="Revoke", custom_id=back.custom_id)
         shown.view.add_item(ui.ActionRow(button))
@@ -118,7 +126,7 @@ class RememberDialog:
             await refuse_unfit(self._desk, interaction, grant_id)
             one = await grants.revoke(grant_id, identity)
             return build_private_reply(
-                f"↩️ Revoked: {_render_words(one.words, 500)}. It no longer decides anything."
+                f"↩️ Revoked: {_render_words(one.words, _COVERS)}. It no longer decides anything."
             )
         await refuse_unfit(self._desk, interaction, NO_REQUEST)
         agent, _, session = what.removeprefix(_OF_SESSION).partition(" ")
@@ -158,11 +166,10 @@ def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
     for grant in grants[:_LISTED]:
         ends = f"until <t:{grant.expires_at // 1000}:f>" if grant.expires_at else "until revoked"
         where = f"session {grant.session}" if grant.session else "all sessions"
-        used = f"used {grant.used}×"  # noqa: RUF001 (the sign is for people)
         lines.append(
-            f"- `{grant.id[:8]}` **{grant.effect}** {_render_words(grant.words, 120)}\n"
-            f"-# {escape_line(f'{grant.agent}, {where}', 120)} · {ends} · {used} · "
-            f"by {escape_with_mentions(grant.made_by, 80)}"
+            f"- `{grant.id[:8]}` **{grant.effect}** {_render_words(grant.words, _COVERS)}\n"
+            f"-# {escape_line(f'{grant.agent}, {where}', 120)} · {ends} · {uses_of(grant)} · "
+            f"{escape_with_mentions(backing_of(grant), 160)}"
         )
     kept = keep_whole_lines(lines, _LIST_UNITS)
     more = len(grants) + 1 - len(kept)
@@ -178,6 +185,18 @@ def read_remember(data: Any) -> Remember:
         everywhere=_read_choice(given, _WHERE) == _EVERYWHERE,
         lifetime=_read_choice(given, _LIFE),
     )
+
+
+def _take_readable(record: Record, action: Action) -> list[RememberOption]:
+    """Return the first offers: as many as stand in the dialog with all their words."""
+    kept: list[RememberOption] = []
+    room = _DIALOG - _REACH
+    for scope in scopes_of(record, action)[:_OFFERED]:
+        room -= len(escape_line(scope.words.text, _COVERS)) + _REACH + 20
+        if room < 0:
+            break
+        kept.append(scope)
+    return kept
 
 
 def _render_words(text: str, budget: int) -> str:

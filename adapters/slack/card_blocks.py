@@ -231,6 +231,7 @@ def build_message(
     )
     budget = TextBudget(max(MOST_UNITS - shown, _LEAST_FOR_REST))
     blocks = [header(card.title), *_render_state(card, budget), _render_body(card, budget)]
+    blocks += render_because(card, budget)
     blocks += [*render_findings(card, budget), *_render_warnings(card, full)]
     blocks.append(context(plain(_render_fingerprint(card))))
     if not card.final:
@@ -306,6 +307,12 @@ def _render_unverified(card: Card, budget: TextBudget) -> Iterator[Json]:
 def render_diff(card: Card) -> str:
     """Return an edit as a diff."""
     return "\n".join(f"{row.sign} {one_line(row.text.text)}" for row in card.changed)
+
+
+def render_because(card: Card, budget: TextBudget) -> Iterator[Json]:
+    """Return what kept a remembered approval from covering it."""
+    if card.asks_because is not None:
+        yield context(plain(budget.take(one_line(card.asks_because.text), _WORDS_UNITS)))
 
 
 def render_findings(card: Card, budget: TextBudget) -> Iterator[Json]:

@@ -35,10 +35,21 @@ from adapters.slack.users_and_rights import Rights
 from adapters.slack.workspaces_and_web_api import Workspace
 from gateway.errors import InvalidRequest
 from gateway.models import Action, RiskLevel
-from gateway.ports import REQUEST_ID, Desk, Grant, Record, Worklist, card_of, make_visible
+from gateway.ports import (
+    REQUEST_ID,
+    Desk,
+    Grant,
+    Record,
+    Worklist,
+    backing_of,
+    card_of,
+    render_safe,
+    uses_of,
+)
 
 COMMAND = "/approvals"
 _MOST_LISTED = 12
+_COVERS_UNITS = 900
 _ENTRY_LINES, _ENTRY_CHARS = 5, 300
 HELP = (
     "/approvals list: what waits for you\n"
@@ -186,13 +197,14 @@ def build_grant_entry(grant: Grant) -> list[Json]:
     """Return a grant as a short entry with a button that revokes it."""
     where = f"session {grant.session}" if grant.session else "everywhere"
     lead = f"{grant.effect.value.title()} for {grant.agent}, {where}: "
-    said = [words(lead, bold=True), words(fit(one_line(make_visible(grant.words).text), 600))]
+    covers = fit(one_line(render_safe(grant.words).text), _COVERS_UNITS)
+    said = [words(lead, bold=True), words(covers)]
     ends = f"Until {moment(grant.expires_at)}" if grant.expires_at else "Until revoked"
     confirm = ("From then on it is asked about again.", "Revoke")
     take_back = button("Revoke", Act.REVOKE, grant.id, style="danger", confirm=confirm)
     return [
         rich(f"grant {grant.id}", [line(*said)]),
-        context(ours(ends), plain(f"by {grant.made_by} · {grant.id[:8]}")),
+        context(ours(ends), plain(f"{uses_of(grant)} · {backing_of(grant)} · {grant.id[:8]}")),
         row(f"revoke {grant.id}", take_back, *build_revoke_session(grant)),
     ]
 

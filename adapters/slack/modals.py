@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from adapters.slack.card_blocks import (
@@ -22,6 +22,7 @@ from adapters.slack.card_blocks import (
     option,
     plain,
     quote,
+    render_because,
     render_findings,
     rich,
     row,
@@ -238,16 +239,7 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
     said = f"Page {page + 1} of {len(pages)} · {full.chars} characters · sha256 {full.digest}"
     blocks = [context(plain(one_line(card.title))), context(plain(said))]
     if page == 0:
-        facts = [(fact.label, fit(one_line(fact.text.text), 500)) for fact in card.facts]
-        facts += [("Why", fit(one_line(reason.text), 500)) for reason in card.reasons[:10]]
-        parts = [label_pairs(facts)] if facts else []
-        if card.says is not None:
-            parts += [
-                label("The agent's own words, unverified"),
-                quote(fit(card.says.text, 3000)),
-            ]
-        blocks.append(rich("about", parts or [label("No more is known")]))
-        blocks += render_findings(card, TextBudget(INPUT_UNITS))
+        blocks += _render_first(card, full)
     blocks.append(rich("page", [exact(pages[page].text)]))
     turns = []
     if page > 0:
@@ -264,6 +256,20 @@ def build_details(card: Card, full: FullView, form: ModalMetadata, *, refusal: s
         decisions = build_actions(card, form.copy, _FROM_DETAILS)
         blocks.append(section(plain(refusal)) if refusal else decisions)
     return build_modal("Details", blocks, form=form)
+
+
+def _render_first(card: Card, full: FullView) -> Iterator[Json]:
+    """Return what stands above the first page: who asks, why, what was found, what is not known."""
+    facts = [(fact.label, fit(one_line(fact.text.text), 500)) for fact in card.facts]
+    facts += [("Why", fit(one_line(reason.text), 500)) for reason in card.reasons[:10]]
+    parts = [label_pairs(facts)] if facts else []
+    if card.says is not None:
+        parts += [label("The agent's own words, unverified"), quote(fit(card.says.text, 3000))]
+    yield rich("about", parts or [label("No more is known")])
+    yield from render_because(card, TextBudget(INPUT_UNITS))
+    yield from render_findings(card, TextBudget(INPUT_UNITS))
+    if full.undeclared is not None:
+        yield context(plain(one_line(full.undeclared.text), INPUT_UNITS))
 
 
 _FROM_DETAILS = {Act.APPROVE, Act.APPROVE_SURE, Act.DENY, Act.ANSWER}

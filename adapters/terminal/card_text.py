@@ -108,6 +108,8 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
             "   "
         )
     yield facts
+    if card.asks_because is not None:
+        yield render_text(card.asks_because, "dim")
     risk = Text(f"{card.risk.value} risk", style=_RISK[card.risk])
     for reason in card.reasons:
         risk.append(" · ", style="dim").append_text(render_text(reason))

@@ -207,7 +207,9 @@ class TerminalApp(App[None]):
             return
         view = full_view(record)
         text = Group(
-            *render_findings(_build_card(record)), *(render_text(page) for page in view.pages)
+            *render_findings(_build_card(record)),
+            *([render_text(view.undeclared, "dim")] if view.undeclared else []),
+            *(render_text(page) for page in view.pages),
         )
         title = f"{view.chars} characters, digest {view.digest}"
         key = await self.push_screen_wait(

@@ -20,6 +20,7 @@ from gateway.ports import (
     Visible,
     card_of,
     scopes_of,
+    undeclared_of,
 )
 
 ROW_LINES, ROW_CHARS = 24, 2_000  # all blocks of a row together
@@ -76,6 +77,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "reasons": [build_line(reason.segments) for reason in card.reasons],
         "findings": [build_line(finding.segments) for finding in card.findings],
+        "because": _build_optional_line(card.asks_because),
         "says": _build_optional_line(card.says),
         "headline": build_line(card.headline.segments),
         "blocks": [_build_block(block) for block in card.blocks if block.text.segments],
@@ -83,6 +85,10 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "changed": build_changes(card.changed),
         "fields": [_build_field(field) for field in card.fields],
         "masked": any(block.text.masked for block in card.blocks),
+        "undeclared": [
+            {"address": one.address, "name": build_line(one.name.segments), "what": one.what}
+            for one in undeclared_of(record)
+        ],
         "claim": {"by": claim.person} if claim else None,
         "votes": [vote.person for vote in record.votes],
         "quorum": record.quorum,

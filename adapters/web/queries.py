@@ -27,6 +27,7 @@ from adapters.web.security import (
 )
 from gateway.ports import (
     LIFETIME_WORDS,
+    ROLES_ON_CARDS,
     Desk,
     JsonObject,
     Query,
@@ -79,6 +80,7 @@ class ReadHandlers:
             "name": await self._find_name(visitor),
             "csrf": build_csrf_token(visitor.session),
             "lifetimes": LIFETIME_WORDS,
+            "roles": ROLES_ON_CARDS,
             "admin": person is not None and person.admin,
             "stopped": await self._desk.operator.is_stopped(),
         }

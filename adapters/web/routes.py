@@ -12,6 +12,7 @@ from aiohttp import web
 
 from adapters.web.batches import BatchHandlers
 from adapters.web.decisions import DecisionHandlers
+from adapters.web.declarations import DeclareHandlers
 from adapters.web.grants_and_stop import GrantAndStopHandlers
 from adapters.web.live_updates import Streams
 from adapters.web.queries import ReadHandlers, Reports
@@ -53,6 +54,7 @@ class Inbox:
         self._reading = ReadHandlers(desk, self._guard)
         self._decisions = DecisionHandlers(desk, self._guard, self._reading)
         self._batches = BatchHandlers(desk, self._guard, self._reading)
+        self._declaring = DeclareHandlers(desk, self._guard, self._reading)
         self._reports = Reports(desk, self._guard)
         self._operating = GrantAndStopHandlers(desk, self._guard)
         self._streams = Streams(desk, self._guard)
@@ -73,6 +75,7 @@ class Inbox:
             *self._reading.table(),
             *self._decisions.table(),
             *self._batches.table(),
+            *self._declaring.table(),
             *self._reports.table(),
             *self._operating.table(),
         ]

@@ -179,10 +179,10 @@ class RequestView(Wire):
     """A request as people see it.
 
     `arguments` are what would run now, `digest` theirs; `shown_since` is the first revision that
-    shows them. Agents get it without `decision`, `votes`, `note` and `findings`, which are what the
-    guardrails found: a decision reaches only the process that may act on it. Approvers get secrets
-    masked, unless they ask for one request with `reveal`; so the digest of what they read may be
-    another one.
+    shows them. Agents get it without `decision`, `votes`, `note`, `findings`, which are what the
+    guardrails found, and `asks_because`, which says what kept a remembered approval from covering
+    it: a decision reaches only the process that may act on it. Approvers get secrets masked, unless
+    they ask for one request with `reveal`; so the digest of what they read may be another one.
     """
 
     request: ApprovalRequest
@@ -204,6 +204,7 @@ class RequestView(Wire):
     report: Report | None = None
     erased: bool = False
     findings: tuple[str, ...] = ()
+    asks_because: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +272,7 @@ class Problem(Wire):
 
 
 def view(record: Record, *, whole: bool) -> RequestView:
-    """Return the view of a record; `whole` adds votes, decision, note and findings."""
+    """Return the view of a record; `whole` adds what is for approvers alone."""
     return RequestView(
         request=record.request,
         status=record.status,
@@ -292,6 +293,7 @@ def view(record: Record, *, whole: bool) -> RequestView:
         report=record.report,
         erased=record.erased,
         findings=record.findings if whole else (),
+        asks_because=record.asks_because if whole else "",
     )
 
 

@@ -16,6 +16,7 @@ from gateway.api import (
     paused_agents,
     reports,
     requests,
+    tools,
 )
 from gateway.api.call import AGENT, APPROVER
 from gateway.api.operation import Operation
@@ -60,6 +61,8 @@ ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("POST", "/v1/grants/revoke", grants.revoke_all, APPROVERS),
     ApiRoute("GET", "/v1/grants/{grant}", grants.look, APPROVERS),
     ApiRoute("POST", "/v1/grants/{grant}/revoke", grants.revoke, APPROVERS),
+    ApiRoute("GET", "/v1/tools", tools.list_tools, APPROVERS),
+    ApiRoute("POST", "/v1/tools", tools.declare, APPROVERS),
     ApiRoute("POST", "/v1/sync", agent_verbs.sync, AGENTS),
     ApiRoute("GET", "/v1/sessions", agent_verbs.list_sessions, BOTH),
     ApiRoute("POST", "/v1/sessions/{session}/end", agent_verbs.end_session, BOTH),

@@ -7,7 +7,7 @@ name here keeps the document from being written.
 from __future__ import annotations
 
 from gateway import models
-from gateway.api import batches, grants, hooks, messages, operation, paused_agents
+from gateway.api import batches, grants, hooks, messages, operation, paused_agents, tools
 from gateway.domain import policy_document, records, statistics
 from gateway.policy.calls import command_table
 from gateway.policy.grants import grant, offers, past_coverage
@@ -30,6 +30,8 @@ SCHEMA_NAMES: dict[type, str] = {
     models.DecidedBy: "DecidedBy",
     models.DeciderKind: "DeciderKind",
     models.Decision: "Decision",
+    tools.DeclareTool: "DeclareTool",
+    tools.DeclaredTools: "DeclaredTools",
     grant.Effect: "Effect",
     grant.End: "End",
     messages.Enroll: "Enroll",
@@ -81,6 +83,7 @@ SCHEMA_NAMES: dict[type, str] = {
     messages.Submit: "Submit",
     messages.Sync: "Sync",
     batches.Ticked: "Ticked",
+    policy_document.ToolRow: "ToolRow",
     records.Vote: "Vote",
     grants.Whose: "Whose",
 }

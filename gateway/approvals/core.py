@@ -15,6 +15,7 @@ from gateway.approvals.report_query import ReportQuery
 from gateway.approvals.request_desk import RequestDesk
 from gateway.approvals.service import Approvals
 from gateway.approvals.session_desk import SessionDesk
+from gateway.approvals.tool_declarations import ToolDeclarations
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
 from gateway.domain.store import WritableStore
@@ -62,6 +63,7 @@ class Core:
         self.clicks = ClickJudge(store, chain, writer, self.remembering, self.proofs)
         self.requests = RequestDesk(store, writer, self.clicks, self.remembering, self.copies)
         self.sessions = SessionDesk(store, writer, self.approvals, self.grants)
+        self.tools = ToolDeclarations(store, writer)
         self.operator = OperatorDesk(store, writer, held, self.reporting)
 
     def desk(self, notes: Notes) -> Desk:
@@ -71,6 +73,7 @@ class Core:
             grants=self.grants,
             sessions=self.sessions,
             operator=self.operator,
+            tools=self.tools,
             feed=self.feed,
             notes=notes,
             sizes=self.sizes,

@@ -66,6 +66,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Verbs]:
     _add_server_commands(verbs)
     _add_answer_commands(verbs)
     _add_grant_commands(verbs)
+    _add_tool_commands(verbs)
     _add_credential_commands(verbs)
     _add_operator_commands(verbs)
     return parser, verbs
@@ -175,6 +176,23 @@ def _add_grant_commands(verbs: Verbs) -> None:
         one.add_argument("--agent", help="of this agent")
     for one in (offers, listing, show):
         one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_tool_commands(verbs: Verbs) -> None:
+    tool = verbs.add_parser("tool", help="what is declared about tools")
+    kinds = tool.add_subparsers(metavar="ACTION", required=True)
+    declare = _command(kinds, "declare", "tools.declare", "say what a tool's arguments are")
+    declare.add_argument("name", help="the whole name of the tool, as it is sent")
+    declare.add_argument(
+        "roles", nargs="*", metavar="ADDRESS=ROLE", help="an argument and what it is: text=data"
+    )
+    declare.add_argument(
+        "--harmless", action="store_true", help="the tool may be remembered as a whole"
+    )
+    declare.add_argument("--agents", metavar="NAMES", help="whose calls, with commas; * fits all")
+    declare.add_argument("--yes", action="store_true", help="confirm what it frees")
+    listing = _command(kinds, "list", "tools.show_all", "print it, as a policy file has it")
+    listing.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_credential_commands(verbs: Verbs) -> None:

@@ -127,6 +127,8 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if member in context:
             yield label, _escape_json(context[member])
     yield "risk", " ".join([risk["level"], *map(_escape_json, risk.get("reasons", ()))])
+    if because := record.get("asks_because"):
+        yield "why", make_visible(because).text.replace("\n", " ")
     for finding in _findings(record):
         yield "⚠️ guardrail", finding
     if record.get("quorum", 1) > 1:

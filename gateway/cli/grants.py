@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -133,10 +134,25 @@ def _format_line(http: HttpPool, grant: dict[str, Any]) -> str:
     where = grant.get("session", "everywhere")
     return (
         f"{grant['id']}  {grant['effect']:5}  {grant['agent']:16} {where:12} "
-        f"{make_visible(grant['match']['tool']).text:20} used {uses}  by {grant['made_by']}  "
+        f"{make_visible(grant['match']['tool']).text:20} used {uses}  {_format_end(grant)}  "
+        f"{_format_backing(grant)}  "
         f"{make_visible(grant.get('words', '')).text}{_format_exact_match(http, grant)}"
         f"{_why_suspended(grant)}"
     )
+
+
+def _format_end(grant: dict[str, Any]) -> str:
+    if "expires_at" not in grant:
+        return "until revoked"
+    end = datetime.fromtimestamp(grant["expires_at"] / 1000, UTC)
+    return f"until {end.isoformat(timespec='minutes')}"
+
+
+def _format_backing(grant: dict[str, Any]) -> str:
+    """Return who remembered a grant, and whose votes it rests on besides."""
+    by = grant["made_by"]
+    others = [one["person"] for one in grant.get("backers", ()) if one["person"] != by]
+    return f"by {by}" + (f", with the votes of {', '.join(others)}" if others else "")
 
 
 def _why_suspended(grant: dict[str, Any]) -> str:

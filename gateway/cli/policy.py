@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.cli.redis_access import connect_backend
-from gateway.policy.policy_file import differences, read_policy_file
+from gateway.policy.policy_file import declared_since, differences, read_policy_file
 from gateway.server.plugins import refuse_unknown
 from gateway.stores.credentials import APPROVER
 from gateway.wire.codec import plain
@@ -23,6 +23,9 @@ async def apply(options: argparse.Namespace) -> int:
         lines = differences(now, document)
         for format_line in lines:
             print(format_line)
+        if taken_back := declared_since(now, document):
+            print(f"takes back what was declared from a card about {', '.join(taken_back)};")
+            print("to keep it, add to the file what `gateway tool list` prints about them")
         if options.check:
             print("nothing was changed" if lines else "this file is in force")
             return 0

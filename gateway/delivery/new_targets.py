@@ -1,4 +1,4 @@
-"""Gives waiting requests the places that a new policy adds.
+"""Gives waiting requests the places that a new policy adds, and what it declares of their tools.
 
 The script that replaces the policy puts every waiting request on this queue, so that none is missed
 when the gateway dies just then.
@@ -40,6 +40,10 @@ class Rerouting:
             # From now on they hear of the request, and first of all of this change.
             after = replace(record, queues=(*record.queues, *new))
             await self._requests.progress(record, after, "rerouted", {"queues": new})
+            return _SOON
+        declared = policy.declare(record)
+        if declared != record:  # what its card offers to remember changes with it
+            await self._requests.progress(record, declared, "redeclared", {})
             return _SOON
         if record.behind:  # it has no card yet, and gets it where it then belongs
             return None

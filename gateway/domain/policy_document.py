@@ -149,13 +149,16 @@ class ToolRow(Wire):
     A `harmless` one may be remembered as a whole; it has no default, because replicas of the
     version before cannot read a row without it. `agents` are names in which `*` stands for
     anything; empty for all. `arguments` are the roles of arguments (`gateway.wire.roles`) by name,
-    or by an address such as `edits[].text`.
+    or by an address such as `edits[].text`. `declared_by` and `declared_at` say who wrote it from a
+    card, or changed it there, and when.
     """
 
     name: str
     harmless: bool
     agents: tuple[str, ...] = ()
     arguments: dict[str, str] = field(default_factory=dict)
+    declared_by: str = ""
+    declared_at: str = ""
 
 
 _NOBODY = Route()

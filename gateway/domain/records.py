@@ -132,7 +132,8 @@ class Record(Wire):
     declared so when it was asked, by the operator or by an author whom the policy trusts.
     `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
     request may free arguments too. Where something is decided, the policy of that moment counts for
-    all three (`PolicyDocument.declare`).
+    all three (`PolicyDocument.declare`). `asks_because` is a sentence: what kept a remembered
+    approval from covering it; empty where none was near.
     """
 
     request: ApprovalRequest
@@ -149,6 +150,7 @@ class Record(Wire):
     harmless: bool = False
     declared: dict[str, str] = field(default_factory=dict)
     trusted: bool = False
+    asks_because: str = ""
     process: str | None = None
     attached: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()

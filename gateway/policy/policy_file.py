@@ -209,7 +209,7 @@ def _compare_named(what: str, before: Iterable[Any], after: Iterable[Any]) -> It
     old, new = {one.name: one for one in before}, {one.name: one for one in after}
     for name in {**old, **new}:
         if name not in new:
-            yield f"- {what} {name}"
+            yield f"- {what} {name}{_describe_lost(old[name])}"
         elif name not in old:
             members = (f"{member} {text}" for member, text in _describe(new[name]).items())
             yield f"+ {what} {name}: {'; '.join(members) or 'as it comes'}"
@@ -219,6 +219,29 @@ def _compare_named(what: str, before: Iterable[Any], after: Iterable[Any]) -> It
             )
     if list(old) != list(new) and old.keys() == new.keys():
         yield f"~ order of the {what}s: {', '.join(new)}"
+
+
+def _describe_lost(one: Any) -> str:
+    """Return what was declared from a card, which no file has: it is lost with this."""
+    if not isinstance(one, ToolRow) or not one.declared_by:
+        return ""
+    return ": " + "; ".join(f"{member} {text}" for member, text in _describe(one).items())
+
+
+def declared_since(before: PolicyDocument, after: PolicyDocument) -> list[str]:
+    """Return the tools about which somebody declared on a card what a new document does not say."""
+    kept = {row.name: row for row in after.tools}
+    return [
+        row.name
+        for row in before.tools
+        if row.declared_by and not _says_as_much(kept.get(row.name), row)
+    ]
+
+
+def _says_as_much(new: ToolRow | None, old: ToolRow) -> bool:
+    if new is None:
+        return False
+    return new == replace(old, declared_by=new.declared_by, declared_at=new.declared_at)
 
 
 def _compare_members(name: str, old: dict[str, str], new: dict[str, str]) -> Iterator[str]:

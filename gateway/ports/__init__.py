@@ -29,6 +29,7 @@ from gateway.domain.redaction import bug, render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible, make_visible
 from gateway.domain.tasks import cancel_and_wait
 from gateway.policy.decider import Decider, Verdict
+from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Effect, Grant
 from gateway.ports.adapters import (
     Adapter,
@@ -61,9 +62,11 @@ from gateway.ports.desk import (
     OperatorCalls,
     RequestCalls,
     SessionCalls,
+    ToolCalls,
     Watch,
 )
-from gateway.ports.grant_cards import GrantCard, grant_card_of
+from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, uses_of
+from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
     DeliveryFailed,
@@ -91,6 +94,7 @@ __all__ = [
     "LIFETIME_WORDS",
     "NEEDS_ALL_SEEN",
     "REQUEST_ID",
+    "ROLES_ON_CARDS",
     "Adapter",
     "AuditEvent",
     "Block",
@@ -150,10 +154,13 @@ __all__ = [
     "SessionCalls",
     "Style",
     "SystemClock",
+    "ToolCalls",
+    "ToolWord",
     "Verdict",
     "Visible",
     "Watch",
     "Worklist",
+    "backing_of",
     "bug",
     "cancel_and_wait",
     "card_of",
@@ -174,6 +181,8 @@ __all__ = [
     "report_ok",
     "scopes_of",
     "start_of",
+    "undeclared_of",
+    "uses_of",
     "warnings",
     "weight_of",
 ]

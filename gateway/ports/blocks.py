@@ -73,6 +73,12 @@ def warnings(record: Record) -> tuple[Visible, ...]:
     return tuple(render_safe(f"Guardrail: {finding}") for finding in record.findings)
 
 
+def why_asked(record: Record) -> Visible | None:
+    """Return what kept a remembered approval from covering a request that waits, as a sentence."""
+    said = "" if record.final else record.asks_because
+    return render_safe(said[:1].upper() + said[1:]) if said else None
+
+
 def cut(blocks: Iterable[Block], *, lines: int, chars: int) -> list[Block]:
     """Return the blocks as far as they fit into so many lines and characters together."""
     kept: list[Block] = []

@@ -24,7 +24,9 @@ from gateway.ports.blocks import (
     pretty,
     same,
     warnings,
+    why_asked,
 )
+from gateway.ports.open_values import say_undeclared
 from gateway.ports.paging import Fits, paginate
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, MaskProofs
 from gateway.ports.remember_options import may_remember, wishes
@@ -91,6 +93,7 @@ class Card:
     control to approve: the full view has it. Nor is there one anywhere where a mask `hides` what
     could act: only the inbox has it, once the card is revealed. `notices` are warnings in our
     words, `findings` those of guardrails, in which paths that the agent named stand quoted.
+    `asks_because` is what kept a remembered approval from covering it.
     `progress` counts a quorum. `outcome` says who decided and why, `result` what the agent reported
     since. `editable` is the text to edit, None when it may not be shown. `calls` are who is called
     by name, as the platform's identities and groups. One that does not `ask` stands for requests
@@ -132,6 +135,7 @@ class Card:
     editable: str | None
     controls: tuple[Control, ...]
     findings: tuple[Visible, ...] = ()
+    asks_because: Visible | None = None
     asks: bool = True
     paused: int | None = None
     inbox: str = ""
@@ -151,11 +155,15 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullView:
-    """Everything that would run, in pages. `digest` is the request's, over the real bytes."""
+    """Everything that would run, in pages. `digest` is the request's, over the real bytes.
+
+    `undeclared` names what is the same each time for want of a declaration, and stands beside.
+    """
 
     pages: tuple[Visible, ...]
     chars: int
     digest: str
+    undeclared: Visible | None = None
 
     @property
     def text(self) -> str:
@@ -244,6 +252,7 @@ def card_of(
         editable=_editable(record, reveal=reveal),
         controls=_controls(record, seen=complete and not hidden),
         findings=warnings(record),
+        asks_because=why_asked(record),
         remembers=frozenset() if hidden else _remembers(record, complete=complete),
     )
 
@@ -269,6 +278,7 @@ def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False)
         pages=tuple(Visible(tuple(page)) for page in pages),
         chars=sum(block.chars for block in whole),
         digest=record.digest,
+        undeclared=say_undeclared(record),
     )
 
 

@@ -24,6 +24,7 @@ from gateway.domain.records import (
     Session,
 )
 from gateway.domain.statistics import PeriodReport
+from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Grant
 from gateway.ports.blocks import CardSizes
 from gateway.ports.grant_cards import GrantCard
@@ -184,6 +185,25 @@ class OperatorCalls(Protocol):
         """Return how people decided in the last 30 days. Raises Unauthorized for all but admins."""
 
 
+class ToolCalls(Protocol):
+    """What operators declare about tools."""
+
+    async def declare(
+        self,
+        identity: Identity,
+        word: ToolWord,
+        *,
+        confirmed: bool = False,
+        about: Record | None = None,
+    ) -> None:
+        """Write into the policy what an argument is, or that a tool is harmless.
+
+        `about` is the request on whose card it is said. Raises Unauthorized unless they are an
+        admin, InvalidRequest for what no policy holds, Unconfirmed where it frees what a name or a
+        look holds for an action or a path, and Conflict while the policy keeps changing.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
     """What an adapter works at. `notes` are what it keeps for itself, shared by its replicas;
@@ -194,6 +214,7 @@ class Desk:
     grants: GrantCalls
     sessions: SessionCalls
     operator: OperatorCalls
+    tools: ToolCalls
     feed: Feed
     notes: Notes
     sizes: CardSizes

@@ -94,6 +94,16 @@ def uses_of(grant: Grant) -> str:
     return {0: "not used yet", 1: "used once"}.get(grant.used, f"used {grant.used} times")
 
 
+def backing_of(grant: Grant) -> str:
+    """Say who remembered a grant, and whose votes it rests on besides."""
+    others = _others(grant)
+    return f"by {grant.made_by}" + (f", with the votes of {others}" if others else "")
+
+
+def _others(grant: Grant) -> str:
+    return ", ".join(one.person for one in grant.backers if one.person != grant.made_by)
+
+
 def _state(grant: Grant) -> tuple[str, str]:
     if grant.end is not None:
         return "↩️", "No longer remembered"
@@ -107,13 +117,12 @@ def _state(grant: Grant) -> tuple[str, str]:
 
 
 def _facts(grant: Grant) -> tuple[Fact, ...]:
-    others = ", ".join(one.person for one in grant.backers if one.person != grant.made_by)
     facts = (
         ("Agent", grant.agent),
         ("Where", f"session {grant.session}" if grant.session else "all sessions of this agent"),
         ("Scope", grant.match.scope.value),
         ("Remembered by", grant.made_by),
-        ("With the votes of", others),
+        ("With the votes of", _others(grant)),
     )
     return tuple(Fact(label, render_safe(text)) for label, text in facts if text)
 

@@ -15,7 +15,7 @@ export function card(item, view) {
     "data-id": item.id,
     "aria-labelledby": `title-${item.id}`,
   });
-  article.append(head(item, pending), facts(item), ...found(item));
+  article.append(head(item, pending), facts(item), ...because(item), ...found(item));
   if (!pending) article.append(...ending(item));
   if (pending) article.append(...warnings(item));
   if (pending || item.opened) article.append(...content(item, view));
@@ -39,6 +39,11 @@ export function head(item, pending) {
 export function facts(item) {
   const told = item.facts.flatMap(([label, text]) => [make("dt", {}, label), make("dd", {}, ...line(text))]);
   return make("dl", { class: "facts" }, ...told);
+}
+
+// What kept a remembered approval from covering it.
+export function because(item) {
+  return item.because ? [make("p", { class: "quiet because" }, ...line(item.because))] : [];
 }
 
 export function found(item) {

@@ -15,7 +15,7 @@ const older = document.getElementById("more");
 const offline = document.getElementById("offline");
 const announce = document.getElementById("announce");
 const items = new Map(), drafts = new Map();
-let view = "pending", next = null, online = false, loads = 0, lifetimes = {};
+let view = "pending", next = null, online = false, loads = 0, lifetimes = {}, roles = {}, admin = false;
 
 const FLOOD = 20; // so many changes at once are read as a list
 const CALM_MS = 1000; // changes after the first are gathered for so long
@@ -39,7 +39,7 @@ function say(text) {
 
 // ------------------------------------------------------------------ what people do
 
-const acts = { decide, open, less, claim, reveal, compare, panel, copy, reach, redraw };
+const acts = { decide, open, less, claim, reveal, compare, panel, copy, reach, redraw, declare };
 
 async function decide(item, body) {
   const draft = draftOf(item.id);
@@ -77,6 +77,20 @@ async function decide(item, body) {
 async function claim(item, on) {
   const answer = await busy(item.id, `requests/${item.id}/claim`, { on });
   if (answer) await settled(item.id, answer);
+}
+
+// Say what a value of a tool is; what that frees against its name is asked once more.
+async function declare(item, word) {
+  const draft = draftOf(item.id);
+  draft.danger = null;
+  const answer = await busy(item.id, `requests/${item.id}/declare`, word);
+  if (!answer) return;
+  if (answer.ok) delete draft.text["declare-role"];
+  if (answer.ok) Object.assign(draft, { panel: "declare", problem: answer.value.said, tone: "claimed" });
+  else if (answer.value.code === "unconfirmed") draft.danger = { word, words: answer.value.detail };
+  else draft.problem = answer.value.detail;
+  await read(item.id);
+  render(item.id);
 }
 
 async function reveal(item) {
@@ -178,7 +192,7 @@ function put(item) {
 
 function made(item) {
   const draft = draftOf(item.id);
-  return card(item, { draft, online, busy: Boolean(draft.busy), acts, lifetimes });
+  return card(item, { draft, online, busy: Boolean(draft.busy), acts, lifetimes, roles, admin });
 }
 
 function render(id) {
@@ -381,7 +395,7 @@ listen(list, { enabled: () => settings.keys.checked, close: (id) => drafts.get(i
 follow({
   ready: async () => {
     const me = await signIn();
-    lifetimes = me.lifetimes;
+    ({ lifetimes, roles, admin } = me);
     document.getElementById("who").textContent = me.name;
     standing(me);
     await refresh();

@@ -1,5 +1,6 @@
 // What people do with a request: the buttons, and the panel that one of them opens.
 // Whatever they typed lives in the card's draft, so that a redrawn card still has it.
+import { declare } from "./declare.js";
 import { diff, line, make } from "./dom.js";
 
 export function button(view, label, { key, run, kind = "plain", letter = null, decides = true, ...options }) {
@@ -16,7 +17,7 @@ export function button(view, label, { key, run, kind = "plain", letter = null, d
   }, label);
 }
 
-const PANELS = { reason, edit, respond, abort, confirm, remember };
+const PANELS = { reason, edit, respond, abort, confirm, remember, declare };
 
 export function controls(item, view) {
   const offered = new Map(item.controls.map((control) => [control.action, control]));
@@ -48,6 +49,7 @@ function others(item, view, offered) {
   if (!item.fields.length && offered.has("edit")) add("edit", "Edit", "e");
   if (!item.fields.length && offered.has("respond")) add("respond", "Respond instead", "i");
   if (item.remember.approve.length || item.remember.deny.length) add("remember", "Remember…", "m");
+  if (item.undeclared.length) add("declare", "What is what here?");
   if (offered.has("abort")) add("abort", "Deny and stop", "x");
   const mine = item.claim?.mine;
   row.append(button(view, mine ? "No longer looking" : "I'm looking", { key: "claim", letter: "c", run: () => view.acts.claim(item, !mine) }));
@@ -55,7 +57,7 @@ function others(item, view, offered) {
 }
 
 // A field whose text survives being drawn again.
-function kept(view, key, element) {
+export function kept(view, key, element) {
   const { text } = view.draft;
   const read = () => (element.type === "checkbox" ? element.checked : element.multiple ? [...element.selectedOptions].map((one) => one.value) : element.value);
   element.dataset.key = key;
@@ -70,7 +72,7 @@ function kept(view, key, element) {
   return { element, read };
 }
 
-function labelled(text, element, hint = null) {
+export function labelled(text, element, hint = null) {
   const id = `${element.dataset.key}-${element.dataset.of}`;
   element.id = id;
   if (hint) element.setAttribute("aria-describedby", `${id}-hint`);
@@ -153,12 +155,12 @@ function remember(item, view) {
 const PAIRED = ["effect", "lifetime"]; // short ones, two to a line
 const WHERE = [["session", "in this session"], ["everywhere", "in all sessions of this agent"]];
 
-function chosen(text, key, options) {
+export function chosen(text, key, options) {
   if (!options.some(([value]) => value === text[key])) text[key] = options[0][0];
   return text[key];
 }
 
-function radios(item, view, key, legend, options) {
+export function radios(item, view, key, legend, options) {
   const name = `${key}-${item.id}`;
   return make("fieldset", { class: PAIRED.includes(key) ? "pair" : "" }, make("legend", {}, legend), ...options.map(([value, words], at) => {
     const input = make("input", { type: "radio", name, value, id: `${name}-${at}`, "data-key": `${key}-${at}` });

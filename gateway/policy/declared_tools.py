@@ -1,0 +1,206 @@
+"""What an operator may say of a tool from a card: which values wait for it, and what a word frees.
+
+A declaration may do anything but lift the floors, which the model of calls keeps by itself. What it
+frees against a name that means a command, an action or a path has to be confirmed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+from gateway.domain.policy_document import PolicyDocument, ToolRow
+from gateway.domain.records import Record
+from gateway.domain.risk_rules import is_named
+from gateway.errors import InvalidRequest
+from gateway.models import Kind
+from gateway.policy.calls.known_tools import narrowing_roles
+from gateway.policy.calls.leaves import Leaf
+from gateway.policy.calls.roles import (
+    FREE,
+    HELD,
+    VARYING,
+    RoleSource,
+    Surroundings,
+    looks_like,
+    role_of_name,
+)
+from gateway.policy.calls.tool_names import bare_name, family_of
+from gateway.policy.calls.touches import touches_of
+from gateway.wire.identifiers import TOOL_NAME
+from gateway.wire.roles import LONGEST_ADDRESS, MOST_ROLES, Role, role_mistakes
+
+ON_CARDS: dict[Role, str] = {
+    Role.DATA: "text or values that are only kept, sent or read; may change freely",
+    Role.PART: "which part of something, such as a line or a page; may change, come and go",
+    Role.REMARK: "words about the call that change nothing; may change, come and go",
+    Role.READ: "a path that is read",
+    Role.WRITE: "a path that is written",
+    Role.DELETE: "a path that is deleted",
+    Role.DESTINATION: "a second path, which is written",
+    Role.FOLDER: "a folder",
+    Role.COMMAND: "one command, as text that a shell reads",
+    Role.ACTION: "text that is the action: code, a query, a prompt; the same each time",
+    Role.URL: "an address of the web; the same each time",
+    Role.RECIPIENT: "who gets it; the same each time",
+    Role.ID: "the name of one thing, such as an order or a branch; the same each time",
+    Role.FLAG: "a switch that changes what is done; the same each time",
+    Role.AMOUNT: "how much; the same each time",
+}
+"""The roles to choose from on a card, with a sentence each."""
+
+_OPEN_SOURCES = frozenset(
+    {RoleSource.KIND, RoleSource.NAME, RoleSource.LOOK, RoleSource.NOBODY}
+)  # who never declared anything
+_NAMES = re.compile(r'\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class OpenValue:
+    """A value of a call that is the same each time because nobody declared what it is.
+
+    `held` is a command, an action, a path or the like, where its role or its look says one.
+    """
+
+    address: str
+    role: Role
+    why: str
+    held: Role | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolWord:
+    """What an admin says of a tool: roles by address, and whether it is harmless; None for no word.
+
+    `agents` are whose calls: names in which `*` stands for anything, empty for all; None for those
+    whose calls an earlier word is about.
+    """
+
+    tool: str
+    arguments: Mapping[str, str]
+    harmless: bool | None = None
+    agents: tuple[str, ...] | None = None
+
+
+def open_values(record: Record) -> tuple[OpenValue, ...]:
+    """Return what somebody could declare about a record's call, each address once."""
+    if record.erased or record.request.kind in (Kind.PLAN, Kind.QUESTION):
+        return ()
+    leaves = touches_of(record)[0].leaves
+    found: dict[str, OpenValue] = {}
+    for leaf in filter(_is_open, leaves):
+        known = found.get(leaf.address)
+        if known is None or known.held is None:  # one of several that looks like a path counts
+            found[leaf.address] = OpenValue(leaf.address, leaf.role, leaf.why, _held(leaf))
+    return tuple(found.values())[:MOST_ROLES]
+
+
+def _held(leaf: Leaf) -> Role | None:
+    role = leaf.role if leaf.role in HELD else looks_like(leaf.value)
+    return role if role in HELD else None
+
+
+def _is_open(leaf: Leaf) -> bool:
+    if not leaf.read or leaf.free or len(leaf.address) > LONGEST_ADDRESS:
+        return False
+    unknown = leaf.role is Role.UNKNOWN and leaf.source is not RoleSource.OPERATOR
+    return unknown or leaf.source in _OPEN_SOURCES
+
+
+def check_word(word: ToolWord) -> None:
+    """Raise InvalidRequest unless a policy could hold this word."""
+    if not TOOL_NAME.fullmatch(word.tool) or "*" in word.tool:
+        raise InvalidRequest("write the whole name of one tool, as it is sent")
+    if not word.arguments and word.harmless is None:
+        raise InvalidRequest("say what an argument is, or that the tool is harmless")
+    for mistake in role_mistakes(word.arguments).values():
+        raise InvalidRequest(mistake)
+
+
+def row_of(policy: PolicyDocument, tool: str) -> ToolRow | None:
+    """Return the operator's row about a tool."""
+    return next((row for row in policy.tools if row.name == tool), None)
+
+
+def with_word(policy: PolicyDocument, word: ToolWord, *, by: str, at: str) -> PolicyDocument:
+    """Return the policy with this word; the very same where it says nothing new.
+
+    Raises InvalidRequest when it would declare too much of one tool.
+    """
+    known = row_of(policy, word.tool)
+    row = known or ToolRow(name=word.tool, harmless=False, agents=word.agents or ())
+    merged = replace(
+        row,
+        arguments={**row.arguments, **word.arguments},
+        harmless=row.harmless if word.harmless is None else word.harmless,
+        agents=_join_agents(row.agents, word.agents),
+    )
+    if merged == known:
+        return policy
+    if len(merged.arguments) > MOST_ROLES:
+        raise InvalidRequest(f"{MOST_ROLES} arguments of a tool can be declared, no more")
+    merged = replace(merged, declared_by=by, declared_at=at)
+    if known is None:
+        return replace(policy, tools=(*policy.tools, merged))
+    return replace(policy, tools=tuple(merged if one is known else one for one in policy.tools))
+
+
+def _join_agents(known: tuple[str, ...], new: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return whose calls a row is about once it is also about `new`; empty is everybody's."""
+    if new is None or not known:
+        return known
+    if not new:
+        return ()
+    return (*known, *(one for one in new if not is_named(known, one)))
+
+
+def dangers_of(
+    policy: PolicyDocument, word: ToolWord, record: Record | None = None
+) -> tuple[str, ...]:
+    """Say what has to be confirmed about a word: what it frees that a name holds, and for whom.
+
+    With the `record` on whose card it is said, also what a value looks like counts.
+    """
+    looks = {one.address: one.held for one in open_values(record)} if record else {}
+    said = list(_freed(word, looks))
+    if word.harmless:
+        said.append("Every call of this tool may then be remembered, whatever its arguments.")
+    known = row_of(policy, word.tool)
+    if known is not None and _join_agents(known.agents, word.agents) != known.agents:
+        said.append("What was declared earlier about this tool then counts for more agents.")
+    return tuple(said)
+
+
+def _freed(word: ToolWord, looks: Mapping[str, Role | None]) -> Iterator[str]:
+    for address, said in word.arguments.items():
+        role = Role(said)
+        held = held_as(word.tool, address) or looks.get(address)
+        if held is not None and (role in FREE or (role in VARYING and held not in VARYING)):
+            yield (
+                f"By its name or its look, {json.dumps(address)} is {_article(held)}. "
+                f"As {role} it may change without a question."
+            )
+
+
+def held_as(tool: str, address: str) -> Role | None:
+    """Return what the names in an address, or the known tools, hold a value for, so that freeing it
+    is a risk; None where nothing does."""
+    known = narrowing_roles(tool).get(address)
+    if known in HELD:
+        return known
+    family = family_of(bare_name(tool))
+    for name in (a or b for a, b in _NAMES.findall(address)):
+        for command, url in product((False, True), repeat=2):
+            beside = Surroundings(family=family, command=command, url=url)
+            role = role_of_name(name, "", beside)
+            if role in HELD:
+                return role
+    return None
+
+
+def _article(role: Role) -> str:
+    words = role.value.replace("_", " ")
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
