@@ -12,6 +12,8 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.client.client import AsyncClient, OnEvent, log_report_failure
+from gateway.client.config import CONNECT_TIMEOUT
+from gateway.client.reach import Say
 from gateway.client.transport import Transport
 from gateway.errors import GatewayError
 
@@ -62,14 +64,30 @@ class Client:
         *,
         public_key: str | None = None,
         on_event: OnEvent | None = None,
+        connect_timeout: float = CONNECT_TIMEOUT,
+        say: Say | None = None,
     ) -> None:
-        self._open(AsyncClient(transport, public_key=public_key, on_event=on_event))
+        """Connect. The options are those of `AsyncClient`."""
+        inner = AsyncClient(
+            transport,
+            public_key=public_key,
+            on_event=on_event,
+            connect_timeout=connect_timeout,
+            say=say,
+        )
+        self._open(inner)
 
     @classmethod
-    def from_env(cls, agent: str | None = None, *, on_event: OnEvent | None = None) -> Client:
+    def from_env(
+        cls,
+        agent: str | None = None,
+        *,
+        on_event: OnEvent | None = None,
+        say: Say | None = None,
+    ) -> Client:
         """Return a client for the configured gateway, or the local one. Raises Unreachable."""
         self = cls.__new__(cls)
-        self._open(AsyncClient.from_env(agent, on_event=on_event))
+        self._open(AsyncClient.from_env(agent, on_event=on_event, say=say))
         return self
 
     def _open(self, inner: AsyncClient) -> None:
