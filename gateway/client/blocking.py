@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, nullcontext, suppress
@@ -18,6 +19,7 @@ from gateway.client.transport import Transport
 from gateway.errors import GatewayError
 
 _GOODBYE_SECONDS = 3.0
+_WAIT_FOR_PEOPLE = ("ask", "question", "send", "wait")
 _UNUSABLE = "this client is closed, or was made before a fork; make a new one"
 
 P = ParamSpec("P")
@@ -30,10 +32,26 @@ def _make_blocking(
     """Return a blocking method with the signature and docstring of a coroutine method."""
 
     def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        _warn_inside_loop(method.__name__)
         return self.wait_for_result(self.start(method(self.inner, *args, **kwargs)))
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__
     return call
+
+
+def _warn_inside_loop(name: str) -> None:
+    """Warn that the caller stops the event loop of its own thread for the whole wait."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if name in _WAIT_FOR_PEOPLE:
+        warnings.warn(
+            "a blocking call waits for a person inside a running event loop, which stands still "
+            "until then: gate an `async def`, use AsyncClient, or call it with asyncio.to_thread",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def _log_failures(method: Callable[P, None]) -> Callable[P, None]:

@@ -24,6 +24,7 @@ from gateway.errors import (
     AlreadyUsed,
     Expired,
     GatewayError,
+    InvalidRequest,
     Pending,
     Unreachable,
     Unverified,
@@ -444,11 +445,17 @@ def _here() -> Context:
 
 
 def transport_for(found: config.AgentConfig) -> Transport:
-    """Return the transport of a configuration: Redis where its URL is given, else HTTP."""
-    if found.redis_url and (config.is_installed("redis") or not found.url):
+    """Return the transport of a configuration: Redis where its URL is given and redis-py is
+    installed, else HTTP."""
+    if found.redis_url and config.is_installed("redis"):
         from gateway.client.redis_transport import RedisTransport  # noqa: PLC0415 (costs 100 ms)
 
         return RedisTransport(found.redis_url, found.agent, found.namespace)
+    if found.redis_url and not (found.url and found.token):
+        raise InvalidRequest(
+            "GATEWAY_REDIS_URL needs redis-py: install approval-gateway-agent[redis], or set "
+            "GATEWAY_URL and GATEWAY_TOKEN to use HTTP"
+        )
     from gateway.client.http_transport import HttpTransport  # noqa: PLC0415 (only when used)
 
     return HttpTransport(found.url or "", found.token or "", found.agent)

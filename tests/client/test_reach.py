@@ -116,13 +116,13 @@ async def reach(line: Line, client: AsyncClient) -> None:
 async def test_what_is_asked_while_the_gateway_is_away_waits_for_it(line: Line) -> None:
     """It was there before, so it is waited for; with what is left of the time, and longer than for
     one that was never there."""
-    async with line.client(connect_timeout=0.05) as client:
+    async with line.client(connect_timeout=0.5) as client:
         await reach(line, client)
         line.break_off()
         request = client.request("shell", {"command": "ls"}, timeout=20)
         asking = asyncio.create_task(client.send(request))
         began = asyncio.get_running_loop().time()
-        while asyncio.get_running_loop().time() < began + 0.5:
+        while asyncio.get_running_loop().time() < began + 0.8:
             await moment()
         line.up = True
         record = await line.record(request.id)
@@ -331,7 +331,7 @@ async def test_the_blocking_client_waits_for_it_too(line: Line) -> None:
     away = threading.Event()
 
     def ask() -> None:
-        with Client(line.transport(), connect_timeout=0.05) as client:
+        with Client(line.transport(), connect_timeout=0.5) as client:
             requests.append(client.submit(client.request("hello", {})).request)
             assert away.wait(20)
             requests.append(client.request("shell", {}))
@@ -342,7 +342,7 @@ async def test_the_blocking_client_waits_for_it_too(line: Line) -> None:
         await moment()
     line.break_off()
     away.set()
-    asyncio.get_running_loop().call_later(0.5, setattr, line, "up", True)
+    asyncio.get_running_loop().call_later(0.8, setattr, line, "up", True)
     while len(requests) < 2:
         await moment()
     await line.decide(requests[1].id)
