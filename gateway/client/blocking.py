@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 import warnings
@@ -45,12 +46,15 @@ def _warn_inside_loop(name: str) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("gateway."):
+        level, frame = level + 1, frame.f_back  # the line to change is the caller's own
     if name in _WAIT_FOR_PEOPLE:
         warnings.warn(
             "a blocking call waits for a person inside a running event loop, which stands still "
             "until then: gate an `async def`, use AsyncClient, or call it with asyncio.to_thread",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=level,
         )
 
 

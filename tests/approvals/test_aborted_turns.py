@@ -55,9 +55,7 @@ async def test_every_waiter_of_the_turn_is_told(
     transport = RedisTransport(server_url, AGENT, namespace)
     async with AsyncClient(transport) as client, world.ingress().running():
         allowed = (Action.APPROVE, Action.DENY, Action.ABORT)
-        requests = [
-            client.request("shell", {"n": n}, turn="t1", allowed=allowed) for n in range(2)
-        ]
+        requests = [client.request("shell", {"n": n}, turn="t1", allowed=allowed) for n in range(2)]
         asking = [asyncio.create_task(client.send(request)) for request in requests]
         for request in requests:
             while await world.store.load(request.id) is None:
