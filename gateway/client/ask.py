@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import signal
@@ -177,17 +178,17 @@ class _AskCommand:
         """Call with the seconds that are left until the gateway answers: to the end of the wait
         where it did before, otherwise for the time of GATEWAY_CONNECT_TIMEOUT."""
         began = time.monotonic()
-        patience = began + (_NO_DEADLINE if self._answered else config.connect_timeout())
         backoff = Backoff()
         while True:
-            until = min(patience, self._until or patience)
+            patience = _NO_DEADLINE if self._answered else config.connect_timeout()
+            until = min(began + patience, self._until or math.inf)
             try:
                 found = call(max(until - time.monotonic(), _LEAST_SECONDS))
             except config.NoneFound:
                 raise
             except Unreachable as error:
-                wish = error.retry_after if isinstance(error, Busy) else 0.0
-                pause = backoff.pause(wish)
+                self._answered = self._answered or isinstance(error, Busy)
+                pause = backoff.pause(error.retry_after if isinstance(error, Busy) else 0.0)
                 if time.monotonic() + pause > until:
                     raise
                 self._note_silence(error)

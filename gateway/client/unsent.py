@@ -17,6 +17,7 @@ log = logging.getLogger("gateway.client")
 GOODBYE_SECONDS = 1.0
 """So long a caller waits for what is sent on its way out; it is sent on in the background."""
 
+_REPORT_SECONDS = 3.0  # a report holds up an action, or a process that ends after it
 _GRACE_SECONDS = 30.0  # what is on its way to the gateway may begin its time that much later
 
 
@@ -56,12 +57,15 @@ class Unsent:
         send = partial(self._transport.report, request_id, report)
         task = asyncio.create_task(self._reach.repeat(send, until=until))
         self._reports.add(task)
-        done, _ = await asyncio.wait({task}, timeout=GOODBYE_SECONDS)
+        task.add_done_callback(self._reports.discard)
+        done: set[asyncio.Task[None]] = set()
+        try:
+            done, _ = await asyncio.wait({task}, timeout=_REPORT_SECONDS)
+        finally:
+            if not done:
+                task.add_done_callback(_log_report)
         if done:
-            self._reports.discard(task)
             task.result()
-        else:
-            task.add_done_callback(self._note_report)
 
     async def close(self, waiting: Iterable[str]) -> None:
         """Withdraw what still waits, and send what can be sent within a moment."""
@@ -108,7 +112,9 @@ class Unsent:
         if self._transport.process.take(state.id):
             await self._transport.report(state.id, Report(execution=Execution.REFUSED_LATE))
 
-    def _note_report(self, task: asyncio.Task[None]) -> None:
-        self._reports.discard(task)
-        if not task.cancelled() and (error := task.exception()):
-            log.warning("not reported: %s", error, extra={"event": "report_failed"})
+
+def _log_report(task: asyncio.Task[None]) -> None:
+    """Log a report that was not sent, which nobody waits for any more."""
+    error = "the client was closed" if task.cancelled() else task.exception()
+    if error:
+        log.warning("not reported: %s", error, extra={"event": "report_failed"})

@@ -169,7 +169,7 @@ def test_all_that_was_approved_is_printed(
     printed: Any,
 ) -> None:
     """A command by itself where it is all that runs; otherwise nothing is left out."""
-    edit = {"action": Action.EDIT, "arguments": changes} if changes else {}
+    edit: dict[str, Any] = {"action": Action.EDIT, "arguments": changes} if changes else {}
     assert run(deciding(**edit), words=("ask", "shell", *words))[0] == 0
     out = capsys.readouterr().out.strip()
     assert (out if isinstance(printed, str) else json.loads(out)) == printed
