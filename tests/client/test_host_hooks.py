@@ -124,6 +124,26 @@ def test_whatever_goes_wrong_blocks(
     assert err
 
 
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hook_event_name": "PostToolUse"},
+        {"hook_event_name": None},
+        {"tool_name": 5},
+        {"tool_input": "rm x"},
+        {"cwd": ["/"]},
+    ],
+)
+def test_another_kind_of_call_is_not_asked_about(
+    hook: Any, host: str, changes: dict[str, Any]
+) -> None:
+    """After the tool it is too late, and what cannot be read cannot be shown."""
+    code, out, err = hook(host, deciding(), given=call(host, **changes))
+    assert (code, out) == (BLOCKED, "")
+    assert "no call of" in err
+
+
 @pytest.mark.parametrize("spelling", ["--hook=codex", "--hoo=codex"])
 def test_every_spelling_of_the_option_blocks(run: Any, spelling: str) -> None:
     """argparse takes more than one, and the guard no fewer."""

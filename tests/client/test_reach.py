@@ -201,7 +201,7 @@ async def test_leaving_withdraws_what_still_waits(line: Line) -> None:
         request = client.request("shell", {})
         asking = asyncio.create_task(client.send(request))
         await line.record(request.id)
-    record = await line.record(request.id)
+    record = await line.ended(request.id)
     assert record.decision is not None
     assert record.decision.reason is Reason.ABANDONED
     with pytest.raises((Cancelled, asyncio.CancelledError)):
