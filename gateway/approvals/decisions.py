@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gateway.approvals.aborted_turns import end_siblings
 from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of, outcome_words
 from gateway.approvals.writer import Writer
@@ -86,7 +87,8 @@ class ClickJudge:
         return await self._remember(record, grant)
 
     async def _remember(self, record: Record, grant: Grant | None) -> Record:
-        """Write down what is to be remembered, now that it is decided; return the record.
+        """Write down what is to be remembered, now that it is decided, and end what was stopped
+        with it; return the record.
 
         When that fails the click is retried as a whole, and only this part happens then. Who
         answered a canary is told so, privately, as of a refusal: raises WasCanary.
@@ -95,6 +97,7 @@ class ClickJudge:
             raise WasCanary(TOLD[record.decision.reason])
         if grant is not None:
             await self._remembering.keep(grant)
+        await end_siblings(self._store, self._writer, record)
         return record
 
     async def judge(

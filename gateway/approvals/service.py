@@ -83,7 +83,8 @@ class Approvals:
     async def cancel(
         self, request_id: str, origin: MessageContext, *, reason: Reason, message: str = ""
     ) -> Record:
-        """Withdraw a request, also one that has not arrived yet. A final one stays as it is."""
+        """Withdraw a request, also one that has not arrived yet. A final one stays as it is, and
+        one whose time is over has expired: an agent that waited to the end is told the same."""
         words = start_of(message, _MOST_WORDS)
         ending = Outcome(status=Status.CANCELLED, reason=reason, message=words)
 
@@ -97,6 +98,9 @@ class Approvals:
         known = await self._store.load(request_id)
         if known is None and (stored := await self._writer.create(make, origin)) is not None:
             return stored
+        if known is not None and is_own(known, origin) and self._writer.now() >= known.deadline:
+            await self.expire(request_id)
+            known = None
         record, changed = await self._writer.update(request_id, decide, origin=origin, known=known)
         if not changed:
             await self._answer(record, origin)

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
-from gateway.client import config
+from gateway.client import config, host_hooks
+from gateway.client.backoff import Backoff
 from gateway.client.bound_files import check_files, hash_files
 from gateway.client.check_decision import CheckedDecision, has_ended
 from gateway.client.http_connection import TIMEOUT_SECONDS, HttpConnection
-from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable
+from gateway.errors import Busy, GatewayError, InvalidRequest, Unauthorized, Unreachable, Unverified
 from gateway.wire.canonical_json import action_digest
 from gateway.wire.identifiers import REQUEST_ID
+
+T = TypeVar("T")
 
 EXIT_CODES = {"approved": 0, "denied": 1, "expired": 3, "cancelled": 4}
 PENDING_EXIT = 6
@@ -36,6 +40,8 @@ _SLACK_SECONDS = 10.0
 _GRACE_SECONDS = 1.0
 _MARGIN_SECONDS = 0.5
 _PAUSE_SECONDS = 0.5
+_LEAST_SECONDS = 0.001
+_DEFAULT_TIMEOUT = 900.0
 _NO_DEADLINE = 30 * 24 * 3600.0
 
 
@@ -49,6 +55,15 @@ class _Interrupted(BaseException):
 
 def main(argv: Sequence[str]) -> int:
     """Run `ask` or `wait`; return the exit code."""
+    if not argv or argv[0] not in ("ask", "wait"):
+        _say("usage: gateway ask TOOL [options] [-- COMMAND ...], or gateway wait ID")
+        return InvalidRequest.exit_code
+    if host_hooks.named(argv):
+        return host_hooks.run_blocking(lambda: _main(argv))
+    return _main(argv)
+
+
+def _main(argv: Sequence[str]) -> int:
     verb = argv[0]
     asking = _AskCommand(verb, _options(list(argv)))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -58,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
     except _Interrupted:
         return EXIT_CODES["cancelled"]
     except _TimedOut:
-        # `ask` withdraws its own request at the deadline; after `wait` the request stays pending.
+        # `ask` withdrew its own request at the deadline; after `wait` the request stays pending.
         waits = verb == "wait"
         _say(f"gateway {verb}: {'no answer yet' if waits else 'nobody answered in time'}")
         return PENDING_EXIT if waits else EXIT_CODES["expired"]
@@ -84,28 +99,37 @@ class _AskCommand:
         self._process = _new_id()
         self._until: float | None = None
         self._silent = False  # the gateway does not answer, and a message said so
+        self._answered = False
+        self._hook: host_hooks.HostHook | None = None
         self._request: dict[str, Any] | None = None
 
     def run(self) -> int:
         """Ask or wait; return the exit code. Without an answer the request of `ask` is withdrawn,
         so that nobody approves what nothing will run."""
+        if self._verb == "ask" and self._options.hook:
+            self._hook = host_hooks.read(self._options.hook, sys.stdin)
+            self._deadline(time.monotonic())  # a host counts from when it started this process
         try:
             try:
                 return self._run(check=False)
             except Unauthorized:
                 # The kept credential is old, or was rotated during the wait. A request that was
                 # sent keeps its id, so it is never asked twice.
+                if not self._answered and self._hook is None:
+                    self._until = None
                 return self._run(check=True)
         except _Interrupted:
             self._withdraw("gateway ask was stopped", TIMEOUT_SECONDS)
             raise
         except _TimedOut:
-            self._withdraw("gateway ask waits no longer", _GRACE_SECONDS)
+            return self._end_late(self._withdraw("gateway ask waits no longer", _GRACE_SECONDS))
+        except (Unreachable, Unverified):
+            self._withdraw("gateway ask gave up", _GRACE_SECONDS)
             raise
 
     def _run(self, *, check: bool) -> int:
         """Ask or wait with the kept credential, checked first where `check` says so."""
-        found = config.load(self._options.agent, check=check)
+        found = self._repeat(lambda _: config.load(self._options.agent, check=check))
         if not found.url or not found.token:
             missing = "GATEWAY_TOKEN" if found.url else "GATEWAY_URL and GATEWAY_TOKEN"
             raise InvalidRequest(f"this command speaks HTTP: set {missing}")
@@ -116,44 +140,112 @@ class _AskCommand:
     def _ask(self) -> int:
         """Submit a request, and wait for its end unless --no-wait is given."""
         options = self._options
-        request = self._request = self._request or _request(self._found.agent, options)
-        request_id, arguments = request["id"], request["arguments"]
-        body = {"request": request, "process": self._process, "detached": options.no_wait}
-        began = time.monotonic()
-        state = self._gateway.call("POST", "/v1/requests", body)
-        until = self._deadline(began) + _MARGIN_SECONDS
+        if self._request is None:
+            self._request = _request(self._found.agent, options, self._hook)
+        request = self._request
+        request_id = request["id"]
+        state = self._repeat(self._submit)
+        self._answered = True
         if options.no_wait:
             print(json.dumps({"id": request_id, "digest": request["digest"]}))
             return PENDING_EXIT
+        until = self._deadline(time.monotonic()) + _MARGIN_SECONDS
         if not has_ended(state):
-            where = f"in the inbox, or with gateway approve {request_id[:8]}"
-            _say(f"waiting for approval of {options.tool}: answer {where}")
+            url = str(self._found.url).rstrip("/")
+            where = f"at {url}/inbox, or with gateway approve {request_id[:8]}"
+            _say(f"waiting for approval of {request['tool']}: answer {where}")
             state = self._wait_for_end(request_id, until)
         verdict = CheckedDecision(state, request_id, self._found.public_key)
         verdict.check(request)
         if verdict.status == "approved":
             check_files(request["context"].get("files", {}))
-        return self._finish(verdict, until, arguments if options.edit else None)
+        return self._finish(verdict, until, request["arguments"])
+
+    def _submit(self, left: float) -> Any:
+        """Submit the request; one that is sent again carries what is left of its time."""
+        assert self._request is not None
+        began = time.monotonic()
+        again = self._until is not None
+        until = self._deadline(began)
+        request = self._request
+        if again and request["timeout"]:
+            left_of_it = max(round(until - began, 3), _LEAST_SECONDS)
+            request = {**request, "timeout": left_of_it}
+        body = {"request": request, "process": self._process, "detached": self._options.no_wait}
+        return self._gateway.call("POST", "/v1/requests", body, timeout=min(TIMEOUT_SECONDS, left))
+
+    def _repeat(self, call: Callable[[float], T]) -> T:
+        """Call with the seconds that are left until the gateway answers: to the end of the wait
+        where it did before, otherwise for the time of GATEWAY_CONNECT_TIMEOUT."""
+        began = time.monotonic()
+        backoff = Backoff()
+        while True:
+            patience = _NO_DEADLINE if self._answered else config.connect_timeout()
+            until = min(began + patience, self._until or math.inf)
+            try:
+                found = call(max(until - time.monotonic(), _LEAST_SECONDS))
+            except config.NoneFound:
+                raise
+            except Unreachable as error:
+                self._answered = self._answered or isinstance(error, Busy)
+                pause = backoff.pause(error.retry_after if isinstance(error, Busy) else 0.0)
+                if time.monotonic() + pause > until:
+                    raise
+                self._note_silence(error)
+                time.sleep(pause)  # noqa: TID251 (nothing to wait on)
+                continue
+            self._note_answer()
+            return found
+
+    def _note_silence(self, error: Unreachable) -> None:
+        if not self._silent:
+            _say(f"waiting for the gateway: {error}")
+        self._silent = True
+
+    def _note_answer(self) -> None:
+        if self._silent:
+            _say("the gateway answers again")
+        self._silent = False
 
     def _deadline(self, began: float) -> float:
-        """Return when the wait ends. As at the gateway, time counts from the first accepted call:
+        """Return when the wait ends. As at the gateway, time counts from the first submission:
         discovery and enrolment take nothing from it."""
         if self._until is None:
             self._until = began + (self._options.timeout or _NO_DEADLINE)
         return self._until
 
-    def _withdraw(self, why: str, timeout: float) -> None:
-        """Cancel the request that this process submitted, if it did."""
+    def _withdraw(self, why: str, timeout: float) -> Any:
+        """Cancel the request that this process submitted, if it did; return its state."""
         if self._request is None:
-            return
+            return None
         self._gateway.close()  # it may be in the middle of a response
         path = f"/v1/requests/{self._request['id']}/cancel"
         cancelled = {"reason": "abandoned", "message": why}
         try:
             with self._gateway as gateway:
-                gateway.call("POST", path, cancelled, timeout=timeout)
+                return gateway.call("POST", path, cancelled, timeout=timeout)
         except GatewayError as error:
             _say(f"not withdrawn: {error}")  # the process ends all the same
+        return None
+
+    def _end_late(self, state: Any) -> int:
+        """End as the record does, where the gateway says how. Raises _TimedOut."""
+        if self._request is None or not isinstance(state, dict) or not state.get("status"):
+            raise _TimedOut
+        if state["status"] == "approved":
+            report = {"report": {"execution": "refused_late"}}
+            path = f"/v1/requests/{self._request['id']}/report"
+            try:
+                self._gateway.call("POST", path, report, timeout=_GRACE_SECONDS)
+            except GatewayError as error:
+                _say(f"not reported: {error}")
+            finally:
+                self._gateway.close()
+            raise _TimedOut
+        verdict = CheckedDecision(state, self._request["id"], self._found.public_key)
+        if verdict.decision.get("reason") == "abandoned":  # that was us
+            raise _TimedOut
+        return self._finish(verdict, time.monotonic(), None)
 
     def _wait(self) -> int:
         """Wait for a request that was submitted with --no-wait, and take its approval."""
@@ -164,18 +256,22 @@ class _AskCommand:
         state = self._wait_for_end(wanted, until)
         if state["status"] == "approved":
             path = f"/v1/requests/{wanted}/consume"
-            state = self._gateway.call("POST", path, {"process": self._process})
+            body = {"process": self._process}
+            state = self._repeat(lambda _: self._gateway.call("POST", path, body))
         verdict = CheckedDecision(state, wanted, self._found.public_key)
         if verdict.may_have_run:
             _say("another process was given this approval: it may have run already")
             return EXIT_CODES["denied"]
-        return self._finish(verdict, until + _NO_DEADLINE, None)
+        return self._finish(verdict, until + _NO_DEADLINE, verdict.arguments)
 
     def _wait_for_end(self, request_id: str, until: float) -> Any:
-        """Return the state in which the request ended. Raises _NoAnswer at `until`."""
+        """Return the state in which the request ended. Raises _TimedOut at `until`."""
+        backoff = Backoff()
         while (left := until - time.monotonic()) > 0:
             state, pause = self._poll(request_id, left)
-            if state is not None and has_ended(state):
+            if state is None:
+                pause = backoff.pause()
+            elif has_ended(state):
                 return state
             time.sleep(min(pause, left))  # noqa: TID251 (nothing to wait on)
         raise _TimedOut
@@ -194,26 +290,33 @@ class _AskCommand:
                 pause = max(_PAUSE_SECONDS, error.retry_after)
                 state = self._gateway.call("GET", path, timeout=patience)
         except Unreachable as error:
-            if not self._silent:
-                _say(f"{error}; trying again until the time is over")
-            self._silent = True
-            return None, _PAUSE_SECONDS
-        if self._silent:
-            _say("the gateway answers again")
-            self._silent = False
+            self._note_silence(error)
+            return None, 0.0
+        self._answered = True
+        self._note_answer()
         return state, pause
 
-    def _finish(self, verdict: CheckedDecision, until: float, unedited: Any) -> int:
+    def _finish(self, verdict: CheckedDecision, until: float, asked: dict[str, Any] | None) -> int:
+        """Tell how it ended. `asked` are the arguments that run unless a person edited them."""
         if verdict.status == "approved" and time.monotonic() > until:
             _say("the approval came too late")
             return EXIT_CODES["expired"]
+        approved = verdict.status == "approved"
+        allowed = verdict.arguments or asked
+        if self._hook is not None:
+            return self._hook.answer(approved, verdict.sentence, verdict.arguments)
         _say(verdict.sentence)
-        allowed = unedited if verdict.arguments is None else verdict.arguments
         if self._options.json:
-            print(json.dumps(verdict.decision))
-        elif verdict.status == "approved" and allowed is not None:
-            print(_format_arguments(allowed, self._folder()))
+            given = {"arguments": allowed} if approved else {}
+            print(json.dumps({**verdict.decision, **given}))
+        elif approved and allowed is not None and (self._prints or verdict.arguments):
+            print(_format_arguments(allowed, self._request, self._folder()))
         return EXIT_CODES[verdict.status]
+
+    @property
+    def _prints(self) -> bool:
+        """Whether what may run is printed though nobody edited it."""
+        return self._verb == "ask" and bool(self._options.edit)
 
     def _folder(self) -> str | None:
         """Return the folder of --cwd, as people were shown it."""
@@ -223,10 +326,18 @@ class _AskCommand:
         return folder
 
 
-def _format_arguments(arguments: dict[str, Any], folder: str | None) -> str:
-    """Return a command as a shell runs it in this folder, where one is given; others as JSON."""
+def _format_arguments(
+    arguments: dict[str, Any], request: dict[str, Any] | None, folder: str | None
+) -> str:
+    """Return a command by itself where nothing else may run, otherwise all arguments as JSON.
+
+    In a folder it is as a shell runs it there. Raises Unverified when an edit adds arguments to a
+    command that was asked alone: whoever asked runs what is printed as a command.
+    """
     command = arguments.get("command")
-    if not isinstance(command, str):
+    if not isinstance(command, str) or len(arguments) > 1:
+        if request is not None and request["arguments"].keys() == {"command"}:
+            raise Unverified("the edit adds arguments, which a command line does not carry")
         return json.dumps(arguments)
     if folder is None:
         return command
@@ -234,29 +345,31 @@ def _format_arguments(arguments: dict[str, Any], folder: str | None) -> str:
     return f"(cd -- {shlex.quote(folder)} && eval {shlex.quote(command)})"
 
 
-def _request(agent: str, options: argparse.Namespace) -> dict[str, Any]:
+def _request(
+    agent: str, options: argparse.Namespace, hook: host_hooks.HostHook | None
+) -> dict[str, Any]:
     """Return the request as JSON values of the wire format."""
     kind = "command" if options.command else options.kind
-    arguments = _arguments(options)
+    arguments = _arguments(options) if hook is None else hook.arguments
+    tool = options.tool if hook is None else hook.tool
     if options.file and options.no_wait:
         raise InvalidRequest("--file needs the wait: who asked checks the files, and must be there")
     if options.edit and options.no_wait:
         raise InvalidRequest("--edit needs the wait: `gateway wait` does not know what was asked")
-    context: dict[str, Any] = {"cwd": _folder(options), "host": socket.gethostname()}
+    cwd = _folder(options) if hook is None else hook.cwd
+    context: dict[str, Any] = {"cwd": cwd, "host": socket.gethostname()}
     if options.file:
         context["files"] = hash_files(options.file)
-    digest = action_digest(
-        agent=agent, kind=kind, tool=options.tool, arguments=arguments, context=context
-    )
+    digest = action_digest(agent=agent, kind=kind, tool=tool, arguments=arguments, context=context)
     roles = _roles(options.role)
     return {
         "id": _new_id(),
         "agent": agent,
-        "tool": options.tool,
+        "tool": tool,
         "arguments": arguments,
         "digest": digest,
         "kind": kind,
-        "session": options.session,
+        "session": options.session if hook is None else hook.session,
         "hint": options.hint,
         "context": context,
         "allowed": ["approve", "deny", *(["edit"] if options.edit else [])],
@@ -316,12 +429,28 @@ def _options(words: list[str]) -> argparse.Namespace:
     cut = words.index("--") if "--" in words else len(words)
     parser = _ask_parser() if words[0] == "ask" else _wait_parser()
     add = parser.add_argument
-    add("--timeout", type=float, default=900.0, help="seconds; 0 for none")
+    add("--timeout", type=float, default=None, help="seconds (default: 900); 0 for none")
     add("--json", action="store_true", help="print the decision as JSON")
     add("--agent", help="ask as this agent (default: GATEWAY_AGENT, else local)")
     options = parser.parse_args(words[1:cut])
     options.command = words[cut + 1 :]
+    if words[0] == "ask":
+        _check_hook(parser, options)
+    if options.timeout is None:
+        hook = options.hook if words[0] == "ask" else None
+        options.timeout = host_hooks.TIMEOUTS[hook] if hook else _DEFAULT_TIMEOUT
     return options
+
+
+def _check_hook(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuse a call that names both a host and what would run, or neither."""
+    given = options.tool or options.command or options.arg or options.arguments or options.no_wait
+    if options.hook and given:
+        parser.error("--hook reads from the host what would run: name no tool and no arguments")
+    if options.hook and options.timeout == 0:
+        parser.error("--hook needs a --timeout that is shorter than the host's own")
+    if not options.hook and not options.tool:
+        parser.error("name the tool that would run")
 
 
 def _ask_parser() -> argparse.ArgumentParser:
@@ -335,7 +464,7 @@ def _ask_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("tool", help="what would run, for example shell")
+    add("tool", nargs="?", default="", help="what would run, for example shell")
     add("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument")
     add("--arguments", metavar="JSON", help="all arguments as a JSON object")
     add("--cwd", metavar="DIR", help="the folder in which it will run (default: this one)")
@@ -345,6 +474,12 @@ def _ask_parser() -> argparse.ArgumentParser:
     add("--kind", default="tool", choices=["tool", "command", "file_change", "plan"])
     add("--session", default="default", help="the session this belongs to")
     add("--edit", action="store_true", help="allow edits; print what may run")
+    add(
+        "--hook",
+        choices=[*host_hooks.TIMEOUTS],
+        help="run as this host's hook before a tool: read its call, answer in its form, and block "
+        "it unless it is approved; without this no exit code but 2 stops a host",
+    )
     add("--no-wait", action="store_true", help="print the id and leave, with exit code 6")
     return parser
 
@@ -359,3 +494,7 @@ approval. Prints the arguments that a person edited, and nothing where they are 
     )
     parser.add_argument("id", help="the request's id")
     return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, nullcontext, suppress
@@ -12,10 +14,13 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gateway.client.client import AsyncClient, OnEvent, log_report_failure
+from gateway.client.config import CONNECT_TIMEOUT
+from gateway.client.reach import Say
 from gateway.client.transport import Transport
 from gateway.errors import GatewayError
 
 _GOODBYE_SECONDS = 3.0
+_WAIT_FOR_PEOPLE = ("ask", "question", "send", "wait")
 _UNUSABLE = "this client is closed, or was made before a fork; make a new one"
 
 P = ParamSpec("P")
@@ -28,10 +33,29 @@ def _make_blocking(
     """Return a blocking method with the signature and docstring of a coroutine method."""
 
     def call(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        _warn_inside_loop(method.__name__)
         return self.wait_for_result(self.start(method(self.inner, *args, **kwargs)))
 
     call.__doc__, call.__name__ = method.__doc__, method.__name__
     return call
+
+
+def _warn_inside_loop(name: str) -> None:
+    """Warn that the caller stops the event loop of its own thread for the whole wait."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("gateway."):
+        level, frame = level + 1, frame.f_back  # the line to change is the caller's own
+    if name in _WAIT_FOR_PEOPLE:
+        warnings.warn(
+            "a blocking call waits for a person inside a running event loop, which stands still "
+            "until then: gate an `async def`, use AsyncClient, or call it with asyncio.to_thread",
+            RuntimeWarning,
+            stacklevel=level,
+        )
 
 
 def _log_failures(method: Callable[P, None]) -> Callable[P, None]:
@@ -62,14 +86,30 @@ class Client:
         *,
         public_key: str | None = None,
         on_event: OnEvent | None = None,
+        connect_timeout: float = CONNECT_TIMEOUT,
+        say: Say | None = None,
     ) -> None:
-        self._open(AsyncClient(transport, public_key=public_key, on_event=on_event))
+        """Connect. The options are those of `AsyncClient`."""
+        inner = AsyncClient(
+            transport,
+            public_key=public_key,
+            on_event=on_event,
+            connect_timeout=connect_timeout,
+            say=say,
+        )
+        self._open(inner)
 
     @classmethod
-    def from_env(cls, agent: str | None = None, *, on_event: OnEvent | None = None) -> Client:
+    def from_env(
+        cls,
+        agent: str | None = None,
+        *,
+        on_event: OnEvent | None = None,
+        say: Say | None = None,
+    ) -> Client:
         """Return a client for the configured gateway, or the local one. Raises Unreachable."""
         self = cls.__new__(cls)
-        self._open(AsyncClient.from_env(agent, on_event=on_event))
+        self._open(AsyncClient.from_env(agent, on_event=on_event, say=say))
         return self
 
     def _open(self, inner: AsyncClient) -> None:

@@ -6,21 +6,27 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gateway.client import config
 from gateway.client.approval import Approval, Event, exception_for, local_expiry
 from gateway.client.bound_files import check_files, hash_files
 from gateway.client.context import session_name
-from gateway.client.transport import Transport
+from gateway.client.reach import Reach, Say, say_on_stderr
+from gateway.client.transport import Transport, aged
+from gateway.client.unsent import GOODBYE_SECONDS, Unsent
 from gateway.errors import (
     AlreadyUsed,
     Expired,
     GatewayError,
+    InvalidRequest,
     Pending,
+    Unreachable,
     Unverified,
 )
 from gateway.models import (
@@ -54,7 +60,6 @@ MARGIN_SECONDS = 0.5
 """The client's deadline comes this much after the gateway's; later approvals are refused."""
 
 _NO_DEADLINE = 30 * 24 * 3600.0
-_GOODBYE_SECONDS = 1.0
 # More than the gateway keeps, so that a secret at the end of that arrives whole and is masked.
 _MOST_DETAIL = 15_000
 _NO_DIGEST = "0" * 64
@@ -68,6 +73,11 @@ class AsyncClient:
     `public_key` pins the gateway's key: unsigned or wrongly signed decisions raise Unverified.
     `on_event` is called with `confirmation_required` before the wait and `decided` after it. An
     exception from it withdraws the request, or leaves the approval unused, and reaches the caller.
+
+    A gateway that does not answer is waited for: until a request's own deadline where it has
+    answered before, otherwise for `connect_timeout` seconds. `say` is told in a sentence that it is
+    waited for, and, where it is given, that a request waits and where to answer it; without it the
+    first goes to standard error.
     """
 
     def __init__(
@@ -76,16 +86,34 @@ class AsyncClient:
         *,
         public_key: str | None = None,
         on_event: OnEvent | None = None,
+        connect_timeout: float = config.CONNECT_TIMEOUT,
+        say: Say | None = None,
     ) -> None:
         self._transport = transport
         self._verifier = Verifier(public_key) if public_key else None
         self._on_event = on_event
+        self._say = say
+        self._reach = Reach(connect_timeout, say or say_on_stderr)
+        self._unsent = Unsent(transport, self._reach)
+        self._asked: Counter[str] = Counter()
 
     @classmethod
-    def from_env(cls, agent: str | None = None, *, on_event: OnEvent | None = None) -> AsyncClient:
+    def from_env(
+        cls,
+        agent: str | None = None,
+        *,
+        on_event: OnEvent | None = None,
+        say: Say | None = None,
+    ) -> AsyncClient:
         """Return a client for the configured gateway, or the local one. Raises Unreachable."""
-        found = config.load(agent)
-        return cls(transport_for(found), public_key=found.public_key, on_event=on_event)
+        found = config.load_patiently(agent, say or say_on_stderr)
+        return cls(
+            transport_for(found),
+            public_key=found.public_key,
+            on_event=on_event,
+            connect_timeout=found.connect_timeout,
+            say=say,
+        )
 
     async def __aenter__(self) -> AsyncClient:
         """Start the transport."""
@@ -93,7 +121,9 @@ class AsyncClient:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Disconnect."""
+        """Withdraw what still waits, and disconnect."""
+        await self._unsent.close(list(self._asked))
+        self._reach.close()
         await self._transport.__aexit__(*exc)
 
     @property
@@ -183,7 +213,7 @@ class AsyncClient:
 
     async def submit(self, request: ApprovalRequest) -> Pending:
         """Submit a request without waiting. Pass what is returned to `wait`, in any process."""
-        await self._transport.submit(request, detached=True)
+        await self._submit(request, _until(request), detached=True)
         await self._tell("confirmation_required", request, None)
         return Pending(request)
 
@@ -192,13 +222,9 @@ class AsyncClient:
 
         A request that was submitted before is not asked again, and its approval is handed out once.
         """
-        until = _until(request)
-        try:
-            await self._begin(request)
+        async with self._asking(request) as until:
+            await self._begin(request, until)
             return await self._end(request, until)
-        except asyncio.CancelledError:
-            await self._abandon(request)
-            raise
 
     async def stream(self, request: ApprovalRequest) -> AsyncGenerator[Event, None]:
         """Submit a request, and yield an event before the wait and one with the approval.
@@ -206,14 +232,10 @@ class AsyncClient:
         Raises as `ask` does. Closing the generator early withdraws the request: use
         `contextlib.aclosing` to close it as soon as the loop is left.
         """
-        until = _until(request)
-        try:
-            await self._begin(request)
+        async with self._asking(request) as until:
+            await self._begin(request, until)
             yield Event(name="confirmation_required", request=request)
             approval = await self._end(request, until)
-        except (asyncio.CancelledError, GeneratorExit):
-            await self._abandon(request)
-            raise
         yield Event(name="decided", request=request, approval=approval)
 
     async def wait(
@@ -234,6 +256,7 @@ class AsyncClient:
             state = await self._transport.wait(request.id, until=until)
         except TimeoutError:
             raise Pending(request) from None
+        state = await self._consume(state, until)
         return await self._settle(request, state, until=until + _NO_DEADLINE, rerun=rerun)
 
     async def report(
@@ -247,7 +270,7 @@ class AsyncClient:
         """Report what became of an approved action. A failed report is logged and never raised."""
         report = Report(execution=execution, duration_ms=duration_ms, detail=detail[:_MOST_DETAIL])
         with log_report_failure():
-            await self._transport.report(request.id, report)
+            await self._unsent.report(request.id, report, _until(request))
 
     async def cancel(
         self,
@@ -257,28 +280,87 @@ class AsyncClient:
         message: str = "",
     ) -> None:
         """Withdraw a request."""
-        await self._transport.cancel(request.id, reason=reason, message=message)
+        cancel = partial(self._transport.cancel, request.id, reason=reason, message=message)
+        await self._reach.repeat(cancel, until=_until(request))
 
     async def end_session(self, session: str | None = None) -> None:
         """End a session, by default the context's, and cancel its pending requests."""
         await self._transport.end_session(session or session_name.get())
 
-    async def _begin(self, request: ApprovalRequest) -> None:
-        await self._transport.submit(request, detached=False)
+    @asynccontextmanager
+    async def _asking(self, request: ApprovalRequest) -> AsyncIterator[float]:
+        """Yield when the wait for a request ends. What ends without the gateway's word is
+        withdrawn."""
+        until = _until(request)
+        self._asked[request.id] += 1
+        try:
+            yield until
+        except (Unreachable, Unverified, asyncio.CancelledError, GeneratorExit):
+            await self._abandon(request, until)
+            raise
+        finally:
+            self._asked[request.id] -= 1
+            if not self._asked[request.id]:
+                del self._asked[request.id]
+
+    async def _begin(self, request: ApprovalRequest, until: float) -> None:
+        await self._submit(request, until, detached=False)
         await self._tell("confirmation_required", request, None)
+
+    async def _submit(self, request: ApprovalRequest, until: float, *, detached: bool) -> None:
+        """Submit a request until it arrives; what is sent again carries what is left of its
+        time."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        tries = 0
+
+        async def submit() -> None:
+            nonlocal tries
+            tries += 1
+            left = request if tries == 1 else aged(request, clock() - began)
+            await self._transport.submit(left, detached=detached)
+
+        await self._reach.repeat(submit, until=until)
+        if self._say is not None:
+            self._say(f"waiting for approval of {request.tool}: {self._where(request)}")
+
+    def _where(self, request: ApprovalRequest) -> str:
+        """Say where a request is answered."""
+        url = getattr(self._transport, "url", "")
+        inbox = f"at {url.rstrip('/')}/inbox" if url else "in the inbox"
+        return f"answer {inbox}, or with gateway approve {request.id[:8]}"
 
     async def _end(self, request: ApprovalRequest, until: float) -> Approval:
         try:
             state = await self._transport.wait(request.id, until=until)
         except TimeoutError:
-            raise Expired(local_expiry(request)) from None
+            state = await self._last_word(request, until)
+        self._reach.note_answer()
+        state = await self._consume(state, until)
         return await self._settle(request, state, until=until, rerun=False)
+
+    async def _last_word(self, request: ApprovalRequest, until: float) -> State:
+        """Withdraw a request whose time is over, and return how else it ended, so that the agent is
+        told what the record says. Raises Expired."""
+        withdrawal = self._unsent.withdraw(request.id, until)
+        done, _ = await asyncio.wait({withdrawal.task}, timeout=GOODBYE_SECONDS)
+        state = withdrawal.task.result() if done else None
+        decision = state.decision if state else None
+        if state is None or decision is None or decision.reason is Reason.ABANDONED:
+            raise Expired(local_expiry(request))
+        if state.status is Status.APPROVED:  # which was reported as refused
+            raise Expired(local_expiry(request))
+        return state
+
+    async def _consume(self, state: State, until: float) -> State:
+        """Return the state with its decision, where the gateway did not hand it out yet."""
+        if state.status is not Status.APPROVED or state.decision is not None:
+            return state
+        return await self._reach.repeat(partial(self._transport.consume, state.id), until=until)
 
     async def _settle(
         self, request: ApprovalRequest, state: State, *, until: float, rerun: bool
     ) -> Approval:
-        if state.status is Status.APPROVED and state.decision is None:
-            state = await self._transport.consume(request.id)
         decision = state.decision
         if decision is None or state.id != request.id or decision.request_id != request.id:
             raise Unverified("the gateway answered something else than was asked")
@@ -320,16 +402,15 @@ class AsyncClient:
             raise Unverified("the decision is about other arguments than those that would run")
         check_files(request.context.files)
 
-    async def _abandon(self, request: ApprovalRequest) -> None:
-        """Withdraw a request for which nobody waits, within a short limit of time."""
-        goodbye = asyncio.ensure_future(
-            self._transport.cancel(request.id, reason=Reason.ABANDONED, message="")
-        )
-        done, _ = await asyncio.wait({goodbye}, timeout=_GOODBYE_SECONDS)
-        if not done:
-            goodbye.cancel()
-        elif error := goodbye.exception():
-            log.info("not withdrawn: %s", error, extra={"event": "abandon_failed"})
+    async def _abandon(self, request: ApprovalRequest, until: float) -> None:
+        """Withdraw a request for which nobody waits any more: within a moment if the gateway can be
+        reached, otherwise as soon as it can."""
+        if self._reach.closed:  # which withdrew it
+            return
+        withdrawal = self._unsent.withdraw(request.id, until)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await withdrawal.sent.wait()
 
     async def _tell(
         self,
@@ -347,7 +428,7 @@ class AsyncClient:
             self._on_event(event, request, decision)
         except BaseException as error:
             if decision is None:
-                await self._abandon(request)
+                await self._abandon(request, _until(request))
             elif decision.status is Status.APPROVED and ours:
                 await self.report(request, Execution.SKIPPED, detail=type(error).__name__)
             raise
@@ -373,11 +454,17 @@ def _here() -> Context:
 
 
 def transport_for(found: config.AgentConfig) -> Transport:
-    """Return the transport of a configuration: Redis where its URL is given, else HTTP."""
-    if found.redis_url:
+    """Return the transport of a configuration: Redis where its URL is given and redis-py is
+    installed, else HTTP."""
+    if found.redis_url and config.is_installed("redis"):
         from gateway.client.redis_transport import RedisTransport  # noqa: PLC0415 (costs 100 ms)
 
         return RedisTransport(found.redis_url, found.agent, found.namespace)
+    if found.redis_url and not (found.url and found.token):
+        raise InvalidRequest(
+            "GATEWAY_REDIS_URL needs redis-py: install approval-gateway-agent[redis], or set "
+            "GATEWAY_URL and GATEWAY_TOKEN to use HTTP"
+        )
     from gateway.client.http_transport import HttpTransport  # noqa: PLC0415 (only when used)
 
     return HttpTransport(found.url or "", found.token or "", found.agent)

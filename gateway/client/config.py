@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gateway.client.backoff import Backoff
 from gateway.errors import InvalidRequest, NotFound, Unauthorized, Unreachable
 from gateway.wire.identifiers import AGENT_NAME
 from gateway.wire.local_discovery import (
@@ -32,10 +34,19 @@ _NOT_FOUND = (
 )
 
 
+_MOST_SECONDS = 30 * 24 * 3600.0
+CONNECT_TIMEOUT = 30.0
+"""Seconds for which a gateway that has never answered is waited for."""
+
+
+class NoneFound(Unreachable):
+    """No gateway is configured, and none was ever found."""
+
+
 class AgentConfig:
     """An agent's credential, and how to reach the gateway. Redis is used where it is given."""
 
-    __slots__ = ("agent", "namespace", "public_key", "redis_url", "token", "url")
+    __slots__ = ("agent", "connect_timeout", "namespace", "public_key", "redis_url", "token", "url")
 
     def __init__(
         self,
@@ -46,6 +57,7 @@ class AgentConfig:
         redis_url: str | None = None,
         namespace: str = "gw",
         public_key: str | None = None,
+        connect_timeout: float = CONNECT_TIMEOUT,
     ) -> None:
         self.agent = agent
         self.url = url
@@ -53,6 +65,7 @@ class AgentConfig:
         self.redis_url = redis_url
         self.namespace = namespace
         self.public_key = public_key
+        self.connect_timeout = connect_timeout
 
 
 def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
@@ -73,16 +86,57 @@ def load(agent: str | None = None, *, check: bool = True) -> AgentConfig:
         redis_url=redis_url,
         namespace=os.environ.get("GATEWAY_NAMESPACE", "gw"),
         public_key=os.environ.get("GATEWAY_PUBLIC_KEY"),
+        connect_timeout=connect_timeout(),
     )
+
+
+def load_patiently(agent: str | None, say: Callable[[str], None]) -> AgentConfig:
+    """Return this agent's configuration; waits for a gateway that is announced, or was found
+    before, and tells `say` so. Blocks the thread. Raises Unreachable."""
+    until = time.monotonic() + connect_timeout()
+    backoff, said = Backoff(), False
+    while True:
+        try:
+            return load(agent)
+        except NoneFound:
+            raise
+        except Unreachable as error:
+            pause = backoff.pause()
+            if time.monotonic() + pause > until:
+                raise
+            if not said:
+                say(f"waiting for the gateway, for {connect_timeout():.0f} s at most: {error}")
+            said = True
+            time.sleep(pause)  # noqa: TID251 (nothing to wait on)
+
+
+def connect_timeout() -> float:
+    """Return for how long a gateway is waited for that has never answered."""
+    text = os.environ.get("GATEWAY_CONNECT_TIMEOUT", "")
+    try:
+        seconds = float(text or CONNECT_TIMEOUT)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _MOST_SECONDS:
+        raise InvalidRequest(f"GATEWAY_CONNECT_TIMEOUT takes seconds, not {text!r}")
+    return seconds
+
+
+def is_installed(module: str) -> bool:
+    """Whether an optional library of the agent's side is there."""
+    from importlib.util import find_spec  # noqa: PLC0415 (most calls do not need it)
+
+    return find_spec(module) is not None
 
 
 def _load_local(name: str, check: bool) -> AgentConfig:
     """Return the configuration of the local gateway, with the kept credential or a new one."""
     folder = state_folder()
     announced = read_private(os.path.join(folder, FILE_NAME))
-    if announced is None or not {"url", "enroll"} <= announced.keys():
-        raise Unreachable(_NOT_FOUND.format(folder=folder))
     kept = os.path.join(folder, "agents", f"{name}.json")
+    if announced is None or not {"url", "enroll"} <= announced.keys():
+        kind = Unreachable if os.path.exists(kept) else NoneFound
+        raise kind(_NOT_FOUND.format(folder=folder))
     known = _read_usable(kept, announced["url"], check)
     if known is None:
         os.makedirs(os.path.dirname(kept), mode=0o700, exist_ok=True)
@@ -96,7 +150,9 @@ def _load_local(name: str, check: bool) -> AgentConfig:
         token=known["token"],
         redis_url=known.get("redis_url"),
         namespace=known.get("namespace", "gw"),
-        public_key=known.get("public_key"),
+        # It came with the credential, so that going without it trusts no one else.
+        public_key=known.get("public_key") if is_installed("nacl") else None,
+        connect_timeout=connect_timeout(),
     )
 
 

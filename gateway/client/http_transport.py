@@ -29,7 +29,7 @@ class HttpTransport:
 
     def __init__(self, url: str, token: str, agent: str) -> None:
         self.agent = agent
-        self._url, self._token = url, token
+        self.url, self._token = url, token
         self._http = HttpPool(url, token)
         self.process = Process()
         # Waiters have threads of their own, so that they cannot delay a cancel.
@@ -89,7 +89,7 @@ class HttpTransport:
     @asynccontextmanager
     async def _open_poll(self, request_id: str) -> AsyncIterator[Poll]:
         """Yield the long poll of one request, on a connection that is cut off at the end."""
-        connection = HttpConnection(self._url, self._token)
+        connection = HttpConnection(self.url, self._token)
         path = f"/v1/requests/{request_id}?wait={_POLL_SECONDS}&process={self.process.token}"
         call = partial(connection.call, "GET", path, timeout=_POLL_SECONDS + _SLACK_SECONDS)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from gateway.client.backoff import Backoff
 from gateway.client.transport import chunks, is_final
 from gateway.errors import Busy, GatewayError, NotFound, Unreachable
 from gateway.models import State
@@ -14,7 +15,7 @@ from gateway.models import State
 MOST_POLLS = 16
 _LOOK_SECONDS = 1.0
 _LOOK_IDS = 500
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_LONGEST_PAUSE = 2.0
 
 Poll = Callable[[], Awaitable[State]]
 OpenPoll = Callable[[str], AbstractAsyncContextManager[Poll]]
@@ -73,7 +74,7 @@ class Waits:
         return await self._wait_for_shared(request_id)
 
     async def _poll_until_final(self, request_id: str) -> State:
-        pause = _FIRST_PAUSE
+        backoff = Backoff()
         async with self._open_poll(request_id) as poll:
             while True:
                 try:
@@ -81,10 +82,9 @@ class Waits:
                 except Busy:
                     raise
                 except Unreachable:
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    await asyncio.sleep(backoff.pause())
                     continue
-                pause = _FIRST_PAUSE
+                backoff = Backoff()
                 if is_final(state):
                     return state
 

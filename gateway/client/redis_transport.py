@@ -16,8 +16,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
+from gateway.client.backoff import Backoff
 from gateway.client.error_codes import error_of
-from gateway.client.transport import Process, chunks, is_final, state_of
+from gateway.client.transport import Process, aged, chunks, is_final, state_of
 from gateway.errors import GatewayError, Unauthorized, Unreachable, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, new_id
 from gateway.wire.codec import JsonObject, plain
@@ -28,11 +29,8 @@ log = logging.getLogger("gateway.client")
 _BLOCK_MS = 3000  # well below how long the multiplexer waits for an answer
 _ANSWER_SECONDS = 5.0
 _HEARTBEAT_SECONDS = 10.0
-_PAUSE_SECONDS = 0.2
-_LONGEST_PAUSE = 3.0
 _BATCH = 512
 _SYNC_IDS = 500
-_SEND_TRIES = 3
 _CONNECT_SECONDS = 5.0
 
 
@@ -89,7 +87,7 @@ class RedisTransport:
         self._writer = Multiplexer(pool)
         self._reader = Multiplexer(pool, reports_loss=True)
         self._awaited: dict[str, _PendingRequest] = {}
-        self._unanswered: dict[str, ApprovalRequest] = {}
+        self._unanswered: dict[str, tuple[ApprovalRequest, float]] = {}
         self._answers: dict[str, asyncio.Future[State | None]] = {}
         self._cursor = 0
         self._rewound = False
@@ -123,7 +121,7 @@ class RedisTransport:
             await self._send("submit", plain(request), detached="1")
             return
         awaited = self._track(request.id)
-        self._unanswered[request.id] = request
+        self._unanswered[request.id] = request, asyncio.get_running_loop().time()
         try:
             await self._send("submit", plain(request), nonce=request.id)
         except BaseException:
@@ -181,21 +179,19 @@ class RedisTransport:
         if not self._awaited and not self._answers:
             self._needed.clear()
 
-    async def _ask(self, verb: str, body: JsonObject, *, tries: int = _SEND_TRIES) -> State | None:
-        """Send a message until it is answered, with the same nonce: every verb is idempotent."""
+    async def _ask(self, verb: str, body: JsonObject) -> State | None:
+        """Send a message and return its answer. Raises Unreachable when none comes in time."""
         nonce = new_id()
         future: asyncio.Future[State | None] = asyncio.get_running_loop().create_future()
         self._answers[nonce] = future
         self._needed.set()
         try:
-            for _ in range(tries):
-                await self._send(verb, body, nonce=nonce)
-                try:
-                    async with asyncio.timeout(_ANSWER_SECONDS):
-                        return await asyncio.shield(future)
-                except TimeoutError:
-                    self._rewind()
-            raise Unreachable("the gateway does not answer")
+            await self._send(verb, body, nonce=nonce)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            self._rewind()
+            raise Unreachable("the gateway does not answer") from None
         finally:
             self._answers.pop(nonce, None)
             self._stop_reading_if_idle()
@@ -205,17 +201,12 @@ class RedisTransport:
         text = json.dumps(body, separators=(",", ":"))
         fields = {"v": "1", "verb": verb, "process": process, "nonce": nonce or new_id()}
         entry = [word for field in {**fields, "body": text, **more}.items() for word in field]
-        for attempt in range(_SEND_TRIES):
-            try:
-                await self._writer.send("XADD", self._ingress, "*", *entry)
-            except (AuthenticationError, NoPermissionError) as error:
-                raise Unauthorized(f"Redis refuses {self.agent}'s user: {error}") from error
-            except (RedisError, OSError) as error:
-                if attempt == _SEND_TRIES - 1:
-                    raise Unreachable(f"Redis does not answer: {error}") from error
-                await asyncio.sleep(_PAUSE_SECONDS)
-            else:
-                return
+        try:
+            await self._writer.send("XADD", self._ingress, "*", *entry)
+        except (AuthenticationError, NoPermissionError) as error:
+            raise Unauthorized(f"Redis refuses {self.agent}'s user: {error}") from error
+        except (RedisError, OSError) as error:
+            raise Unreachable(f"Redis does not answer: {error}") from error
 
     def _rewind(self, *, lost: bool = False) -> None:
         """Read the stream from its start: entries may have been trimmed, or renumbered.
@@ -227,17 +218,16 @@ class RedisTransport:
         self._lost = self._lost or lost
 
     async def _listen(self) -> None:
-        pause = _PAUSE_SECONDS
+        backoff = Backoff()
         while True:
             await self._needed.wait()
             try:
                 await self._read_batch()
-                pause = _PAUSE_SECONDS
+                backoff = Backoff()
             except (RedisError, OSError, TimeoutError, GatewayError) as error:
                 log.info("replies interrupted: %s", error, extra={"event": "replies_interrupted"})
                 self._rewind(lost=True)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                await asyncio.sleep(backoff.pause())
 
     async def _read_batch(self) -> None:
         """Read one batch and hand it out; after a rewind, first ask about all pending requests."""
@@ -260,8 +250,10 @@ class RedisTransport:
 
     async def _resend(self) -> None:
         if self._lost:
-            for request in list(self._unanswered.values()):
-                await self._send("submit", plain(request), nonce=request.id)
+            now = asyncio.get_running_loop().time()
+            for request, sent in list(self._unanswered.values()):
+                left = aged(request, now - sent)
+                await self._send("submit", plain(left), nonce=request.id)
         self._lost = False
         attached = [name for name in self._awaited if name not in self._unanswered]
         for ids in chunks(attached, _SYNC_IDS):
@@ -293,7 +285,7 @@ class RedisTransport:
             if not self._awaited:
                 continue
             try:
-                await self._ask("sync", {}, tries=1)
+                await self._ask("sync", {})
             except GatewayError as error:
                 log.warning("no heartbeat: %s", error, extra={"event": "heartbeat_failed"})
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from gateway.errors import GatewayError, InvalidRequest, Unverified
 from gateway.models import ApprovalRequest, Reason, Report, State, Status, new_id
 from gateway.wire.codec import build
+
+_LEAST_SECONDS = 0.001  # zero would mean no deadline
 
 
 class Process:
@@ -39,7 +42,7 @@ class Process:
 
 class Transport(Protocol):
     """An agent's connection to the gateway. Used inside `async with`; every call may raise
-    GatewayError."""
+    GatewayError, and is repeated after Unreachable."""
 
     @property
     def agent(self) -> str:
@@ -73,6 +76,13 @@ class Transport(Protocol):
 
     async def end_session(self, session: str) -> None:
         """End a session and cancel its pending requests."""
+
+
+def aged(request: ApprovalRequest, seconds: float) -> ApprovalRequest:
+    """Return a request as it is sent again that much later, with what is left of its time."""
+    if not request.timeout:
+        return request
+    return replace(request, timeout=max(round(request.timeout - seconds, 3), _LEAST_SECONDS))
 
 
 def state_of(answer: Any) -> State:

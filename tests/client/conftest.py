@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,3 +35,17 @@ def run(monkeypatch: pytest.MonkeyPatch, _signals: None) -> Callable[..., tuple[
 
     monkeypatch.setenv("GATEWAY_PUBLIC_KEY", SIGNER.public_key)
     return run
+
+
+@pytest.fixture
+def hours(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], bytes]:
+    """Return what lets an hour pass on the command's own clock before an answer is given."""
+    late = [0.0]
+
+    def after(reply: bytes) -> bytes:
+        late[0] += 3600.0
+        return reply
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late[0], sleep=lambda _: None)
+    monkeypatch.setattr(ask, "time", clock)
+    return after

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,20 +19,6 @@ from tests.client.scripted import Script, answer, scripted
 
 REFUSED = answer({"code": "unauthorized", "detail": "rotated"}, 401)
 ENROLLED = answer({"token": "good", "public_key": SIGNER.public_key})
-
-
-@pytest.fixture
-def hours(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], bytes]:
-    """Return what lets an hour pass on the command's own clock before an answer is given."""
-    late = [0.0]
-
-    def after(reply: bytes) -> bytes:
-        late[0] += 3600.0
-        return reply
-
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late[0], sleep=lambda _: None)
-    monkeypatch.setattr(ask, "time", clock)
-    return after
 
 
 @pytest.fixture

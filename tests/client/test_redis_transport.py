@@ -101,6 +101,27 @@ async def test_cut_connections_lose_no_decision(world: World, client: AsyncClien
             assert (await asking).decision.status is Status.APPROVED
 
 
+async def test_what_is_sent_again_carries_what_is_left_of_its_time(
+    world: World, client: AsyncClient
+) -> None:
+    """The connection is lost before a gateway has read the first: the second lives no longer."""
+    asking = asyncio.create_task(client.ask("shell", {}, timeout=30))
+    ingress = world.store.keys.ingress(AGENT)
+    while not await world.store.redis.exists(ingress):
+        await moment()
+    await world.store.redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    async with asyncio.timeout(20):
+        while len(sent := await world.store.redis.xrange(ingress)) < 2:
+            await moment()
+    first, again = (json.loads(fields["body"]) for _, fields in sent[:2])
+    assert first["id"] == again["id"]
+    gone = (int(sent[1][0].split("-")[0]) - int(sent[0][0].split("-")[0])) / 1000
+    assert first["timeout"] == 30
+    assert again["timeout"] <= 30 - gone + 0.05
+    asking.cancel()
+    await asyncio.wait({asking})
+
+
 async def test_a_lost_reply_stream_loses_no_decision(world: World, client: AsyncClient) -> None:
     """The stream with the decision vanishes before it was read: a sync brings it again."""
     async with world.ingress().running():

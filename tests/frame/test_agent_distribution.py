@@ -1,6 +1,8 @@
 """The agent-only distribution: built, installed without the server's libraries, and used."""
 
+import asyncio
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,7 +16,12 @@ from pathlib import Path
 import pytest
 
 import gateway
+from gateway.domain.records import Query
+from gateway.wire.local_discovery import FILE_NAME, write_private
+from gateway.wire.signatures import Signer
+from tests.api.replica import AGENT_TOKEN, POLICY, SEED, Replica, replica
 from tests.frame.tree import ROOT, pyproject
+from tests.waiting import moment
 
 pytestmark = pytest.mark.xdist_group("agent distribution")  # one server or build for all of them
 
@@ -131,3 +138,83 @@ def test_the_client_is_light_where_the_server_is_installed() -> None:
     """Importing the client loads no server library even when all of them are there."""
     loaded = _names_from(sys.executable, IMPORT_CLIENT, str(ROOT))
     assert {name.partition(".")[0] for name in loaded} & SERVER_LIBRARIES == set()
+
+
+ASK_IN_PYTHON = """
+from gateway.client import Client
+with Client.from_env("agent1") as client:
+    client.ask("shell", {"command": "ls"})
+print("approved")
+"""
+WAYS = {
+    "command": ["bin/gateway", "ask", "shell", "--agent", "agent1", "--", "ls"],
+    "module": ["bin/python", "-m", "gateway.client", "ask", "shell", "--agent", "agent1"],
+    "file": ["bin/python", "-m", "gateway.client.ask", "ask", "shell", "--agent", "agent1"],
+    "python": ["bin/python", "-c", ASK_IN_PYTHON],
+}
+
+
+def _keep_credential(folder: Path, url: str) -> None:
+    """Write what a local gateway announces, and what it gave this agent: Redis and a key too."""
+    announced = {"url": url, "enroll": "secret", "public_key": Signer(SEED).public_key}
+    write_private(folder / FILE_NAME, json.dumps(announced))
+    (folder / "agents").mkdir(mode=0o700)
+    kept = {
+        "url": url,
+        "token": AGENT_TOKEN,
+        "redis_url": "redis://127.0.0.1:1",
+        "public_key": announced["public_key"],
+    }
+    write_private(folder / "agents" / "agent1.json", json.dumps(kept))
+
+
+async def _run_beside(
+    gate: Replica, folder: Path, venv: Path, words: list[str], action: str
+) -> tuple[int | None, str]:
+    """Run a command of the agent's side, decide what it asks; return its exit code and words."""
+    process = await asyncio.create_subprocess_exec(
+        str(venv / words[0]),
+        *words[1:],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "GATEWAY_DATA_DIR": str(folder)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    talking = asyncio.create_task(process.communicate())
+    while not talking.done():
+        for record in (await gate.core.requests.page(Query())).items:
+            await gate.decided(record.id, action, revision=record.revision)
+        await moment()
+    said, _ = await talking
+    return process.returncode, said.decode()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_it_asks_beside_a_local_gateway_without_extras(
+    server_url: str, namespace: str, agent_python: Path, tmp_path: Path, way: str
+) -> None:
+    """As a command, as a module and in Python: over HTTP, since redis-py is missing."""
+    venv = agent_python.parents[1]
+    async with replica(server_url, namespace) as gate:
+        await gate.store.apply(POLICY, by="test")
+        _keep_credential(tmp_path, gate.url)
+        code, said = await _run_beside(gate, tmp_path, venv, WAYS[way], "approve")
+        assert code == 0, said
+        code, said = await _run_beside(gate, tmp_path, venv, WAYS[way], "deny")
+        assert code == 1, said
+        assert len((await gate.core.requests.page(Query(final=True))).items) == 2
+
+
+def test_what_needs_an_extra_says_which(agent_python: Path) -> None:
+    """Redis alone cannot be reached without redis-py, and a key that was pinned is checked."""
+    for env, extra in (
+        ({"GATEWAY_REDIS_URL": "redis://127.0.0.1:1"}, "[redis]"),
+        (
+            {"GATEWAY_URL": "http://127.0.0.1:1", "GATEWAY_TOKEN": "t", "GATEWAY_PUBLIC_KEY": "k"},
+            "[verify]",
+        ),
+    ):
+        command = [str(agent_python), "-c", "from gateway.client import Client; Client.from_env()"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+        assert done.returncode == 1
+        assert f"approval-gateway-agent{extra}" in done.stderr.splitlines()[-1]
