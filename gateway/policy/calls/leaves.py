@@ -20,6 +20,7 @@ from gateway.policy.calls.roles import (
     FREE,
     HELD,
     LONGEST_NAME,
+    PATHS,
     VARYING,
     JsonType,
     RoleSource,
@@ -383,8 +384,11 @@ class _Walk:
             for row in self._found.rows
             if where.address in row.arguments
         }
+        roles.discard(Role.UNKNOWN)  # a row that nobody could check frees nothing, nor holds
         if not roles:
             return None
+        if Role.PATH in roles and roles <= PATHS:
+            return _Given(self._refine(Role.PATH), RoleSource.TABLE, _WHY[RoleSource.TABLE])
         if len(roles) > 1:
             return _Given(Role.UNKNOWN, RoleSource.TABLE, "tools of this name differ about it")
         (role,) = roles

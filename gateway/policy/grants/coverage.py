@@ -33,7 +33,6 @@ from gateway.policy.calls.command_table import (
     read,
     writes,
 )
-from gateway.policy.calls.path_uses import PathEffect
 from gateway.policy.calls.paths import below, components, delicate, within
 from gateway.policy.calls.touches import Leaf, Touches, touches_of
 from gateway.policy.grants.denials import forbids_command, forbids_folder, most, runs_of
@@ -58,6 +57,7 @@ from gateway.policy.grants.variations import (
     is_open,
     legible,
     may_come,
+    may_write,
     path_of,
     why_fixed,
 )
@@ -147,7 +147,10 @@ def _by_leaf(match: Match, record: Record, touches: Touches) -> Iterator[Differe
         rule = rules.get(address)
         if rule is not None:
             yield from _compare(answer, rule, leaves, record, touches)
-        elif not all(may_come(answer, one) for one in leaves) or match.answer is None:
+        elif match.answer is None or not all(
+            may_come(match.answer, one) or _is_empty_list(match.answer, one, rules)
+            for one in leaves
+        ):
             yield Difference(leaves[0].place, "is new")
     for address, rule in rules.items():
         if address not in found and not (rule.optional or answer is Answer.TOOL):
@@ -159,6 +162,14 @@ def _by_leaf(match: Match, record: Record, touches: Touches) -> Iterator[Differe
         yield Difference("", "it changes environment variables or carries a payload")
     if answer is None and not legible(record.arguments):
         yield Difference("", "its text hides something")
+
+
+def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
+    """Whether a harmless tool is given none of what it was given several of."""
+    starts = (f"{leaf.address}[", f"{leaf.address}.")
+    return answer is Answer.TOOL and leaf.value in ([], {}) and any(
+        address.startswith(starts) for address in rules
+    )
 
 
 def group_by_address(touches: Touches) -> dict[str, list[Leaf]]:
@@ -229,12 +240,12 @@ def _runs_only(rule: Rule, leaf: Leaf, record: Record, touches: Touches) -> bool
 def _lies_in(folder: str, leaf: Leaf, record: Record, touches: Touches) -> bool:
     """Whether a path lies in a folder, as far as names and what was resolved tell."""
     use, outer = path_of(touches, leaf), components(folder)
-    if use is None or use.parts is None or outer is None or is_delicate(use):
+    if use is None or use.parts is None or outer is None or is_delicate(touches, use):
         return False
-    if use.parts[: len(outer)] != outer:
+    if use.parts[: len(outer)] != outer or use.text[:5].lower() == "file:":
         return False
     # What the agent's side resolved must lie there too, and nothing there may be delicate.
-    written = use.effect not in (PathEffect.READ, PathEffect.LIST)
+    written = may_write(touches, use)
     files = record.request.context.files
     return all(within(path, folder) and not delicate(path, written=written) for path in files)
 

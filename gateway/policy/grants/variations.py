@@ -16,7 +16,13 @@ from gateway.models import Kind
 from gateway.policy.calls.path_uses import PathEffect, PathUse
 from gateway.policy.calls.paths import components, delicate, is_root, is_systems
 from gateway.policy.calls.roles import COMMANDS, PATHS, JsonType, RoleSource, looks_like, plain_name
-from gateway.policy.calls.tool_names import Family, bare_name, may_run_anything, verbs_of_file_tool
+from gateway.policy.calls.tool_names import (
+    Family,
+    bare_name,
+    may_run_anything,
+    verbs_of_file_tool,
+    words_of,
+)
 from gateway.policy.calls.touches import Leaf, Touches
 from gateway.policy.grants.grant import Answer
 from gateway.policy.grants.messages_to_people import is_message, is_message_text
@@ -44,6 +50,8 @@ def why_fixed(answer: Answer, record: Record, touches: Touches) -> str | None:
 
 def is_open(answer: Answer, leaf: Leaf) -> bool:
     """Whether an answer leaves a value open without a rule that reads it."""
+    if leaf.type in _CONTAINERS and leaf.value and answer is not Answer.TOOL:
+        return False
     if answer is Answer.VALUES:
         return _is_plain_value(leaf.value)
     if answer is Answer.TOOL:
@@ -82,13 +90,19 @@ def path_of(touches: Touches, leaf: Leaf) -> PathUse | None:
     return next((one for one in touches.paths if one.place == leaf.place and not one.looks), None)
 
 
-def is_delicate(use: PathUse) -> bool:
+def is_delicate(touches: Touches, use: PathUse) -> bool:
     """Whether a path is asked about each time, for what is done to it."""
     if use.delicate is None:
         return False
-    read = use.effect in (PathEffect.READ, PathEffect.LIST)
     absolute = use.absolute
-    return not read or absolute is None or delicate(absolute, written=False) is not None
+    written = may_write(touches, use)
+    return written or absolute is None or delicate(absolute, written=False) is not None
+
+
+def may_write(touches: Touches, use: PathUse) -> bool:
+    """Whether a path may be written: what opens a file may do that, too."""
+    read = use.effect in (PathEffect.READ, PathEffect.LIST)
+    return not read or "open" in words_of(bare_name(touches.call.tool))
 
 
 def is_systems_folder(folder: str) -> bool:
@@ -225,7 +239,7 @@ def _why_no_tool(record: Record, touches: Touches) -> str | None:
     if risky is not None:
         return f"`{risky.place}` names a path, an address or something delicate"
     files = record.request.context.files
-    if any(is_delicate(one) for one in touches.all_paths()) or any(map(delicate, files)):
+    if any(is_delicate(touches, one) for one in touches.all_paths()) or any(map(delicate, files)):
         return "it names something delicate"
     return None
 
@@ -234,7 +248,7 @@ def _is_risky(leaf: Leaf) -> bool:
     """Whether a harmless tool is asked about for a value: a path, an address, not only data."""
     if leaf.role is Role.DATA and leaf.source in DECLARED:
         return isinstance(leaf.value, str) and delicate(leaf.value) is not None
-    held = leaf.role in _TYPED | COMMANDS | PATHS | {Role.USER, Role.RIGHTS, Role.ENVIRONMENT}
+    held = leaf.role in COMMANDS | PATHS | {Role.USER, Role.RIGHTS, Role.ENVIRONMENT}
     declared = leaf.source in DECLARED
     return (held and not declared) or looks_like(leaf.value) is not None
 
