@@ -116,6 +116,7 @@ def erase_content(record: Record) -> Record:
         request=request,
         edited=None,
         findings=(),
+        asks_because="",
         decision=decision,
         note="",
         erased=True,

@@ -76,9 +76,9 @@ def _write_asked(digests: tuple[str, str]) -> str:
 
 
 def _about(
-    values: tuple[str, int, Risk, str | None, ScopeQuorum, bool, JsonObject, bool],
+    values: tuple[str, int, Risk, str | None, ScopeQuorum, bool, JsonObject, bool, str],
 ) -> str:
-    route, quorum, risk, owner, scopes, harmless, declared, trusted = values
+    route, quorum, risk, owner, scopes, harmless, declared, trusted, because = values
     about: JsonObject = {"route": route}
     if quorum != 1:
         about["quorum"] = quorum
@@ -94,6 +94,8 @@ def _about(
         about["declared"] = declared
     if trusted:
         about["trusted"] = True
+    if because:
+        about["asks_because"] = because
     return dumps(about)
 
 
@@ -117,6 +119,7 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
             "harmless",
             "declared",
             "trusted",
+            "asks_because",
         ),
         _about,
     ),
@@ -216,6 +219,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         harmless=about.get("harmless", False),
         declared=about.get("declared", {}),
         trusted=about.get("trusted", False),
+        asks_because=about.get("asks_because", ""),
         process=fields.get("process"),
         attached=tuple(fields.get("attached", "").split()),
         consumers=tuple(fields.get("consumer", "").split()),

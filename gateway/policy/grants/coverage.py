@@ -34,6 +34,7 @@ from gateway.policy.calls.command_table import (
     writes,
 )
 from gateway.policy.calls.paths import below, components, delicate, within
+from gateway.policy.calls.roles import JsonType, RoleSource
 from gateway.policy.calls.touches import Leaf, Touches, touches_of
 from gateway.policy.grants.denials import forbids_command, forbids_folder, most, runs_of
 from gateway.policy.grants.grant import (
@@ -167,8 +168,10 @@ def _by_leaf(match: Match, record: Record, touches: Touches) -> Iterator[Differe
 def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
     """Whether a harmless tool is given none of what it was given several of."""
     starts = (f"{leaf.address}[", f"{leaf.address}.")
-    return answer is Answer.TOOL and leaf.value in ([], {}) and any(
-        address.startswith(starts) for address in rules
+    return (
+        answer is Answer.TOOL
+        and leaf.value in ([], {})
+        and any(address.startswith(starts) for address in rules)
     )
 
 
@@ -228,6 +231,8 @@ def _runs_only(rule: Rule, leaf: Leaf, record: Record, touches: Touches) -> bool
     programs = [one for one in touches.programs
                 if one.place == leaf.place or one.place.startswith(starts)]  # fmt: skip
     wrapper = tuple(rule.value or ())
+    if not rule.type and leaf.source is RoleSource.TABLE and leaf.type is JsonType.LIST:
+        return False  # whoever wrote the rule by hand meant a text
     return bool(programs) and all(
         rule.command is not None
         and one.proven
