@@ -164,8 +164,7 @@ def _is_no_wider(rule: Rule, before: Mapping[str, Rule]) -> bool:
         return was.kind is not RuleKind.EQUALS or was.value == rule.value
     if rule.kind is RuleKind.COMMAND and rule.type == "list" and rule.value is None:
         return False  # a list was one command or several then
-    same = (rule.kind, rule.value, rule.command) == (was.kind, was.value, was.command)
-    return same
+    return (rule.kind, rule.value, rule.command) == (was.kind, was.value, was.command)
 
 
 def order_announcements(

@@ -129,8 +129,9 @@ class Record(Wire):
     agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
     digest card, has no card of its own; `alike` counts those behind this one. `findings` are what
     the guardrails see in what would run now, none where they are off. `asks_because` says in a
-    sentence, without secrets, what kept a remembered approval of the same tool from covering it. A `harmless` tool was
-    declared so when it was asked, by the operator or by an author whom the policy trusts.
+    sentence, without secrets, what kept a remembered approval of the same tool from covering it.
+    A `harmless` tool was declared so when it was asked, by the operator or by an author whom the
+    policy trusts.
     `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
     request may free arguments too. Where something is decided, the policy of that moment counts for
     all three (`PolicyDocument.declare`).

@@ -117,6 +117,11 @@ def harmful(kind: Kind, arguments: JsonObject) -> bool:
     return message and any(part in text for part in ("@here", "<!", "u202e", '"/merge"'))
 
 
+def _is_here(name: str, *calls: JsonObject) -> bool:
+    """Whether one of the calls names the folder there in which it works anyway."""
+    return any(call.get(name, "") in (None, "/ws") for call in calls)
+
+
 def made(tool: str, kind: Kind, arguments: JsonObject) -> Record:
     """Return a request for a tool that nobody declared harmless."""
     return asked(tool, kind=kind, arguments=arguments)
@@ -136,7 +141,11 @@ def test_a_hostile_next_call_is_not_covered(tool: str, kind: Kind, arguments: Js
             differing = {name for name in changed if changed[name] != arguments.get(name, ...)}
             # A remark, a part, and the folder that it works in anyway may come and go.
             moved = set(changed) ^ set(arguments)
-            named = {name.lower() for name in moved if changed.get(name, 0) not in (None, "/ws")}
+            named = {
+                name.lower()
+                for name in moved
+                if {changed.get(name, 0), arguments.get(name, 0)}.isdisjoint((None, "/ws"))
+            }
             assert named <= _REMARKS, (offer.words, changed)
             here = {name for name in differing if changed[name] in (None, "/ws")}
             assert differing - moved - here <= open_in(offer), (offer.words, changed)

@@ -379,6 +379,9 @@ class _Walk:
             role = one.roles.get(where.address)
             if role is not None and _may_say(one, role, by_name):
                 return _Given(role, RoleSource.AUTHOR, _WHY[RoleSource.AUTHOR], where.address)
+        return self._find_in_rows(where)
+
+    def _find_in_rows(self, where: _Where) -> _Given | None:
         roles = {
             row.arguments[where.address].role
             for row in self._found.rows

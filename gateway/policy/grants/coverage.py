@@ -109,8 +109,8 @@ def _allows(match: Match, record: Record) -> bool:
         return False
     if match.shape is Shape.EXACT:
         return match.digest == record.digest
-    if match.shape is not Shape.PATTERN:
-        return False  # a whole tool of earlier rules
+    if match.shape is Shape.TOOL:  # an admin wrote it by hand: those of earlier rules rest
+        return why_fixed(Answer.TOOL, record, touches_of(record)[0]) is None
     context = request.context
     if (match.cwd, match.host) != (context.cwd, context.host):
         return False

@@ -233,8 +233,9 @@ def _folders(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
     if is_systems_folder(folder):
         return
     rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=folder, type=leaf.type.value)
-    yield _pattern(record, touches, Answer.FOLDER, f"{record.request.tool} on anything in {folder}",
-                   rule, behind=f"{_on_host(record)}, by its name; links are not followed here")  # fmt: skip
+    text = f"{record.request.tool} on anything in {folder}"
+    behind = f"{_on_host(record)}, by its name; links are not followed here"
+    yield _pattern(record, touches, Answer.FOLDER, text, rule, behind=behind)
 
 
 def _texts(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:

@@ -136,6 +136,11 @@ def _why_nothing(record: Record, touches: Touches) -> str | None:
         return f"`{touches.rights[0].place}` asks for more rights"
     if any(str(one.value).strip().lower() in ("root", "0") for one in touches.users):
         return "it runs as root"
+    return _why_unclear(touches)
+
+
+def _why_unclear(touches: Touches) -> str | None:
+    """Return what is not understood of a call, hidden, or in a place that asks each time."""
     if touches.nested:
         return "it hands on another call"
     if touches.doubts:

@@ -115,7 +115,8 @@ ROWS: dict[str, Row] = {
     "fetcher": (_EXACT, {"url": "https://a"}, {"url": "https://a"}, {"url": "https://evil"}),
     "doer": (_EXACT, {"amount": 5}, {"amount": 5}, {"amount": 500}),
     "keeper": (
-        "everything that TodoWrite can do", {"todos": []}, {"todos": [{"content": "a"}]},
+        "everything that TodoWrite can do with what is declared",
+        {"todos": []}, {"todos": [{"content": "a"}]},
         {"todos": [], "command": "evil"},
     ),
     "dispatcher": (
