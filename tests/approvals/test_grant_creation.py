@@ -79,7 +79,7 @@ async def test_a_pattern_covers_its_siblings_everywhere(world: World) -> None:
 
 
 async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: World) -> None:
-    """Whatever the values of its arguments are, while the policy has it as harmless; for the session in it."""
+    """With other values, while the policy has it as harmless; for the session in it."""
     await policy(world.store, Route(approvers=("ann",)), harmless="get_weather")
     world.core.writer.forget_policy()
     first = await world.submit(tool="get_weather", arguments={"city": "Oslo"})

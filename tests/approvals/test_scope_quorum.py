@@ -49,10 +49,8 @@ async def test_the_request_waits_until_enough_vote_for_the_scope(
     assert voted.status is Status.PENDING
     assert await world.core.grants.all() == []
     card = card_of(voted, lines=9, chars=999)
-    assert (
-        "1 of 2 votes to remember “everything that deploy can do with to and what is declared” for this session"
-        in (card.progress)
-    )
+    words = "everything that deploy can do with to and what is declared"
+    assert f"1 of 2 votes to remember “{words}” for this session" in card.progress
     widest = scopes_of(voted, Action.APPROVE)[-1]
     assert "(2 must vote for it, 3 in all sessions)" in widest.words.text
     ended = await vote(world, voted, "bob", lifetime="1d", max_uses=5)

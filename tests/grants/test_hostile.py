@@ -141,11 +141,7 @@ def test_a_hostile_next_call_is_not_covered(tool: str, kind: Kind, arguments: Js
             differing = {name for name in changed if changed[name] != arguments.get(name, ...)}
             # A remark, a part, and the folder that it works in anyway may come and go.
             moved = set(changed) ^ set(arguments)
-            named = {
-                name.lower()
-                for name in moved
-                if {changed.get(name, 0), arguments.get(name, 0)}.isdisjoint((None, "/ws"))
-            }
+            named = {name.lower() for name in moved if not _is_here(name, arguments, changed)}
             assert named <= _REMARKS, (offer.words, changed)
             here = {name for name in differing if changed[name] in (None, "/ws")}
             assert differing - moved - here <= open_in(offer), (offer.words, changed)
