@@ -132,8 +132,8 @@ class Record(Wire):
     declared so when it was asked, by the operator or by an author whom the policy trusts.
     `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
     request may free arguments too. Where something is decided, the policy of that moment counts for
-    all three (`PolicyDocument.declare`). `asks_because` is a sentence: what kept a remembered
-    approval from covering it; empty where none was near.
+    all three (`PolicyDocument.declare`). `asks_because` is a sentence without secrets: what
+    kept a remembered approval of the same tool from covering it; empty where none was near.
     """
 
     request: ApprovalRequest

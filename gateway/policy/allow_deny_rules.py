@@ -25,9 +25,10 @@ from gateway.policy.calls.paths import is_root
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
 from gateway.policy.decider import Verdict
 from gateway.policy.grants.command_patterns import derive_allow_pattern, derive_deny_pattern
-from gateway.policy.grants.coverage import fits_tool, legible, lies_in, runs_only
+from gateway.policy.grants.coverage import fits_tool, lies_in, runs_only
 from gateway.policy.grants.denials import command_reaches, forbids_command, forbids_folder, most
 from gateway.policy.grants.grant import CommandPattern, MatchResult
+from gateway.policy.grants.variations import legible
 from gateway.policy.guardrails import findings
 from gateway.wire.codec import JsonObject
 

@@ -56,6 +56,14 @@ class HasShadows(Protocol):
         """Return what that part would have done."""
 
 
+@runtime_checkable
+class HasReasons(Protocol):
+    """A decider that can tell what kept it from allowing a request."""
+
+    async def asks_because(self, record: Record) -> str:
+        """Return that in a sentence, "" where there is nothing to say."""
+
+
 class Chain:
     """Asks deciders from the highest priority down. One that takes longer than `seconds`, or
     than the `seconds` of its own, has failed."""
@@ -65,6 +73,7 @@ class Chain:
         self._deciders = sorted(deciders, key=lambda decider: -decider.priority)
         # Asked once: whether a class fits a protocol takes longer than most deciders.
         self._shadowing = [one for one in self._deciders if isinstance(one, HasShadows)]
+        self._reasoning = [one for one in self._deciders if isinstance(one, HasReasons)]
 
     async def decide(self, record: Record, route: Route, *, stored: bool = True) -> Verdict | None:
         """Return the first answer; None means people decide.
@@ -107,6 +116,17 @@ class Chain:
                     Shadow(rule=decider.name, effect="failed", why=start_of(repr(error), 200))
                 )
         return found
+
+    async def asks_because(self, record: Record) -> str:
+        """Return why people are asked though something like it was remembered; "" without."""
+        for decider in self._reasoning:
+            try:
+                if said := await decider.asks_because(record):
+                    return said
+            except Exception:
+                # It is a help for whoever decides: without it people are asked all the same.
+                log.exception("a decider gave no reason", extra={"event": "reason_failed"})
+        return ""
 
     async def explain(self, record: Record, route: Route) -> list[Opinion]:
         """Return what each decider answers, in the order they are asked."""
@@ -203,7 +223,10 @@ async def judge(
             # What the hook wanted changed must not run as it was.
             return record, _outcome_of(record, replace(verdict, effect=DENY, message=str(error)))
         verdict = await chain.decide(record, route)
-    return record, None if verdict is None else _outcome_of(record, verdict)
+    outcome = None if verdict is None else _outcome_of(record, verdict)
+    if outcome is None:
+        record = record.copy_with(asks_because=await chain.asks_because(record))
+    return record, outcome
 
 
 def _modify(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:

@@ -16,7 +16,7 @@ from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy.authorization import is_still_authorized, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.decider import Decider, Verdict
-from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.coverage import covers, why_asked
 from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult
 from gateway.policy.guardrails import findings
 
@@ -112,7 +112,7 @@ class GrantBook:
     @property
     def deciders(self) -> tuple[Decider, Decider]:
         """The two links of the chain."""
-        return _Link(self, Effect.DENY, DENY_PRIORITY), _Link(self, Effect.ALLOW, ALLOW_PRIORITY)
+        return _Link(self, Effect.DENY, DENY_PRIORITY), _Allows(self, Effect.ALLOW, ALLOW_PRIORITY)
 
     def at(self, policy: PolicyDocument) -> None:
         """Use only what is of this policy's generation from now on."""
@@ -189,6 +189,16 @@ class _Link:
             if cover is MatchResult.UNSURE:
                 return _cite(ASK, grant, "may be what a remembered denial covers")
         return None
+
+
+class _Allows(_Link):
+    """The remembered approvals, which can tell what kept them from covering a request."""
+
+    async def asks_because(self, record: Record) -> str:
+        """Return what kept the nearest remembered approval of the tool from covering it."""
+        record = self._book.redeclare(record)
+        near = [one for one in await self._book.about(record) if one.effect is Effect.ALLOW]
+        return why_asked(near, record)
 
 
 def _cite(effect: str, grant: Grant, message: str) -> Verdict:

@@ -29,7 +29,7 @@ async def test_offers_reach_and_a_covered_request(gate: Replica) -> None:
     offers = await gate.call("GET", f"/v1/requests/{request.id}/offers", token=ANN_TOKEN)
     assert offers.json["lifetimes"] == ["1h", "1d", "1w", "revoked"]
     words = [offer["words"] for offer in offers.json["approve"]]
-    assert words[0] == "exactly this, and nothing else"
+    assert words[0] == "exactly this: `git log -n 5`"
     wide = offers.json["approve"][-1]["id"]
     path = f"/v1/requests/{request.id}/reach?offer={wide}"
     reach = await gate.call("GET", path, token=ANN_TOKEN)

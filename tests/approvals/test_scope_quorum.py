@@ -10,7 +10,7 @@ from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import Person, Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Status, new_id
-from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.policy.grants.grant import Effect, Grant, Match, Scope, Shape
 from gateway.ports.cards import card_of
 from gateway.ports.remember_options import scopes_of
 from tests.approvals.test_grant_creation import widest
@@ -49,16 +49,15 @@ async def test_the_request_waits_until_enough_vote_for_the_scope(
     assert voted.status is Status.PENDING
     assert await world.core.grants.all() == []
     card = card_of(voted, lines=9, chars=999)
-    assert "1 of 2 votes to remember “everything that deploy can do” for this session" in (
-        card.progress
-    )
+    words = "everything that deploy can do with to and what is declared"
+    assert f"1 of 2 votes to remember “{words}” for this session" in card.progress
     widest = scopes_of(voted, Action.APPROVE)[-1]
     assert "(2 must vote for it, 3 in all sessions)" in widest.words.text
     ended = await vote(world, voted, "bob", lifetime="1d", max_uses=5)
     assert ended.status is Status.APPROVED
     (grant,) = await world.core.grants.all()
     assert [one.person for one in grant.backers] == ["ann", "bob"]
-    assert grant.match.shape is Shape.TOOL
+    assert grant.match.scope is Scope.TOOL
     assert grant.max_uses == 5
     assert grant.expires_at == grant.made_at + 86_400_000, "the shortest life counts"
     again = await world.submit(tool="deploy", arguments={"to": "production"})

@@ -20,6 +20,7 @@ from gateway.policy.calls.roles import (
     FREE,
     HELD,
     LONGEST_NAME,
+    PATHS,
     VARYING,
     JsonType,
     RoleSource,
@@ -378,13 +379,19 @@ class _Walk:
             role = one.roles.get(where.address)
             if role is not None and _may_say(one, role, by_name):
                 return _Given(role, RoleSource.AUTHOR, _WHY[RoleSource.AUTHOR], where.address)
+        return self._find_in_rows(where)
+
+    def _find_in_rows(self, where: _Where) -> _Given | None:
         roles = {
             row.arguments[where.address].role
             for row in self._found.rows
             if where.address in row.arguments
         }
+        roles.discard(Role.UNKNOWN)  # a row that nobody could check frees nothing, nor holds
         if not roles:
             return None
+        if Role.PATH in roles and roles <= PATHS:
+            return _Given(self._refine(Role.PATH), RoleSource.TABLE, _WHY[RoleSource.TABLE])
         if len(roles) > 1:
             return _Given(Role.UNKNOWN, RoleSource.TABLE, "tools of this name differ about it")
         (role,) = roles

@@ -16,7 +16,7 @@ from gateway.policy.calls.command_table import Operands
 from gateway.wire.codec import Wire
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
 
-READING = 2
+READING = 3
 """The rules that grants are made under and read by now. Those that were stored before they were
 numbered are of 1."""
 MAX_RULES = 32  # arguments that a pattern names
@@ -48,6 +48,16 @@ PASSES = (Shape.EDITS, Shape.ALL)
 ANY_TOOL = "*"
 LONGEST_PASS_MS = 8 * 3_600_000
 _DAY_MS = 24 * 3_600_000
+
+
+class Answer(StrEnum):
+    """What of a call an approval leaves open, the rest being the same each time."""
+
+    COMMAND = "command"
+    FOLDER = "folder"
+    TEXT = "text"
+    VALUES = "values"
+    TOOL = "tool"
 
 
 class Scope(StrEnum):
@@ -122,12 +132,17 @@ class Rule(Wire):
 
     `value` is what it equals, the greatest number, the prefix it lies within (component by
     component, for URLs and names with slashes) or the folder; `command` belongs to kind command.
+    In the answers of people, a name that begins with `$` is an address (`$.edits[].old_string`),
+    `type` the JSON type that the value had, and what is `optional` may also be missing. No release
+    before these takes such a name for one of its own, so that it covers nothing there.
     """
 
     name: str
     kind: RuleKind
     value: Any = None
     command: CommandPattern | None = None
+    type: str = ""
+    optional: bool = False
 
     def __post_init__(self) -> None:
         if (self.kind is RuleKind.COMMAND) != (self.command is not None):
@@ -140,6 +155,13 @@ class Rule(Wire):
         if self.kind is RuleKind.AT_MOST and not is_number(self.value):
             raise InvalidRequest("a rule of kind at_most needs a number")
 
+    @property
+    def address(self) -> str:
+        """Where in a call its value stands."""
+        if not self.name.startswith("$"):
+            return self.name
+        return self.name[2:] if self.name.startswith("$.") else self.name[1:]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match(Wire):
@@ -147,6 +169,10 @@ class Match(Wire):
 
     Anything but an exact match also binds where the action runs (`cwd`, `host`), and covers no
     request that changes environment variables or carries a payload.
+
+    `answer` says what an offer leaves open; without one, rules were written by hand or are those of
+    a denial, by the names of arguments. `base` is the effective folder, and `fingerprint` that of
+    the declarations and rows of the table which the offer rests on.
     """
 
     shape: Shape
@@ -156,6 +182,9 @@ class Match(Wire):
     rules: tuple[Rule, ...] = ()
     cwd: str | None = None
     host: str | None = None
+    answer: Answer | None = None
+    base: str | None = None
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         if not TOOL_NAME.fullmatch(self.tool):
@@ -177,6 +206,8 @@ class Match(Wire):
     @property
     def scope(self) -> Scope:
         """How wide it is, as people are told."""
+        if self.answer is Answer.TOOL:
+            return Scope.TOOL
         if any(rule.kind is RuleKind.FOLDER for rule in self.rules):
             return Scope.FOLDER
         return _SCOPES[self.shape]

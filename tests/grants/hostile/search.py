@@ -171,10 +171,10 @@ def _same(call: NextCall) -> bool:
 
 
 def shapes_of(calls: Iterable[BaseCall]) -> Counter[str]:
-    """Count the calls for which each shape of answer is offered."""
+    """Count the calls for which each kind of answer is offered."""
     found: Counter[str] = Counter()
     for call in calls:
         record = _record(NextCall(call, call.tool, call.arguments, "", ""))
-        shapes = {str(one.match.shape) for one in offers(record)}
-        found.update(shapes - {Shape.EXACT})
+        answers = {str(one.match.answer) for one in offers(record) if one.match.answer}
+        found.update(answers)
     return found
