@@ -40,7 +40,8 @@ BY_NAME: list[tuple[str, Kind, dict[str, Any], dict[str, str]]] = [
     ("page", T, {"js": "x"}, {"js": "action"}),
     ("k8s", T, {"manifest": "x"}, {"manifest": "action"}),
     ("Taskx", T, {"prompt": "x"}, {"prompt": "action"}),
-    ("save_memory", T, {"fact": "x"}, {"fact": "unknown"}),
+    ("save_memory", T, {"fact": "x"}, {"fact": "action"}),
+    ("keep_memory", T, {"fact": "x"}, {"fact": "unknown"}),
     ("http_post", T, {"url": "https://example.org/a", "body": "x"},
      {"url": "url", "body": "action"}),
     ("post_message", T, {"channel": "#ops", "text": "all is well"},
@@ -53,19 +54,20 @@ BY_NAME: list[tuple[str, Kind, dict[str, Any], dict[str, str]]] = [
      {"to": "recipient", "subject": "data", "body": "data", "bcc": "recipient"}),
     ("write_file", F, {"path": "a", "content": "x", "line": 3},
      {"path": "write", "content": "data", "line": "part"}),
-    ("write_file", C, {"path": "a", "content": "x"}, {"path": "path", "content": "unknown"}),
+    ("write_file", C, {"path": "a", "content": "x"}, {"path": "write", "content": "unknown"}),
     ("write_file", F, {"path": "a", "content": ["x"]}, {"path": "write", "content[0]": "unknown"}),
     ("write_file", F, {"path": True, "content": "x"}, {"path": "unknown", "content": "data"}),
     ("write_file", F, {"path": "a", "line": "3"}, {"path": "write", "line": "unknown"}),
     ("read_file", T, {"path": "a", "offset": 1}, {"path": "read", "offset": "part"}),
     ("delete_file", F, {"path": "a"}, {"path": "delete"}),
     ("move_file", F, {"source": "a", "destination": "b"},
-     {"source": "path", "destination": "destination"}),
+     {"source": "delete", "destination": "destination"}),
     ("copy", F, {"src": "a", "dst": "b"}, {"src": "path", "dst": "destination"}),
     ("str_replace_based_edit_tool", F, {"command": "view", "path": "a"},
      {"command": "flag", "path": "write"}),
     ("str_replace_based_edit_tool", F, {"command": "rm x", "path": "a"},
-     {"command": "action", "path": "write"}),
+     {"command": "flag", "path": "write"}),
+    ("edit_text", F, {"command": "rm x", "path": "a"}, {"command": "action", "path": "write"}),
     ("apply_patch", F, {"patch": "x", "explanation": "why it is"},
      {"patch": "patch", "explanation": "remark"}),
     ("x", T, {"file_path": "a", "filePath": "b"}, {"file_path": "unknown", "filePath": "unknown"}),
@@ -152,7 +154,8 @@ def test_every_row_of_the_table_is_read_as_it_is_written() -> None:
     """Each row fits a call of its own, and its values have the roles of the row."""
     assert known_tools()
     for row in known_tools():
-        assert row.names and row.host and row.checked and row.arguments
+        assert row.names and row.host and row.checked
+        assert row.arguments or row.harmless
         assert not row.fits({"no such argument": 1})
         assert row.fits({})
 

@@ -83,8 +83,7 @@ class Doubt:
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class Leaf(NamedTuple):
     """One value: where it stands, what it does, its type, and who said so.
 
     `address` is the same for all elements of a list (`edits[].new_string`); `place` is not
@@ -399,7 +398,7 @@ class _Walk:
     def _held_by_another(self, address: str) -> bool:
         """Whether a tool of the same name, of another host, does not leave this free."""
         return any(
-            address in row.arguments and row.arguments[address].role not in FREE
+            address in row.arguments and row.arguments[address].role not in FREE | {Role.UNKNOWN}
             for row in self._rows
         )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.domain.records import Record
 from gateway.policy.calls.call import Call, Declaration, calls_of
@@ -54,8 +54,13 @@ __all__ = [
     "Program", "Reading", "Touches", "UrlUse", "calls_of", "touch", "touches_of",
 ]  # fmt: skip
 
+_Found = TypeVar("_Found")
+
+_KEPT = "_touches"
+
 MAX_NESTED = 4
 _MOST_JOINED = 8
+_MOST_NAMED = 512  # paths in one patch, URLs in one text
 _NOT_GIVEN = (None, False, "", "false", "False", "use_default", "default", 0)
 _DELETING = frozenset({"delete", "del", "remove", "unlink", "rm", "rmdir", "erase", "trash"})
 _UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "rename", "symlink"})
@@ -357,7 +362,9 @@ class _Toucher:
             named, effect = named_in_patches(text), PathEffect.UNKNOWN
         else:
             effect = PathEffect.WRITE
-        self._paths += [use_path(one, effect, self._base, leaf.place) for one in named[:512]]
+        self._paths += [
+            use_path(one, effect, self._base, leaf.place) for one in self._some(leaf, named)
+        ]
 
     def _read_url(self, leaf: Leaf, text: str) -> None:
         if text[:5].lower() == "file:":
@@ -384,10 +391,16 @@ class _Toucher:
         elif look is Role.PATCH:
             self._paths += [
                 use_path(one, PathEffect.UNKNOWN, self._base, leaf.place, looks=True)
-                for one in named_in_patches(text)[:512]
+                for one in self._some(leaf, named_in_patches(text))
             ]
         if "://" in text:
-            self._urls += find_urls(text, leaf.place)
+            self._urls += self._some(leaf, tuple(find_urls(text, leaf.place)))
+
+    def _some(self, leaf: Leaf, found: tuple[_Found, ...]) -> tuple[_Found, ...]:
+        """Return as many as are looked at; more than that is a doubt."""
+        if len(found) > _MOST_NAMED:
+            self._doubt(DoubtKind.LIMIT, leaf, "it names more than what is read")
+        return found[:_MOST_NAMED]
 
     def _read_json(self, leaf: Leaf, text: str) -> None:
         if text.lstrip()[:1] not in ("{", "["):
@@ -456,6 +469,8 @@ class _Toucher:
                 by_owner.setdefault(leaf.owner, []).append(leaf)
         for leaves in by_owner.values():
             some = leaves[:_MOST_JOINED]
+            if leaves[_MOST_JOINED:] and len({one.address for one in leaves}) > 1:
+                self._doubt(DoubtKind.LIMIT, leaves[0], "it names more paths than are joined")
             joined = tuple(
                 use_path(f"{one.value.rstrip('/')}/{two.value}", self._effect(two), self._base,
                          two.place)
@@ -503,5 +518,15 @@ def _fingerprint(call: Call) -> str:
 
 
 def touches_of(record: Record) -> tuple[Touches, ...]:
-    """Return what each part of a record touches: its arguments, then any payload."""
-    return tuple(touch(call) for call in calls_of(record))
+    """Return what each part of a record touches: its arguments, then any payload.
+
+    Deciders, offers and cards all ask about one record, so the answer stays beside it, with the
+    very objects that it rests on: a copy of the record that has others is read anew.
+    """
+    rests_on = (record.request, record.arguments, record.declared, record.harmless, record.trusted)
+    known, found = record.__dict__.get(_KEPT, ((), ()))
+    if known and all(one is two for one, two in zip(known, rests_on, strict=True)):
+        return found  # type: ignore[no-any-return]
+    found = tuple(touch(call) for call in calls_of(record))
+    record.__dict__[_KEPT] = rests_on, found
+    return found

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from urllib.parse import urlsplit
 
 _FOUND = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>()`]{1,2048}")
-_MOST_FOUND = 64
 _USUAL_PORTS = frozenset({None, 80, 443})
 _LITERAL = re.compile(r"[0-9.]+|0x[0-9a-f.x]+|.*:.*")
 _PRIVATE = re.compile(r"localhost|[^.]+|.*\.(?:local|internal|lan|localhost|home|corp|intranet)")
@@ -45,7 +43,7 @@ def use_url(text: str, place: str, *, looks: bool = False) -> UrlUse:
 
 def find_urls(text: str, place: str) -> Iterator[UrlUse]:
     """Yield the URLs that stand in a text."""
-    for found in islice(_FOUND.finditer(text), _MOST_FOUND):
+    for found in _FOUND.finditer(text):
         yield use_url(found.group(), place, looks=True)
 
 
