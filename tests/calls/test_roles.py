@@ -13,22 +13,22 @@ from tests.calls.reading import author, operator, read, roles_of
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
 
 BY_NAME: list[tuple[str, Kind, dict[str, Any], dict[str, str]]] = [
-    ("bash", C, {"command": "ls", "description": "Look around"},
+    ("run_bash", C, {"command": "ls", "description": "Look around"},
      {"command": "command", "description": "remark"}),
-    ("bash", C, {"command": "ls", "timeout": 5}, {"command": "command", "timeout": "remark"}),
-    ("bash", C, {"command": "ls", "timeout": 10**9}, {"command": "command", "timeout": "unknown"}),
-    ("bash", C, {"command": "ls", "timeout": "x"}, {"command": "command", "timeout": "unknown"}),
-    ("bash", C, {"command": "ls", "timeout": True}, {"command": "command", "timeout": "unknown"}),
-    ("bash", C, {"command": "ls", "user": "root"}, {"command": "command", "user": "user"}),
-    ("bash", C, {"command": "ls", "sudo": True}, {"command": "command", "sudo": "rights"}),
-    ("bash", C, {"command": "ls", "env": {"A": "1"}},
+    ("run_bash", C, {"command": "ls", "timeout": 5}, {"command": "command", "timeout": "remark"}),
+    ("run_bash", C, {"command": "ls", "timeout": 10**9}, {"command": "command", "timeout": "unknown"}),
+    ("run_bash", C, {"command": "ls", "timeout": "x"}, {"command": "command", "timeout": "unknown"}),
+    ("run_bash", C, {"command": "ls", "timeout": True}, {"command": "command", "timeout": "unknown"}),
+    ("run_bash", C, {"command": "ls", "user": "root"}, {"command": "command", "user": "user"}),
+    ("run_bash", C, {"command": "ls", "sudo": True}, {"command": "command", "sudo": "rights"}),
+    ("run_bash", C, {"command": "ls", "env": {"A": "1"}},
      {"command": "command", "env.A": "environment"}),
-    ("bash", C, {"command": "ls", "host": "prod"}, {"command": "command", "host": "host"}),
-    ("bash", C, {"command": "ls", "dir_path": "a"},
+    ("run_bash", C, {"command": "ls", "host": "prod"}, {"command": "command", "host": "host"}),
+    ("run_bash", C, {"command": "ls", "dir_path": "a"},
      {"command": "command", "dir_path": "working_folder"}),
-    ("bash", C, {"command": "ls", "path": "a"}, {"command": "command", "path": "working_folder"}),
-    ("bash", C, {"command": "ls", "cwd": None}, {"command": "command", "cwd": "working_folder"}),
-    ("bash", C, {"command": "ls", "cwd": True}, {"command": "command", "cwd": "unknown"}),
+    ("run_bash", C, {"command": "ls", "path": "a"}, {"command": "command", "path": "working_folder"}),
+    ("run_bash", C, {"command": "ls", "cwd": None}, {"command": "command", "cwd": "working_folder"}),
+    ("run_bash", C, {"command": "ls", "cwd": True}, {"command": "command", "cwd": "unknown"}),
     ("run", C, {"command": "y", "is_input": "true"}, {"command": "input", "is_input": "flag"}),
     ("run", C, {"command": "y", "is_input": "false"}, {"command": "command", "is_input": "flag"}),
     ("npm", T, {"command": "ls"}, {"command": "action"}),
@@ -40,7 +40,7 @@ BY_NAME: list[tuple[str, Kind, dict[str, Any], dict[str, str]]] = [
     ("page", T, {"js": "x"}, {"js": "action"}),
     ("k8s", T, {"manifest": "x"}, {"manifest": "action"}),
     ("Taskx", T, {"prompt": "x"}, {"prompt": "action"}),
-    ("save_memory", T, {"fact": "x"}, {"fact": "unknown"}),
+    ("keep_a_fact", T, {"fact": "x"}, {"fact": "unknown"}),
     ("http_post", T, {"url": "https://example.org/a", "body": "x"},
      {"url": "url", "body": "action"}),
     ("post_message", T, {"channel": "#ops", "text": "all is well"},
@@ -49,22 +49,22 @@ BY_NAME: list[tuple[str, Kind, dict[str, Any], dict[str, str]]] = [
      {"channel": "recipient", "text": "unknown"}),
     ("post_message", C, {"channel": "#ops", "text": "all is well"},
      {"channel": "recipient", "text": "unknown"}),
-    ("send_email", T, {"to": "kim@example.org", "subject": "hi you", "body": "a b", "bcc": "x"},
+    ("send_mail_to", T, {"to": "kim@example.org", "subject": "hi you", "body": "a b", "bcc": "x"},
      {"to": "recipient", "subject": "data", "body": "data", "bcc": "recipient"}),
     ("write_file", F, {"path": "a", "content": "x", "line": 3},
      {"path": "write", "content": "data", "line": "part"}),
-    ("write_file", C, {"path": "a", "content": "x"}, {"path": "path", "content": "unknown"}),
+    ("write_a_file", C, {"path": "a", "content": "x"}, {"path": "path", "content": "unknown"}),
     ("write_file", F, {"path": "a", "content": ["x"]}, {"path": "write", "content[0]": "unknown"}),
     ("write_file", F, {"path": True, "content": "x"}, {"path": "unknown", "content": "data"}),
     ("write_file", F, {"path": "a", "line": "3"}, {"path": "write", "line": "unknown"}),
-    ("read_file", T, {"path": "a", "offset": 1}, {"path": "read", "offset": "part"}),
+    ("read_a_file", T, {"path": "a", "offset": 1}, {"path": "read", "offset": "part"}),
     ("delete_file", F, {"path": "a"}, {"path": "delete"}),
-    ("move_file", F, {"source": "a", "destination": "b"},
+    ("move_a_file", F, {"source": "a", "destination": "b"},
      {"source": "path", "destination": "destination"}),
     ("copy", F, {"src": "a", "dst": "b"}, {"src": "path", "dst": "destination"}),
     ("str_replace_based_edit_tool", F, {"command": "view", "path": "a"},
      {"command": "flag", "path": "write"}),
-    ("str_replace_based_edit_tool", F, {"command": "rm x", "path": "a"},
+    ("str_replace_edit_tool", F, {"command": "rm x", "path": "a"},
      {"command": "action", "path": "write"}),
     ("apply_patch", F, {"patch": "x", "explanation": "why it is"},
      {"patch": "patch", "explanation": "remark"}),
@@ -152,7 +152,8 @@ def test_every_row_of_the_table_is_read_as_it_is_written() -> None:
     """Each row fits a call of its own, and its values have the roles of the row."""
     assert known_tools()
     for row in known_tools():
-        assert row.names and row.host and row.checked and row.arguments
+        assert row.names and row.host and row.checked
+        assert row.arguments or row.harmless
         assert not row.fits({"no such argument": 1})
         assert row.fits({})
 

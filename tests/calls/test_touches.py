@@ -295,7 +295,7 @@ def test_data_may_be_long() -> None:
 def test_texts_to_look_through_hold_no_data() -> None:
     """A message that tells of a command is not one; what nobody knows is looked through."""
     found = read(
-        "send_email", {"to": "kim@example.org", "body": "never rm -rf it", "x": "rm -rf y"}
+        "send_mail_to", {"to": "kim@example.org", "body": "never rm -rf it", "x": "rm -rf y"}
     )
     assert [text for _, text in found.texts_to_look_through()] == ["rm -rf y"]
 
