@@ -6,29 +6,30 @@ import pytest
 
 from gateway.models import Kind
 from gateway.policy.calls.known_tools import known_tools
-from gateway.policy.calls.roles import FREE, RoleSource, looks_like
+from gateway.policy.calls.roles import FREE, RoleSource, is_plain_fact, looks_like
+from gateway.policy.calls.tool_names import is_lookup
 from gateway.wire.roles import Role
 from tests.calls.reading import author, operator, read, roles_of
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
 
 BY_NAME: list[tuple[str, Kind, dict[str, Any], dict[str, str]]] = [
-    ("run_bash", C, {"command": "ls", "description": "Look around"},
+    ("sh_run", C, {"command": "ls", "description": "Look around"},
      {"command": "command", "description": "remark"}),
-    ("run_bash", C, {"command": "ls", "timeout": 5}, {"command": "command", "timeout": "remark"}),
-    ("run_bash", C, {"command": "ls", "timeout": 10**9}, {"command": "command", "timeout": "unknown"}),
-    ("run_bash", C, {"command": "ls", "timeout": "x"}, {"command": "command", "timeout": "unknown"}),
-    ("run_bash", C, {"command": "ls", "timeout": True}, {"command": "command", "timeout": "unknown"}),
-    ("run_bash", C, {"command": "ls", "user": "root"}, {"command": "command", "user": "user"}),
-    ("run_bash", C, {"command": "ls", "sudo": True}, {"command": "command", "sudo": "rights"}),
-    ("run_bash", C, {"command": "ls", "env": {"A": "1"}},
+    ("sh_run", C, {"command": "ls", "timeout": 5}, {"command": "command", "timeout": "remark"}),
+    ("sh_run", C, {"command": "ls", "timeout": 9**9}, {"command": "command", "timeout": "unknown"}),
+    ("sh_run", C, {"command": "ls", "timeout": "x"}, {"command": "command", "timeout": "unknown"}),
+    ("sh_run", C, {"command": "ls", "timeout": True}, {"command": "command", "timeout": "unknown"}),
+    ("sh_run", C, {"command": "ls", "user": "root"}, {"command": "command", "user": "user"}),
+    ("sh_run", C, {"command": "ls", "sudo": True}, {"command": "command", "sudo": "rights"}),
+    ("sh_run", C, {"command": "ls", "env": {"A": "1"}},
      {"command": "command", "env.A": "environment"}),
-    ("run_bash", C, {"command": "ls", "host": "prod"}, {"command": "command", "host": "host"}),
-    ("run_bash", C, {"command": "ls", "dir_path": "a"},
+    ("sh_run", C, {"command": "ls", "host": "prod"}, {"command": "command", "host": "host"}),
+    ("sh_run", C, {"command": "ls", "dir_path": "a"},
      {"command": "command", "dir_path": "working_folder"}),
-    ("run_bash", C, {"command": "ls", "path": "a"}, {"command": "command", "path": "working_folder"}),
-    ("run_bash", C, {"command": "ls", "cwd": None}, {"command": "command", "cwd": "working_folder"}),
-    ("run_bash", C, {"command": "ls", "cwd": True}, {"command": "command", "cwd": "unknown"}),
+    ("sh_run", C, {"command": "ls", "path": "a"}, {"command": "command", "path": "working_folder"}),
+    ("sh_run", C, {"command": "ls", "cwd": None}, {"command": "command", "cwd": "working_folder"}),
+    ("sh_run", C, {"command": "ls", "cwd": True}, {"command": "command", "cwd": "unknown"}),
     ("run", C, {"command": "y", "is_input": "true"}, {"command": "input", "is_input": "flag"}),
     ("run", C, {"command": "y", "is_input": "false"}, {"command": "command", "is_input": "flag"}),
     ("npm", T, {"command": "ls"}, {"command": "action"}),
@@ -176,3 +177,26 @@ def test_a_command_or_a_plan_has_no_data() -> None:
     for kind in (C, Kind.PLAN):
         found = read("write_file", {"path": "a", "content": "x"}, kind)
         assert not {leaf.role for leaf in found.leaves} & FREE
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "plain"),
+    [("city", "Oslo", True), ("City", "New York", True), ("page", 2, True), ("page", True, False),
+     ("limit", 10**9, False), ("limit", -1, False), ("city", "/etc/passwd", False),
+     ("city", "$(reboot)", False), ("city", "x" * 61, False), ("city", "a\nb", False),
+     ("city", "id_rsa", False), ("city", None, False), ("city", ["Oslo"], False),
+     ("query", "Oslo", False), ("date", "a.b", False)],
+)  # fmt: skip
+def test_plain_facts_are_words_under_known_names(name: str, value: Any, plain: bool) -> None:
+    """Row 38: a plain fact is a few words or a small number under a name that says so."""
+    assert is_plain_fact(name, value) is plain
+
+
+@pytest.mark.parametrize(
+    ("tool", "is_one"),
+    [("get_weather", True), ("mcp__w__getWeather", True), ("lookup", True), ("weather", False),
+     ("set_and_get", False), ("get_shell", False), ("get_sql", False), ("get_wetter\u202e", False)],
+)  # fmt: skip
+def test_lookups_begin_with_their_verb(tool: str, is_one: bool) -> None:
+    """A look-up's first word says so, and none of its words may run anything."""
+    assert is_lookup(tool) is is_one
