@@ -256,8 +256,10 @@ class _Walk:
         declared = given.source in (RoleSource.OPERATOR, RoleSource.AUTHOR, RoleSource.TABLE)
         plain = plain_name(key)
         if plain in BY_PATH and all(isinstance(part, dict) for part in value.values()):
-            self._found.keys += [(name, where.of_key(name).place) for name in value
-                                 if isinstance(name, str)][:MAX_LEAVES]  # fmt: skip
+            names = [name for name in value if isinstance(name, str)]
+            self._found.keys += [(name, where.of_key(name).place) for name in names[:MAX_LEAVES]]
+            if names[MAX_LEAVES:]:
+                self._doubt(DoubtKind.LIMIT, where, f"{key} names more files than are read")
         whole = given.role is Role.DATA and _is_whole(given)
         holds = plain in _HOLDING and not declared
         if whole or given.role in _INHERITED:

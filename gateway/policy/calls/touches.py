@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from gateway.domain.records import Record
 from gateway.policy.calls.call import Call, Declaration, calls_of
 from gateway.policy.calls.known_tools import rows_of_any_name
 from gateway.policy.calls.leaves import (
+    MAX_LEAVES,
     MAX_TEXT,
     Budget,
     Doubt,
@@ -45,7 +46,7 @@ from gateway.policy.calls.tool_names import (
     is_foreign_shell,
     names_of,
 )
-from gateway.policy.calls.urls import UrlUse, find_urls, use_url
+from gateway.policy.calls.urls import MOST_URLS, UrlUse, find_urls, use_url
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.roles import Role
 
@@ -54,13 +55,10 @@ __all__ = [
     "Program", "Reading", "Touches", "UrlUse", "calls_of", "touch", "touches_of",
 ]  # fmt: skip
 
-_Found = TypeVar("_Found")
-
 _KEPT = "_touches"
 
 MAX_NESTED = 4
 _MOST_JOINED = 8
-_MOST_NAMED = 512  # paths in one patch, URLs in one text
 _NOT_GIVEN = (None, False, "", "false", "False", "use_default", "default", 0)
 _DELETING = frozenset({"delete", "del", "remove", "unlink", "rm", "rmdir", "erase", "trash"})
 _UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "rename", "symlink"})
@@ -362,9 +360,8 @@ class _Toucher:
             named, effect = named_in_patches(text), PathEffect.UNKNOWN
         else:
             effect = PathEffect.WRITE
-        self._paths += [
-            use_path(one, effect, self._base, leaf.place) for one in self._some(leaf, named)
-        ]
+        named = self._take(leaf, named)
+        self._paths += [use_path(one, effect, self._base, leaf.place) for one in named]
 
     def _read_url(self, leaf: Leaf, text: str) -> None:
         if text[:5].lower() == "file:":
@@ -391,16 +388,19 @@ class _Toucher:
         elif look is Role.PATCH:
             self._paths += [
                 use_path(one, PathEffect.UNKNOWN, self._base, leaf.place, looks=True)
-                for one in self._some(leaf, named_in_patches(text))
+                for one in self._take(leaf, named_in_patches(text))
             ]
         if "://" in text:
-            self._urls += self._some(leaf, tuple(find_urls(text, leaf.place)))
+            found = tuple(find_urls(text, leaf.place))
+            self._urls += found[:MOST_URLS]
+            if found[MOST_URLS:]:
+                self._doubt(DoubtKind.LIMIT, leaf, "it names more addresses than are read")
 
-    def _some(self, leaf: Leaf, found: tuple[_Found, ...]) -> tuple[_Found, ...]:
-        """Return as many as are looked at; more than that is a doubt."""
-        if len(found) > _MOST_NAMED:
-            self._doubt(DoubtKind.LIMIT, leaf, "it names more than what is read")
-        return found[:_MOST_NAMED]
+    def _take(self, leaf: Leaf, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Return as many of the files that a text names as are read; more are a doubt."""
+        if named[MAX_LEAVES:]:
+            self._doubt(DoubtKind.LIMIT, leaf, "it names more files than are read")
+        return named[:MAX_LEAVES]
 
     def _read_json(self, leaf: Leaf, text: str) -> None:
         if text.lstrip()[:1] not in ("{", "["):
@@ -469,8 +469,9 @@ class _Toucher:
                 by_owner.setdefault(leaf.owner, []).append(leaf)
         for leaves in by_owner.values():
             some = leaves[:_MOST_JOINED]
-            if leaves[_MOST_JOINED:] and len({one.address for one in leaves}) > 1:
-                self._doubt(DoubtKind.LIMIT, leaves[0], "it names more paths than are joined")
+            addresses = {leaf.address for leaf in leaves}
+            if leaves[_MOST_JOINED:] and len(addresses) > 1:
+                self._doubt(DoubtKind.LIMIT, leaves[_MOST_JOINED], "more paths than are joined")
             joined = tuple(
                 use_path(f"{one.value.rstrip('/')}/{two.value}", self._effect(two), self._base,
                          two.place)
