@@ -83,8 +83,7 @@ class Doubt:
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class Leaf(NamedTuple):
     """One value: where it stands, what it does, its type, and who said so.
 
     `address` is the same for all elements of a list (`edits[].new_string`); `place` is not
@@ -257,8 +256,10 @@ class _Walk:
         declared = given.source in (RoleSource.OPERATOR, RoleSource.AUTHOR, RoleSource.TABLE)
         plain = plain_name(key)
         if plain in BY_PATH and all(isinstance(part, dict) for part in value.values()):
-            self._found.keys += [(name, where.of_key(name).place) for name in value
-                                 if isinstance(name, str)][:MAX_LEAVES]  # fmt: skip
+            names = [name for name in value if isinstance(name, str)]
+            self._found.keys += [(name, where.of_key(name).place) for name in names[:MAX_LEAVES]]
+            if names[MAX_LEAVES:]:
+                self._doubt(DoubtKind.LIMIT, where, f"{key} names more files than are read")
         whole = given.role is Role.DATA and _is_whole(given)
         holds = plain in _HOLDING and not declared
         if whole or given.role in _INHERITED:
@@ -402,7 +403,7 @@ class _Walk:
     def _held_by_another(self, address: str) -> bool:
         """Whether a tool of the same name, of another host, does not leave this free."""
         return any(
-            address in row.arguments and row.arguments[address].role not in FREE
+            address in row.arguments and row.arguments[address].role not in FREE | {Role.UNKNOWN}
             for row in self._rows
         )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from gateway.policy.calls.paths import MAX_PATH, components, delicate
@@ -33,8 +33,7 @@ EFFECTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathUse:
+class PathUse(NamedTuple):
     """One path: its text as sent, what is done to it, and where it stands in the call.
 
     `parts` are the absolute components from the base, None where readers could differ or no base is

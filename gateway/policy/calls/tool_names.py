@@ -119,3 +119,14 @@ def words_of(tool: str) -> frozenset[str]:
 
 def _all_words(tool: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _PARTS.findall(tool[:_LONGEST]))
+
+
+_LOOK_UPS = frozenset({"get", "list", "find", "lookup", "check", "count", "show", "describe"})
+
+
+def is_lookup(tool: str) -> bool:
+    """Whether a tool's name begins with the verb of a look-up, and has no word that may run."""
+    bare = bare_name(tool)
+    first = _PARTS.search(bare)
+    begins = first is not None and first.start() == 0 and first.group().lower() in _LOOK_UPS
+    return begins and bool(words_of(tool)) and not may_run_anything(tool)

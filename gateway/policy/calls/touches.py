@@ -17,6 +17,7 @@ from gateway.domain.records import Record
 from gateway.policy.calls.call import Call, Declaration, calls_of
 from gateway.policy.calls.known_tools import rows_of_any_name
 from gateway.policy.calls.leaves import (
+    MAX_LEAVES,
     MAX_TEXT,
     Budget,
     Doubt,
@@ -45,7 +46,7 @@ from gateway.policy.calls.tool_names import (
     is_foreign_shell,
     names_of,
 )
-from gateway.policy.calls.urls import UrlUse, find_urls, use_url
+from gateway.policy.calls.urls import MOST_URLS, UrlUse, find_urls, use_url
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.roles import Role
 
@@ -53,6 +54,8 @@ __all__ = [
     "Ambiguity", "Call", "Declaration", "Doubt", "DoubtKind", "Leaf", "PathEffect", "PathUse",
     "Program", "Reading", "Touches", "UrlUse", "calls_of", "touch", "touches_of",
 ]  # fmt: skip
+
+_KEPT = "_touches"
 
 MAX_NESTED = 4
 _MOST_JOINED = 8
@@ -357,7 +360,8 @@ class _Toucher:
             named, effect = named_in_patches(text), PathEffect.UNKNOWN
         else:
             effect = PathEffect.WRITE
-        self._paths += [use_path(one, effect, self._base, leaf.place) for one in named[:512]]
+        named = self._take(leaf, named)
+        self._paths += [use_path(one, effect, self._base, leaf.place) for one in named]
 
     def _read_url(self, leaf: Leaf, text: str) -> None:
         if text[:5].lower() == "file:":
@@ -384,10 +388,19 @@ class _Toucher:
         elif look is Role.PATCH:
             self._paths += [
                 use_path(one, PathEffect.UNKNOWN, self._base, leaf.place, looks=True)
-                for one in named_in_patches(text)[:512]
+                for one in self._take(leaf, named_in_patches(text))
             ]
         if "://" in text:
-            self._urls += find_urls(text, leaf.place)
+            found = tuple(find_urls(text, leaf.place))
+            self._urls += found[:MOST_URLS]
+            if found[MOST_URLS:]:
+                self._doubt(DoubtKind.LIMIT, leaf, "it names more addresses than are read")
+
+    def _take(self, leaf: Leaf, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Return as many of the files that a text names as are read; more are a doubt."""
+        if named[MAX_LEAVES:]:
+            self._doubt(DoubtKind.LIMIT, leaf, "it names more files than are read")
+        return named[:MAX_LEAVES]
 
     def _read_json(self, leaf: Leaf, text: str) -> None:
         if text.lstrip()[:1] not in ("{", "["):
@@ -456,6 +469,9 @@ class _Toucher:
                 by_owner.setdefault(leaf.owner, []).append(leaf)
         for leaves in by_owner.values():
             some = leaves[:_MOST_JOINED]
+            addresses = {leaf.address for leaf in leaves}
+            if leaves[_MOST_JOINED:] and len(addresses) > 1:
+                self._doubt(DoubtKind.LIMIT, leaves[_MOST_JOINED], "more paths than are joined")
             joined = tuple(
                 use_path(f"{one.value.rstrip('/')}/{two.value}", self._effect(two), self._base,
                          two.place)
@@ -503,5 +519,15 @@ def _fingerprint(call: Call) -> str:
 
 
 def touches_of(record: Record) -> tuple[Touches, ...]:
-    """Return what each part of a record touches: its arguments, then any payload."""
-    return tuple(touch(call) for call in calls_of(record))
+    """Return what each part of a record touches: its arguments, then any payload.
+
+    Deciders, offers and cards all ask about one record, so the answer stays beside it, with the
+    very objects that it rests on: a copy of the record that has others is read anew.
+    """
+    rests_on = (record.request, record.arguments, record.declared, record.harmless, record.trusted)
+    known, found = record.__dict__.get(_KEPT, ((), ()))
+    if known and all(one is two for one, two in zip(known, rests_on, strict=True)):
+        return found  # type: ignore[no-any-return]
+    found = tuple(touch(call) for call in calls_of(record))
+    record.__dict__[_KEPT] = rests_on, found
+    return found
