@@ -15,21 +15,26 @@ from gateway.policy.calls.argument_names import (
     is_said,
     is_shell,
     names_command,
-    names_path,
-    names_script,
     pathlike,
     paths_in,
     second_paths_in,
 )
 from gateway.policy.calls.paths import is_root
+from gateway.policy.calls.touches import DoubtKind, Touches, touches_of
+from gateway.policy.calls.values import fits_text, values_named
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
 from gateway.policy.decider import Verdict
 from gateway.policy.grants.command_patterns import derive_allow_pattern, derive_deny_pattern
 from gateway.policy.grants.coverage import fits_tool, legible, lies_in, runs_only
-from gateway.policy.grants.denials import command_reaches, forbids_command, forbids_folder, most
-from gateway.policy.grants.grant import CommandPattern, MatchResult
+from gateway.policy.grants.denials import (
+    forbids_command,
+    most,
+    over_readings,
+    reaches_folder,
+    read_without_authors,
+)
+from gateway.policy.grants.grant import MatchResult
 from gateway.policy.guardrails import findings
-from gateway.wire.codec import JsonObject
 
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
@@ -147,6 +152,14 @@ def _may_allow(rule: PolicyRule, record: Record) -> bool:
         return False
     if request.context.env or request.payload is not None:
         return False
+    parts = touches_of(record)
+    if not all(
+        [*values_named(part, address)] != []
+        and all(fits_text(wanted, one) for one in values_named(part, address))
+        for address, wanted in rule.arguments.items()
+        for part in parts
+    ):
+        return False
     if rule.commands:
         return _runs_one_of(rule, record)
     if rule.folders:
@@ -189,41 +202,25 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:
             if any(part.lower() in text for part in rule.contains)
             else MatchResult.NO
         )
+    parts = read_without_authors(record)
     if rule.commands:
-        patterns = filter(None, map(derive_deny_pattern, rule.commands))
-        yield most([_forbidden(pattern, record) for pattern in patterns])
+        patterns = list(filter(None, map(derive_deny_pattern, rule.commands)))
+        yield most([forbids_command(one, part) for one in patterns for part in parts])
     if rule.folders:
-        yield most(
-            [
-                found
-                for folder in rule.folders
-                for part in record.parts
-                for found in _reaches(folder, part, record.request.context.cwd)
-            ]
-        )
+        yield most([reaches_folder(one, part) for one in rule.folders for part in parts])
+    for address, wanted in rule.arguments.items():
+        yield most([_has_argument(part, address, wanted) for part in parts])
 
 
-def _forbidden(pattern: CommandPattern, record: Record) -> MatchResult:
-    values = [found for part in record.parts for found in commands_in(part)]
-    scripts = any(names_script(name) for part in record.parts for name in part)
-    if scripts or (not values and record.request.kind is Kind.COMMAND):
-        values = [*values, ("", None)]
-    return most([forbids_command(pattern, *found) for found in values])
+def _has_argument(touches: Touches, address: str, wanted: str) -> MatchResult:
+    """Whether a call, or one within it, has a value that a condition on its arguments means."""
+    return over_readings(touches, lambda one: _has_value(one, address, wanted))
 
 
-def _reaches(folder: str, arguments: JsonObject, cwd: str | None) -> Iterator[MatchResult]:
-    """Yield for each path that a call names whether it lies in a folder."""
-    yield from (command_reaches(folder, *found, cwd) for found in commands_in(arguments))
-    for path in paths_in(arguments):
-        yield from (
-            forbids_folder(folder, one, cwd) for one in (path if isinstance(path, list) else [path])
-        )
-    # Text of any other name may be a path, or only look so.
-    rest = {
-        name: value
-        for name, value in arguments.items()
-        if not (names_command(name) or names_path(name) or is_content(name))
-    }
-    for text in pathlike(rest):
-        found = forbids_folder(folder, text, cwd)
-        yield MatchResult.NO if found is MatchResult.NO else MatchResult.UNSURE
+def _has_value(touches: Touches, address: str, wanted: str) -> MatchResult:
+    values = list(values_named(touches, address))
+    if any(fits_text(wanted, one) for one in values):
+        return MatchResult.YES
+    hidden = any(one.kind is DoubtKind.LIMIT for one in touches.doubts)
+    plain = all(isinstance(one, str | int | float) or one is None for one in values)
+    return MatchResult.NO if plain and not hidden else MatchResult.UNSURE

@@ -17,7 +17,6 @@ from gateway.models import Kind, RiskLevel
 from gateway.policy.calls.argument_names import (
     ARGUMENT_LIST,
     COMMAND_LIST,
-    commands_in,
     gives_rights,
     is_file_tool,
     is_foreign_shell,
@@ -26,7 +25,6 @@ from gateway.policy.calls.argument_names import (
     is_said,
     is_shell,
     names_any_path,
-    names_command,
     names_path,
     pathlike,
     paths_in,
@@ -43,7 +41,7 @@ from gateway.policy.calls.command_table import (
     writes,
 )
 from gateway.policy.calls.paths import below, delicate, within
-from gateway.policy.grants.denials import forbids_command, forbids_folder, most, runs_of
+from gateway.policy.grants.denials import denies, runs_of
 from gateway.policy.grants.grant import (
     ANY_TOOL,
     MAX_TEXT,
@@ -77,12 +75,14 @@ def covers(grant: Grant, record: Record) -> MatchResult:
     request = record.request
     if grant.agent != request.agent or grant.session not in (None, request.session):
         return MatchResult.NO
-    if request.questions or grant.match.tool not in (request.tool, ANY_TOOL):
+    if request.questions:
+        return MatchResult.NO
+    if grant.effect is Effect.DENY:
+        return denies(grant.match, record)
+    if grant.match.tool not in (request.tool, ANY_TOOL):
         return MatchResult.NO
     if grant.match.shape in PASSES:
         return MatchResult.YES if _passes(grant.match.shape, record) else MatchResult.NO
-    if grant.effect is Effect.DENY:
-        return _denies(grant.match, record)
     return MatchResult.YES if _allows(grant.match, record) else MatchResult.NO
 
 
@@ -310,34 +310,3 @@ def legible(value: Any, depth: int = 0) -> bool:
     if isinstance(value, dict):
         return all(legible(item, depth + 1) for pair in value.items() for item in pair)
     return not isinstance(value, list) or all(legible(item, depth + 1) for item in value)
-
-
-# ---------------------------------------------------------------- deny: nothing slips through
-
-
-def _denies(match: Match, record: Record) -> MatchResult:
-    if match.shape is Shape.EXACT:
-        return MatchResult.YES if match.digest == record.digest else MatchResult.NO
-    # Each rule looks at all that would run: what one forbids may stand apart from the other.
-    found = {most([_forbids(one, part, record) for part in record.parts]) for one in match.rules}
-    if MatchResult.NO in found:
-        return MatchResult.NO
-    return MatchResult.UNSURE if MatchResult.UNSURE in found else MatchResult.YES
-
-
-def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> MatchResult:
-    if (denied := rule.command) is not None:
-        # Another name for it, or another depth, makes it no other command.
-        named = rule.name in arguments and not names_command(rule.name)
-        values = [*commands_in(arguments), *([(rule.name, arguments[rule.name])] if named else [])]
-        return most([forbids_command(denied, name, value) for name, value in values])
-    if rule.name not in arguments:
-        return MatchResult.NO
-    value = arguments[rule.name]
-    if rule.kind is RuleKind.FOLDER:
-        return forbids_folder(str(rule.value), value, record.request.context.cwd)
-    if rule.kind is RuleKind.ANY:
-        return MatchResult.YES
-    if rule.kind is RuleKind.WITHIN and (not isinstance(value, str) or _place(value) is None):
-        return MatchResult.UNSURE
-    return MatchResult.YES if _ALLOWING[rule.kind](rule.value, value) else MatchResult.NO

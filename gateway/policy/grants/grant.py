@@ -85,6 +85,7 @@ class RuleKind(StrEnum):
     WITHIN = "within"
     FOLDER = "folder"
     COMMAND = "command"
+    HOST = "host"
     ANY = "any"
 
 
@@ -121,7 +122,8 @@ class Rule(Wire):
     """What one named argument must be.
 
     `value` is what it equals, the greatest number, the prefix it lies within (component by
-    component, for URLs and names with slashes) or the folder; `command` belongs to kind command.
+    component, for URLs and names with slashes), the folder or the host; `command` belongs to kind
+    command. Only denials name hosts.
     """
 
     name: str
@@ -134,7 +136,7 @@ class Rule(Wire):
             raise InvalidRequest(
                 "a command pattern belongs to rules of kind command, and only there"
             )
-        texts = (RuleKind.WITHIN, RuleKind.FOLDER)
+        texts = (RuleKind.WITHIN, RuleKind.FOLDER, RuleKind.HOST)
         if self.kind in texts and (not isinstance(self.value, str) or not self.value):
             raise InvalidRequest(f"a rule of kind {self.kind} needs a text")
         if self.kind is RuleKind.AT_MOST and not is_number(self.value):

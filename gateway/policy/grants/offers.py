@@ -24,10 +24,9 @@ from gateway.policy.calls.argument_names import (
 )
 from gateway.policy.calls.command_table import Operands, ParsedCommand, read
 from gateway.policy.calls.paths import components, delicate, is_root
-from gateway.policy.calls.shell_words import WRAPPER, Word, unwrap
-from gateway.policy.grants.command_patterns import denial
+from gateway.policy.calls.shell_words import WRAPPER, unwrap
 from gateway.policy.grants.coverage import covers, is_file_call, legible, reads_files
-from gateway.policy.grants.denials import runs_of
+from gateway.policy.grants.denials import denial_matches, runs_of
 from gateway.policy.grants.grant import (
     MAX_RULES,
     CommandPattern,
@@ -103,26 +102,13 @@ def _matches(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
     if request.kind is Kind.PLAN:
         return
     if effect is Effect.DENY:
-        yield from _denied_commands(record)
-    else:
-        yield from _commands(record)
-    yield from _folders(record, effect)
+        yield from denial_matches(record)
+        return
+    yield from _commands(record)
+    yield from _folders(record)
     yield from _free_text(record)
     words = f"everything that {request.tool} can do"
     yield words, _match(record, Shape.TOOL)
-
-
-def _denied_commands(record: Record) -> Iterator[tuple[str, Match]]:
-    name = next(filter(names_command, record.arguments), None)
-    runs = runs_of(name, record.arguments[name]) if name is not None else None
-    if name is None or runs is None:
-        return
-    for pattern in _denials(runs[0]):
-        said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
-        rule = Rule(name=name, kind=RuleKind.COMMAND, command=pattern)
-        # Whatever stands beside: another folder or user makes it no other command.
-        match = _match(record, Shape.PATTERN, rules=(rule,))
-        yield f"{said}, whatever follows", match
 
 
 def _commands(record: Record) -> Iterator[tuple[str, Match]]:
@@ -142,13 +128,6 @@ def _commands(record: Record) -> Iterator[tuple[str, Match]]:
         text = f"{each}{_command_words(pattern)}, {said}{by}{_where(record)}{ignored}"
         rule = Rule(name=name, kind=RuleKind.COMMAND, value=wrapper, command=pattern)
         yield text, _pattern(record, rule, free=frozenset(filter(is_said_about, record.arguments)))
-
-
-def _denials(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
-    narrow, wide = denial(words, flags=True), denial(words, flags=False)
-    if narrow.flags:
-        yield replace(narrow, verbs=wide.verbs)
-    yield wide
 
 
 def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
@@ -198,7 +177,7 @@ def _describe_ignored(record: Record) -> str:
     return f"; whatever {', '.join(names)} {'say' if names[1:] else 'says'}" if names else ""
 
 
-def _folders(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
+def _folders(record: Record) -> Iterator[tuple[str, Match]]:
     """Offer the folder of the one path that a call names, where the rest is content or the same."""
     arguments, cwd = record.arguments, record.request.context.cwd
     names = [name for name in arguments if names_path(name)]
@@ -214,7 +193,7 @@ def _folders(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
     rule = Rule(name=names[0], kind=RuleKind.FOLDER, value=folder)
     free = frozenset(filter(is_content, arguments))
     fixed = {name: value for name, value in arguments.items() if name not in {names[0], *free}}
-    if effect is Effect.ALLOW and not is_file_call(record, fixed):
+    if not is_file_call(record, fixed):
         return
     words = (
         f"{record.request.tool} on anything in {folder}{_with(fixed)}, by its name; "
