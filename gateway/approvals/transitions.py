@@ -116,6 +116,7 @@ def erase_content(record: Record) -> Record:
         request=request,
         edited=None,
         findings=(),
+        finding_places=(),
         decision=decision,
         note="",
         erased=True,

@@ -34,7 +34,7 @@ from gateway.policy.grants.denials import (
     read_without_authors,
 )
 from gateway.policy.grants.grant import MatchResult
-from gateway.policy.guardrails import findings
+from gateway.policy.guardrails import find_signs
 
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
@@ -94,12 +94,18 @@ class GuardrailLink:
         mode = (await self._policy()).guardrails
         if mode not in (Guardrails.ASK, Guardrails.DENY):
             return None
-        found = findings(record)
+        found = find_signs(record)
         if not found:
             return None
         by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
-        effect = DENY if mode is Guardrails.DENY else ASK
-        return Verdict(effect=effect, by=by, reason=Reason.RULE, message="; ".join(found))
+        # What is only worth a look is for people, however strict the policy is.
+        refused = mode is Guardrails.DENY and any(one.destroys for one in found)
+        return Verdict(
+            effect=DENY if refused else ASK,
+            by=by,
+            reason=Reason.RULE,
+            message="; ".join(one.words for one in found),
+        )
 
     async def shadows(self, record: Record) -> list[Shadow]:
         """Return what would have been stopped."""
