@@ -19,7 +19,8 @@ from gateway.policy.calls.argument_names import (
     paths_in,
     second_paths_in,
 )
-from gateway.policy.calls.paths import is_root
+from gateway.policy.calls.paths import is_root, within
+from gateway.policy.calls.roles import COMMANDS
 from gateway.policy.calls.touches import DoubtKind, Touches, touches_of
 from gateway.policy.calls.values import fits_text, values_named
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
@@ -35,7 +36,9 @@ from gateway.policy.grants.denials import (
 )
 from gateway.policy.grants.grant import MatchResult
 from gateway.policy.guardrails import find_signs
+from gateway.wire.roles import Role
 
+_RUNNING = (Role.ACTION, Role.INPUT, Role.NESTED, *COMMANDS)
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
 
@@ -167,10 +170,36 @@ def _may_allow(rule: PolicyRule, record: Record) -> bool:
     ):
         return False
     if rule.commands:
-        return _runs_one_of(rule, record)
+        plain = all(_runs_plainly(rule, part) for part in parts)
+        return plain and _runs_one_of(rule, record)
     if rule.folders:
-        return _stays_in(rule.folders, record)
+        inside = all(_touches_only(rule.folders, part) for part in parts)
+        return inside and _stays_in(rule.folders, record)
     return bool(rule.tools) and fits_tool(record)
+
+
+def _runs_plainly(rule: PolicyRule, touches: Touches) -> bool:
+    """Whether a call runs where its context says, or in the rule's folders, as nobody else and
+    with no other rights, under every reading."""
+    if touches.rights or touches.users or touches.environment or touches.foreign_shell:
+        return False
+    if any(one is not touches for one in touches.everything()) or touches.with_role(
+        Role.INPUT, Role.HOST
+    ):
+        return False
+    if touches.base_source == "context":
+        return True
+    return touches.base is not None and any(within(touches.base, one) for one in rule.folders)
+
+
+def _touches_only(folders: tuple[str, ...], touches: Touches) -> bool:
+    """Whether each path lies in one of the folders under every reading, and nothing runs."""
+    if touches.rights or touches.with_role(*_RUNNING) or any(touches.all_programs()):
+        return False
+    return all(
+        path.absolute is not None and any(within(path.absolute, one) for one in folders)
+        for path in touches.all_paths()
+    )
 
 
 def _runs_one_of(rule: PolicyRule, record: Record) -> bool:

@@ -183,7 +183,11 @@ def deny(shape: Shape = Shape.PATTERN, tool: str = "shell", **rule: Any) -> Gran
     return granted(Match(shape=shape, tool=tool, rules=rules), Effect.DENY)
 
 
-RM = {"name": "command", "kind": RuleKind.COMMAND, "command": CommandPattern(program="rm")}
+RM: dict[str, Any] = {
+    "name": "command",
+    "kind": RuleKind.COMMAND,
+    "command": CommandPattern(program="rm"),
+}
 _PARALLEL = {
     "tool_uses": [{"recipient_name": "functions.shell", "parameters": {"command": "rm x"}}]
 }
@@ -289,3 +293,27 @@ def test_rules_look_at_named_arguments(
     assert fits(no, asked("promote", arguments=arguments)) is deny_fits
     yes = PolicyRule(name="yes", effect=RuleEffect.ALLOW, tools=("promote",), arguments=wanted)
     assert fits(yes, asked("promote", arguments=arguments)) is allow_fits
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "cover"),
+    [
+        ("shell", {"command": "git log"}, YES),
+        ("shell", {"command": "git log", "workdir": "/ws/src"}, NO),
+        ("shell", {"command": "git log", "sudo": True}, NO),
+        ("shell", {"command": "git log", "user": "root"}, NO),
+        ("shell", {"command": "git log", "host": "prod"}, NO),
+        ("shell", {"command": ["git log", "rm x"]}, NO),
+        ("write_file", {"path": "/ws/a", "content": "x"}, YES),
+        ("write_file", {"path": "/ws/a", "content": "x", "target": "/etc/x"}, NO),
+        ("write_file", {"directory": "/ws/docs", "filename": "../../x", "content": ""}, NO),
+        ("write_file", {"path": "/ws/a", "content": "x", "sudo": True}, NO),
+    ],
+)
+def test_an_allow_rule_holds_under_every_reading(
+    tool: str, arguments: dict[str, Any], cover: MatchResult
+) -> None:
+    """Not as somebody else, not elsewhere, not with a second path."""
+    run = PolicyRule(name="a", effect=RuleEffect.ALLOW, tools=("shell",), commands=("git log",))
+    write = PolicyRule(name="b", effect=RuleEffect.ALLOW, tools=("write*",), folders=("/ws",))
+    assert fits(run if tool == "shell" else write, asked(tool, arguments=arguments)) is cover

@@ -46,7 +46,7 @@ from gateway.policy.grants.grant import (
 from gateway.wire.roles import Role
 
 _MOST_OFFERED = 8
-_EMPTY = (None, "", [], {})
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 _YES_NO = {True: MatchResult.YES, False: MatchResult.NO}
 # Nobody looked at what stands there, so it may be anything.
 _HIDING = frozenset({DoubtKind.LIMIT, DoubtKind.NESTED})
