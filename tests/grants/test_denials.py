@@ -317,3 +317,18 @@ def test_an_allow_rule_holds_under_every_reading(
     run = PolicyRule(name="a", effect=RuleEffect.ALLOW, tools=("shell",), commands=("git log",))
     write = PolicyRule(name="b", effect=RuleEffect.ALLOW, tools=("write*",), folders=("/ws",))
     assert fits(run if tool == "shell" else write, asked(tool, arguments=arguments)) is cover
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "cover"),
+    [
+        ("thing", {"command": ["ls", "rm x"]}, UNSURE),
+        ("use_mcp_tool", _MCP, YES),
+        ("use_mcp_tool", {**_MCP, "arguments": "{{"}, UNSURE),
+    ],
+)
+def test_a_deny_rule_holds_under_all_readings_and_within_calls(
+    tool: str, arguments: dict[str, Any], cover: MatchResult
+) -> None:
+    """Yes under all, asks under some or where nobody looked, and looks into calls within."""
+    assert fits(denied("rm"), asked(tool, arguments=arguments)) is cover
