@@ -128,7 +128,8 @@ class Record(Wire):
     due. A `canary` is a request of the gateway's own that tests whether people look: it is in no
     agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
     digest card, has no card of its own; `alike` counts those behind this one. `findings` are what
-    the guardrails see in what would run now, none where they are off. A `harmless` tool was
+    the guardrails see in what would run now, none where they are off; `finding_places` say for
+    each where in the arguments, none in records of the version before. A `harmless` tool was
     declared so when it was asked, by the operator or by an author whom the policy trusts.
     `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
     request may free arguments too. Where something is decided, the policy of that moment counts for
@@ -157,6 +158,7 @@ class Record(Wire):
     waiting: bool = True
     risk: Risk = field(default_factory=lambda: Risk(level=RiskLevel.MEDIUM))
     findings: tuple[str, ...] = ()
+    finding_places: tuple[str, ...] = ()
     edited: JsonObject | None = None
     votes: tuple[Vote, ...] = ()
     decision: Decision | None = None

@@ -15,23 +15,31 @@ from gateway.policy.calls.argument_names import (
     is_said,
     is_shell,
     names_command,
-    names_path,
-    names_script,
     pathlike,
     paths_in,
     second_paths_in,
 )
-from gateway.policy.calls.paths import is_root
+from gateway.policy.calls.paths import is_root, within
+from gateway.policy.calls.roles import COMMANDS
+from gateway.policy.calls.touches import DoubtKind, Touches, touches_of
+from gateway.policy.calls.values import fits_text, values_named
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
 from gateway.policy.decider import Verdict
 from gateway.policy.grants.command_patterns import derive_allow_pattern, derive_deny_pattern
 from gateway.policy.grants.coverage import fits_tool, lies_in, runs_only
-from gateway.policy.grants.denials import command_reaches, forbids_command, forbids_folder, most
-from gateway.policy.grants.grant import CommandPattern, MatchResult
+from gateway.policy.grants.denials import (
+    forbids_command,
+    most,
+    over_readings,
+    reaches_folder,
+    read_without_authors,
+)
+from gateway.policy.grants.grant import MatchResult
 from gateway.policy.grants.variations import legible
-from gateway.policy.guardrails import findings
-from gateway.wire.codec import JsonObject
+from gateway.policy.guardrails import find_signs
+from gateway.wire.roles import Role
 
+_RUNNING = (Role.ACTION, Role.INPUT, Role.NESTED, *COMMANDS)
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
 
@@ -90,12 +98,18 @@ class GuardrailLink:
         mode = (await self._policy()).guardrails
         if mode not in (Guardrails.ASK, Guardrails.DENY):
             return None
-        found = findings(record)
+        found = find_signs(record)
         if not found:
             return None
         by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
-        effect = DENY if mode is Guardrails.DENY else ASK
-        return Verdict(effect=effect, by=by, reason=Reason.RULE, message="; ".join(found))
+        # What is only worth a look is for people, however strict the policy is.
+        refused = mode is Guardrails.DENY and any(one.destroys for one in found)
+        return Verdict(
+            effect=DENY if refused else ASK,
+            by=by,
+            reason=Reason.RULE,
+            message="; ".join(one.words for one in found),
+        )
 
     async def shadows(self, record: Record) -> list[Shadow]:
         """Return what would have been stopped."""
@@ -148,11 +162,45 @@ def _may_allow(rule: PolicyRule, record: Record) -> bool:
         return False
     if request.context.env or request.payload is not None:
         return False
+    parts = touches_of(record)
+    if not all(
+        [*values_named(part, address)] != []
+        and all(fits_text(wanted, one) for one in values_named(part, address))
+        for address, wanted in rule.arguments.items()
+        for part in parts
+    ):
+        return False
     if rule.commands:
-        return _runs_one_of(rule, record)
+        plain = all(_runs_plainly(rule, part) for part in parts)
+        return plain and _runs_one_of(rule, record)
     if rule.folders:
-        return _stays_in(rule.folders, record)
+        inside = all(_touches_only(rule.folders, part) for part in parts)
+        return inside and _stays_in(rule.folders, record)
     return bool(rule.tools) and fits_tool(record)
+
+
+def _runs_plainly(rule: PolicyRule, touches: Touches) -> bool:
+    """Whether a call runs where its context says, or in the rule's folders, as nobody else and
+    with no other rights, under every reading."""
+    if touches.rights or touches.users or touches.environment or touches.foreign_shell:
+        return False
+    if any(one is not touches for one in touches.everything()) or touches.with_role(
+        Role.INPUT, Role.HOST
+    ):
+        return False
+    if touches.base_source == "context":
+        return True
+    return touches.base is not None and any(within(touches.base, one) for one in rule.folders)
+
+
+def _touches_only(folders: tuple[str, ...], touches: Touches) -> bool:
+    """Whether each path lies in one of the folders under every reading, and nothing runs."""
+    if touches.rights or touches.with_role(*_RUNNING) or any(touches.all_programs()):
+        return False
+    return all(
+        path.absolute is not None and any(within(path.absolute, one) for one in folders)
+        for path in touches.all_paths()
+    )
 
 
 def _runs_one_of(rule: PolicyRule, record: Record) -> bool:
@@ -190,41 +238,25 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:
             if any(part.lower() in text for part in rule.contains)
             else MatchResult.NO
         )
+    parts = read_without_authors(record)
     if rule.commands:
-        patterns = filter(None, map(derive_deny_pattern, rule.commands))
-        yield most([_forbidden(pattern, record) for pattern in patterns])
+        patterns = list(filter(None, map(derive_deny_pattern, rule.commands)))
+        yield most([forbids_command(one, part) for one in patterns for part in parts])
     if rule.folders:
-        yield most(
-            [
-                found
-                for folder in rule.folders
-                for part in record.parts
-                for found in _reaches(folder, part, record.request.context.cwd)
-            ]
-        )
+        yield most([reaches_folder(one, part) for one in rule.folders for part in parts])
+    for address, wanted in rule.arguments.items():
+        yield most([_has_argument(part, address, wanted) for part in parts])
 
 
-def _forbidden(pattern: CommandPattern, record: Record) -> MatchResult:
-    values = [found for part in record.parts for found in commands_in(part)]
-    scripts = any(names_script(name) for part in record.parts for name in part)
-    if scripts or (not values and record.request.kind is Kind.COMMAND):
-        values = [*values, ("", None)]
-    return most([forbids_command(pattern, *found) for found in values])
+def _has_argument(touches: Touches, address: str, wanted: str) -> MatchResult:
+    """Whether a call, or one within it, has a value that a condition on its arguments means."""
+    return over_readings(touches, lambda one: _has_value(one, address, wanted))
 
 
-def _reaches(folder: str, arguments: JsonObject, cwd: str | None) -> Iterator[MatchResult]:
-    """Yield for each path that a call names whether it lies in a folder."""
-    yield from (command_reaches(folder, *found, cwd) for found in commands_in(arguments))
-    for path in paths_in(arguments):
-        yield from (
-            forbids_folder(folder, one, cwd) for one in (path if isinstance(path, list) else [path])
-        )
-    # Text of any other name may be a path, or only look so.
-    rest = {
-        name: value
-        for name, value in arguments.items()
-        if not (names_command(name) or names_path(name) or is_content(name))
-    }
-    for text in pathlike(rest):
-        found = forbids_folder(folder, text, cwd)
-        yield MatchResult.NO if found is MatchResult.NO else MatchResult.UNSURE
+def _has_value(touches: Touches, address: str, wanted: str) -> MatchResult:
+    values = list(values_named(touches, address))
+    if any(fits_text(wanted, one) for one in values):
+        return MatchResult.YES
+    hidden = any(one.kind is DoubtKind.LIMIT for one in touches.doubts)
+    plain = all(isinstance(one, str | int | float) or one is None for one in values)
+    return MatchResult.NO if plain and not hidden else MatchResult.UNSURE

@@ -140,10 +140,17 @@ class Chain:
             effect, message = FAILED, str(error) or type(error).__name__
         else:
             effect = verdict.effect if verdict else NO_OPINION
-            message = verdict.message if verdict else ""
+            message = verdict.message if verdict else await _in_shadow(decider, record)
         return Opinion(
             decider=decider.name, priority=decider.priority, effect=effect, message=message
         )
+
+
+async def _in_shadow(decider: Decider, record: Record) -> str:
+    """Say what a decider without an opinion would have done, were it not in shadow."""
+    found = await decider.shadows(record) if isinstance(decider, HasShadows) else []
+    said = dict.fromkeys(f"{one.effect}: {one.why or one.rule}" for one in found)
+    return f"in shadow, would {'; '.join(said)}" if said else ""
 
 
 def find_decisive(opinions: Iterable[Opinion]) -> Opinion | None:

@@ -17,10 +17,8 @@ from gateway.domain.redaction import mask, start_of
 from gateway.errors import InvalidRequest
 from gateway.models import Context, Kind, RiskLevel
 from gateway.policy.calls.argument_names import (
-    commands_in,
     is_foreign_shell,
     is_runner,
-    names_command,
     pathlike,
     paths_in,
     words_of_name,
@@ -36,7 +34,7 @@ from gateway.policy.calls.command_table import (
 from gateway.policy.calls.paths import below, components, delicate, within
 from gateway.policy.calls.roles import JsonType, RoleSource
 from gateway.policy.calls.touches import Leaf, Touches, touches_of
-from gateway.policy.grants.denials import forbids_command, forbids_folder, most, runs_of
+from gateway.policy.grants.denials import denies, runs_of
 from gateway.policy.grants.grant import (
     ANY_TOOL,
     MAX_TEXT,
@@ -63,7 +61,6 @@ from gateway.policy.grants.variations import (
     why_fixed,
 )
 from gateway.wire.canonical_json import canonical
-from gateway.wire.codec import JsonObject
 from gateway.wire.roles import Role
 
 _DIFFERS = "differs"
@@ -82,12 +79,14 @@ def covers(grant: Grant, record: Record) -> MatchResult:
     request = record.request
     if grant.agent != request.agent or grant.session not in (None, request.session):
         return MatchResult.NO
-    if request.questions or grant.match.tool not in (request.tool, ANY_TOOL):
+    if request.questions:
+        return MatchResult.NO
+    if grant.effect is Effect.DENY:
+        return denies(grant.match, record)
+    if grant.match.tool not in (request.tool, ANY_TOOL):
         return MatchResult.NO
     if grant.match.shape in PASSES:
         return MatchResult.YES if _passes(grant.match.shape, record) else MatchResult.NO
-    if grant.effect is Effect.DENY:
-        return _denies(grant.match, record)
     return MatchResult.YES if _allows(grant.match, record) else MatchResult.NO
 
 
@@ -442,34 +441,3 @@ def _place(text: str) -> tuple[str, ...] | None:
     if any(name in ("", ".", "..") for name in last):
         return None
     return (*place, str(names[:1] == ("",)), *last)
-
-
-# ---------------------------------------------------------------- deny: nothing slips through
-
-
-def _denies(match: Match, record: Record) -> MatchResult:
-    if match.shape is Shape.EXACT:
-        return MatchResult.YES if match.digest == record.digest else MatchResult.NO
-    # Each rule looks at all that would run: what one forbids may stand apart from the other.
-    found = {most([_forbids(one, part, record) for part in record.parts]) for one in match.rules}
-    if MatchResult.NO in found:
-        return MatchResult.NO
-    return MatchResult.UNSURE if MatchResult.UNSURE in found else MatchResult.YES
-
-
-def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> MatchResult:
-    if (denied := rule.command) is not None:
-        # Another name for it, or another depth, makes it no other command.
-        named = rule.name in arguments and not names_command(rule.name)
-        values = [*commands_in(arguments), *([(rule.name, arguments[rule.name])] if named else [])]
-        return most([forbids_command(denied, name, value) for name, value in values])
-    if rule.name not in arguments:
-        return MatchResult.NO
-    value = arguments[rule.name]
-    if rule.kind is RuleKind.FOLDER:
-        return forbids_folder(str(rule.value), value, record.request.context.cwd)
-    if rule.kind is RuleKind.ANY:
-        return MatchResult.YES
-    if rule.kind is RuleKind.WITHIN and (not isinstance(value, str) or _place(value) is None):
-        return MatchResult.UNSURE
-    return MatchResult.YES if _ALLOWING[rule.kind](rule.value, value) else MatchResult.NO

@@ -95,6 +95,7 @@ class RuleKind(StrEnum):
     WITHIN = "within"
     FOLDER = "folder"
     COMMAND = "command"
+    HOST = "host"
     ANY = "any"
 
 
@@ -131,7 +132,8 @@ class Rule(Wire):
     """What one named argument must be.
 
     `value` is what it equals, the greatest number, the prefix it lies within (component by
-    component, for URLs and names with slashes) or the folder; `command` belongs to kind command.
+    component, for URLs and names with slashes), the folder or the host; `command` belongs to kind
+    command. Only denials name hosts.
     In the answers of people, a name that begins with `$` is an address (`$.edits[].old_string`),
     `type` the JSON type that the value had, and what is `optional` may also be missing. No release
     before these takes such a name for one of its own, so that it covers nothing there.
@@ -149,7 +151,7 @@ class Rule(Wire):
             raise InvalidRequest(
                 "a command pattern belongs to rules of kind command, and only there"
             )
-        texts = (RuleKind.WITHIN, RuleKind.FOLDER)
+        texts = (RuleKind.WITHIN, RuleKind.FOLDER, RuleKind.HOST)
         if self.kind in texts and (not isinstance(self.value, str) or not self.value):
             raise InvalidRequest(f"a rule of kind {self.kind} needs a text")
         if self.kind is RuleKind.AT_MOST and not is_number(self.value):

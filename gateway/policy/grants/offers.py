@@ -15,11 +15,10 @@ from gateway.domain.redaction import mask, start_of
 from gateway.models import Kind, RiskLevel
 from gateway.policy.calls.command_table import Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
-from gateway.policy.calls.roles import COMMANDS, JsonType
-from gateway.policy.calls.shell_words import Word
+from gateway.policy.calls.roles import JsonType
 from gateway.policy.calls.touches import Leaf, Touches, touches_of
-from gateway.policy.grants.command_patterns import denial
 from gateway.policy.grants.coverage import covers, group_by_address, value_at
+from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (
     MAX_RULES,
     Answer,
@@ -106,7 +105,7 @@ def _matches(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
     if request.kind is Kind.PLAN:
         return
     if effect is Effect.DENY:
-        yield from _denials(record, touches)
+        yield from denial_matches(record)
         return
     made = (*_commands(record, touches), *_folders(record, touches), *_texts(record, touches),
             *_values(record, touches), *_whole_tool(record, touches))  # fmt: skip
@@ -344,45 +343,6 @@ def _cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"{start_of(text, most)}… ({len(text)} characters)"
-
-
-# ---------------------------------------------------------------- denials
-
-
-def _denials(record: Record, touches: Touches) -> Iterator[tuple[str, Match]]:
-    """Offer to deny the program, the folder of the one path, or the tool, whatever else there is.
-
-    Whatever stands beside counts for nothing: another folder or user makes it no other call.
-    """
-    leaf = next(iter(touches.with_role(*COMMANDS, Role.ACTION)), None)
-    words = next((one.words for one in touches.all_programs() if one.words is not None), None)
-    if leaf is not None and words is not None:
-        for pattern in _denial_patterns(words):
-            said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
-            rule = Rule(name=leaf.name, kind=RuleKind.COMMAND, command=pattern)
-            yield f"{said}, whatever follows", _denied(record, rule)
-    path = path_leaf(touches)
-    use = path_of(touches, path) if path is not None else None
-    if path is not None and use is not None and use.parts is not None and use.parts[1:]:
-        folder = "/" + "/".join(use.parts[:-1])
-        rule = Rule(name=path.name, kind=RuleKind.FOLDER, value=folder)
-        yield f"{record.request.tool} on anything in {folder}", _denied(record, rule)
-    request = record.request
-    whole = Match(shape=Shape.TOOL, tool=request.tool, kind=request.kind)
-    yield f"everything that {request.tool} can do", whole
-
-
-def _denied(record: Record, rule: Rule) -> Match:
-    request = record.request
-    return Match(shape=Shape.PATTERN, tool=request.tool, kind=request.kind, rules=(rule,),
-                 cwd=request.context.cwd, host=request.context.host)  # fmt: skip
-
-
-def _denial_patterns(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
-    narrow, wide = denial(words, flags=True), denial(words, flags=False)
-    if narrow.flags:
-        yield replace(narrow, verbs=wide.verbs)
-    yield wide
 
 
 # ---------------------------------------------------------------- offers of matches
