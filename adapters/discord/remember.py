@@ -24,7 +24,9 @@ from gateway.ports import (
     Grant,
     Record,
     Remember,
+    RememberOption,
     Worklist,
+    remember_as,
     render_safe,
     scopes_of,
 )
@@ -57,8 +59,9 @@ class RememberDialog:
         """Show the scopes that could be remembered, with the recent reach of each."""
         record = await self._reading.get_permitted(interaction, button.request_id)
         button = self._reading.name_card(interaction, button)
+        offered = await self._list_scopes(interaction, record, Action.APPROVE)
         lines = ["### 🧠 What should be remembered?"]
-        for number, scope in enumerate(scopes_of(record, Action.APPROVE)[:_OFFERED], 1):
+        for number, scope in enumerate(offered, 1):
             reach = await self._desk.requests.reach(record.id, scope.id)
             lines.append(f"**{number}.** {escape_line(scope.words.text, 250)}")
             lines.append(f"-# {escape_line(reach, 200)}")
@@ -74,10 +77,12 @@ class RememberDialog:
         view.stop()
         return InteractionReply(MessageContent(view))
 
-    async def build_modal(self, record: Record, button: DiscordButton) -> ui.Modal:
+    async def build_modal(
+        self, interaction: discord.Interaction, record: Record, button: DiscordButton
+    ) -> ui.Modal:
         """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
         action = Action(button.more)
-        scopes = scopes_of(record, action)[:_OFFERED]
+        scopes = await self._list_scopes(interaction, record, action)
         if not scopes:
             raise Conflict("there is nothing that could be remembered about this request")
         modal = ui.Modal(title=_VERBS[action][0], custom_id=button.custom_id)
@@ -91,6 +96,16 @@ class RememberDialog:
             modal.add_item(build_text_field("Reason", REASON, "The agent is told. May be empty."))
         modal.stop()
         return modal
+
+    async def _list_scopes(
+        self, interaction: discord.Interaction, record: Record, action: Action
+    ) -> list[RememberOption]:
+        """Return what this person may have remembered: the narrowest, and the passes last."""
+        may = await self._desk.requests.may_pass(read_identity(interaction), record)
+        scopes = scopes_of(record, action, passes=may)
+        passes = [one for one in scopes if one.session_pass]
+        others = [one for one in scopes if not one.session_pass]
+        return [*others[: _OFFERED - len(passes)], *passes]
 
     async def build_outcome(self, record: Record) -> MessageContent:
         """Return the outcome with a button that revokes the new grant."""
@@ -173,10 +188,10 @@ def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
 def read_remember(data: Any) -> Remember:
     """Return what to remember from a submitted modal."""
     given = read_values(data)
-    return Remember(
-        offer=_read_choice(given, _SCOPE),
+    return remember_as(
+        _read_choice(given, _SCOPE),
+        _read_choice(given, _LIFE),
         everywhere=_read_choice(given, _WHERE) == _EVERYWHERE,
-        lifetime=_read_choice(given, _LIFE),
     )
 
 

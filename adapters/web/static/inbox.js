@@ -15,7 +15,7 @@ const older = document.getElementById("more");
 const offline = document.getElementById("offline");
 const announce = document.getElementById("announce");
 const items = new Map(), drafts = new Map();
-let view = "pending", next = null, online = false, loads = 0, lifetimes = {};
+let view = "pending", next = null, online = false, loads = 0, lifetimes = {}, passLifetimes = {};
 
 const FLOOD = 20; // so many changes at once are read as a list
 const CALM_MS = 1000; // changes after the first are gathered for so long
@@ -178,7 +178,7 @@ function put(item) {
 
 function made(item) {
   const draft = draftOf(item.id);
-  return card(item, { draft, online, busy: Boolean(draft.busy), acts, lifetimes });
+  return card(item, { draft, online, busy: Boolean(draft.busy), acts, lifetimes, passLifetimes });
 }
 
 function render(id) {
@@ -382,6 +382,7 @@ follow({
   ready: async () => {
     const me = await signIn();
     lifetimes = me.lifetimes;
+    passLifetimes = me.pass_lifetimes;
     document.getElementById("who").textContent = me.name;
     standing(me);
     await refresh();
