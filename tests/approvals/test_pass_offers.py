@@ -141,9 +141,9 @@ async def test_where_two_must_approve_one_gives_no_pass(world: World) -> None:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"lifetime": "1d"}, "8 hours at most"),
-        ({"lifetime": "revoked"}, "8 hours at most"),
-        ({"everywhere": True}, "one session"),
+        ({"lifetime": "1d"}, "choose a shorter time"),
+        ({"lifetime": "revoked"}, "choose a shorter time"),
+        ({"everywhere": True}, "choose this session"),
         ({"max_uses": 0}, "at least once"),
     ],
 )
