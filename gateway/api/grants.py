@@ -15,6 +15,7 @@ from gateway.api.requests import find_visible
 from gateway.errors import InvalidRequest, NotFound
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.policy.grants.offers import LIFETIMES, Offer, offers
+from gateway.policy.grants.pass_offers import passes_for
 from gateway.policy.grants.past_coverage import Blast
 from gateway.wire.codec import Wire
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
@@ -115,9 +116,12 @@ async def list_offers(call: ApiCall) -> web.Response:
     """Return what may be remembered about a request."""
     record = await find_visible(call)
     waits = not record.final
+    approve = offers(record) if waits else ()
+    if approve and await call.core.requests.may_pass(call.identity, record):
+        approve += passes_for(record)
     return await masked_reply(
         Offers(
-            approve=offers(record) if waits else (),
+            approve=approve,
             deny=offers(record, Effect.DENY) if waits else (),
             lifetimes=tuple(name for name, _, _ in LIFETIMES),
         )

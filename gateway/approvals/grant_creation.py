@@ -38,6 +38,7 @@ from gateway.policy.grants.grant import (
     Shape,
 )
 from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, find_offer, narrowest, offers
+from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, pass_words
 from gateway.policy.grants.past_coverage import Blast
 from gateway.ports.proven_masks import hides_words
 
@@ -77,7 +78,9 @@ class GrantCreation:
         offer = _readable(shown, click, wish.offer, Effect.ALLOW)
         if wish.everywhere:
             refuse_requester(policy, shown, click.identity, "remember it for the session only")
-        _refuse_unlimited(wish)
+        _refuse_unlimited(wish, offer.match)
+        if offer.match.shape in PASSES:
+            _may_pass(policy, shown.request.agent, offer.match, click.identity)
         route = policy.route_for(shown.request.agent, shown.request.tool)
         needs = count_needed(
             shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere
@@ -86,10 +89,13 @@ class GrantCreation:
             refuse_unknown(policy, click.identity)
         return RememberRequest(remember=replace(wish, offer=offer.id), needs=needs)
 
-    def plan_grant(self, after: Record, click: Click, who: Approver, nonce: str) -> Grant | None:
+    def plan_grant(
+        self, policy: PolicyDocument, after: Record, click: Click, who: Approver, nonce: str
+    ) -> Grant | None:
         """Return the grant that a click which decided asks for, None when it asks for none.
 
-        Of all who voted for it, the shortest life and the fewest uses count. Raises InvalidRequest.
+        Of all who voted for it, the shortest life and the fewest uses count; a pass speaks for
+        whoever gave it last. Raises InvalidRequest, and Unauthorized for a pass.
         """
         wish = click.remember
         if wish is None or after.canary:
@@ -97,12 +103,14 @@ class GrantCreation:
         effect = _REMEMBERED.get(click.action)
         if effect is None:
             raise InvalidRequest(f"{click.action} cannot be remembered")
-        _refuse_unlimited(wish)
         offer = _readable(after, click, wish.offer, effect)
+        _refuse_unlimited(wish, offer.match)
         own = replace(wish, offer=offer.id)
         voted = agreeing_votes(after.votes, own) if effect is Effect.ALLOW else ()
         wishes = [vote.remember for vote in voted if vote.remember is not None] or [own]
         backers = [GrantVoter(person=vote.person, via=(vote.via,)) for vote in voted]
+        if offer.match.shape in PASSES:
+            backers = [_may_pass(policy, after.request.agent, offer.match, click.identity)]
         now = self._clock.now_ms()
         return Grant(
             id=grant_id_of(after.id, nonce),
@@ -121,7 +129,16 @@ class GrantCreation:
         )
 
     async def keep(self, grant: Grant) -> Grant:
-        """Write a grant, then let it settle what waits. Kept twice, it is made once."""
+        """Write a grant, then let it settle what waits. Kept twice, it is made once.
+
+        A pass takes the place of an earlier one of its shape.
+        """
+        if grant.match.shape in PASSES and grant.session is not None:
+            if await self._writer.book.store.find(grant.id) is not None:
+                return grant
+            known = await self._writer.book.store.of_session(grant.agent, grant.session)
+            earlier = [one for one in known if one.match.shape is grant.match.shape]
+            await self._granted.end(earlier, "replaced", grant.made_by)
         outcome = await self._writer.book.store.add(grant)
         if outcome == WriteResult.FULL:
             raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
@@ -218,8 +235,6 @@ class GrantCreation:
         backer = _may_pass(policy, agent, match, identity)
         if not any(one.name == session for one in await self._store.sessions(agent)):
             raise InvalidRequest(f"{agent} has no open session of that name; see gateway sessions")
-        known = await self._writer.book.store.of_session(agent, session)
-        earlier = [one for one in known if one.match.shape is shape]
         now = self._clock.now_ms()
         grant = Grant(
             id=new_id(),
@@ -231,11 +246,10 @@ class GrantCreation:
             made_at=now,
             expires_at=now + int(hours * HOUR_MS),
             max_uses=max_uses,
-            words=_PASS_WORDS[shape],
+            words=pass_words(shape),
             backers=(backer,),
             queues=_queues(policy, agent, match),
         )
-        await self._granted.end(earlier, "replaced", backer.person)
         return await self.keep(grant)
 
     async def reach(self, record: Record, offer_id: str) -> Blast:
@@ -244,14 +258,18 @@ class GrantCreation:
         Raises InvalidRequest when there is no such offer.
         """
         offer = _choose(record, offer_id, Effect.ALLOW)
-        return await self._granted.count_reach(offer.match, record.request.agent)
+        return await self._granted.count_reach(
+            offer.match, record.request.agent, record.request.session
+        )
 
 
-_PASS_WORDS = {
-    Shape.EDITS: "creating, changing and moving files below where the agent works, not deleting; "
-    "delicate ones ask",
-    Shape.ALL: "everything but high risk, secrets and what looks destructive",
-}
+def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
+    """Whether somebody may give passes to an agent's sessions."""
+    try:
+        _may_pass(policy, agent, Match(shape=Shape.ALL, tool=ANY_TOOL), identity)
+    except Unauthorized:
+        return False
+    return True
 
 
 def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identity) -> GrantVoter:
@@ -267,7 +285,8 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     )
     if not routes or None in entries or not alone:
         raise Unauthorized(
-            "only an admin, or who may approve all of this agent's requests alone, may"
+            "only an admin, or who may approve all of this agent's requests alone, may give its "
+            "session a pass"
         )
     return GrantVoter(person=names[0], via=via)
 
@@ -278,8 +297,12 @@ def _queues(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]
     return adapters_of(route.places(len(route.escalations)))
 
 
-def _refuse_unlimited(wish: Remember) -> None:
+def _refuse_unlimited(wish: Remember, match: Match) -> None:
     _expiry(wish.lifetime, 0)
+    if match.shape in PASSES and wish.everywhere:
+        raise InvalidRequest("a pass is for one session, not for all: choose this session")
+    if match.shape in PASSES and wish.lifetime not in PASS_LIFETIMES:
+        raise InvalidRequest("a pass lasts 8 hours at most: choose a shorter time")
     if wish.max_uses is not None and wish.max_uses < 1:
         raise InvalidRequest("a grant with a limit may be used at least once")
 
@@ -310,6 +333,8 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
 
 def _choose(record: Record, offer_id: str, effect: Effect) -> Offer:
     made = find_offer(record, offer_id, effect) if offer_id else narrowest(record, effect)
+    if made is None and effect is Effect.ALLOW:
+        made = find_pass(record, offer_id)
     if made is not None:
         return made
     if not offers(record, effect):

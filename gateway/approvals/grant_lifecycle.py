@@ -18,7 +18,7 @@ from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import DeciderKind
 from gateway.policy.authorization import is_backed, matching_approver
 from gateway.policy.grant_deciders import GrantBook, every
-from gateway.policy.grants.grant import Effect, Grant, Match, Rule, RuleKind
+from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Rule, RuleKind
 from gateway.policy.grants.past_coverage import Blast, blast
 from gateway.ports.grant_cards import GrantCard, grant_card_of
 from gateway.ports.outgoing import GRANT
@@ -101,7 +101,7 @@ class GrantLifecycle:
         record = await self._store.load(grant.from_request) if grant.from_request else None
         reach = ""
         if grant.end is None and record is not None:
-            reach = (await self.count_reach(grant.match, grant.agent)).words()
+            reach = (await self.count_reach(grant.match, grant.agent, grant.session)).words()
         policy = await self._writer.policy()
         route = policy.route_for(grant.agent, grant.match.tool)
         card = news = grant_card_of(grant, record, reach=reach)
@@ -119,7 +119,7 @@ class GrantLifecycle:
             raise NotFound("no such grant")
         return shown.card
 
-    async def count_reach(self, match: Match, agent: str) -> Blast:
+    async def count_reach(self, match: Match, agent: str, session: str | None) -> Blast:
         """Return what an approval remembered so would have covered among the recent requests."""
         recent: list[Record] = []
         query = Query(final=True, agent=agent, limit=100)
@@ -129,7 +129,9 @@ class GrantLifecycle:
             if page.next is None:
                 break
             query = replace(query, after=page.next)
-        return blast(match, agent, recent[:RECENT])
+        if match.shape not in PASSES:
+            session = None  # how far it reaches is told of all sessions
+        return blast(match, agent, recent[:RECENT], session)
 
     # ---------------------------------------------------------------- taken back by people
 

@@ -143,7 +143,9 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
         help="remember it: as one of `gateway grant offers ID`, or the narrowest",
     )
     parser.add_argument(
-        "--for", dest="lifetime", help="with --remember: 1h (the default), 1d, 1w or revoked"
+        "--for",
+        dest="lifetime",
+        help="with --remember: 15m, 1h (the default), 8h, 1d, 1w or revoked",
     )
     parser.add_argument("--uses", type=int, metavar="N", help="with --remember: at most N times")
     parser.add_argument(

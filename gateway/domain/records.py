@@ -67,7 +67,7 @@ class Remember(Wire):
     """How a decision is to be remembered.
 
     `offer` is the id of an offer made for the request, empty for the narrowest. `lifetime` is one
-    of 1h, 1d, 1w and revoked. Without `everywhere` it holds for the request's session.
+    of 15m, 1h, 8h, 1d, 1w and revoked. Without `everywhere` it holds for the request's session.
     """
 
     offer: str = ""

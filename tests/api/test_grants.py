@@ -27,10 +27,11 @@ async def test_offers_reach_and_a_covered_request(gate: Replica) -> None:
     request = made(**LOG)
     await gate.submitted(request)
     offers = await gate.call("GET", f"/v1/requests/{request.id}/offers", token=ANN_TOKEN)
-    assert offers.json["lifetimes"] == ["1h", "1d", "1w", "revoked"]
+    assert offers.json["lifetimes"] == ["1h", "15m", "8h", "1d", "1w", "revoked"]
     words = [offer["words"] for offer in offers.json["approve"]]
     assert words[0] == "exactly this: `git log -n 5`"
-    wide = offers.json["approve"][-1]["id"]
+    assert "everything but high risk" in words[-1]
+    wide = offers.json["approve"][-2]["id"]
     path = f"/v1/requests/{request.id}/reach?offer={wide}"
     reach = await gate.call("GET", path, token=ANN_TOKEN)
     assert reach.json["words"].startswith("It would have covered 0 of the last 0 requests")

@@ -318,7 +318,7 @@ def test_a_decision_is_remembered_listed_and_taken_back(up: Shell) -> None:
     record = first_pending(up)
     offers = json.loads(up.run("grant", "offers", record["request"]["id"][:8], "--json"))
     assert "of the last 0 requests" in up.run("grant", "offers", record["request"]["id"])
-    wide = offers["approve"][-1]["id"]
+    wide = [one for one in offers["approve"] if one["match"]["shape"] == "pattern"][-1]["id"]
     wish = ("--remember", wide, "--for", "1d", "--uses", "2", "--everywhere")
     up.run("approve", record["request"]["id"], *wish)
     asking.communicate(timeout=30)

@@ -48,6 +48,8 @@ HOUR_MS = 3_600_000
 # Each way to end: its name, what is shown, and its length; None lasts until it is revoked.
 LIFETIMES: tuple[tuple[str, str, int | None], ...] = (
     ("1h", "for an hour", HOUR_MS),
+    ("15m", "for 15 minutes", HOUR_MS // 4),
+    ("8h", "for 8 hours", 8 * HOUR_MS),
     ("1d", "for a day", 24 * HOUR_MS),
     ("1w", "for a week", 7 * 24 * HOUR_MS),
     ("revoked", "until revoked", None),

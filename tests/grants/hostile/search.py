@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from gateway.approvals.grant_creation import _PASS_WORDS
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
@@ -23,6 +22,7 @@ from gateway.policy.grants.grant import (
     Shape,
 )
 from gateway.policy.grants.offers import offers
+from gateway.policy.grants.pass_offers import pass_words
 from gateway.policy.guardrails import findings
 from tests.grants.hostile.base_calls import FOLDER, BaseCall
 from tests.grants.hostile.cell import Cell
@@ -146,7 +146,7 @@ class Search:
 def _passes() -> tuple[Remembered, ...]:
     made = []
     for shape in PASSES:
-        words = _PASS_WORDS[shape]
+        words = pass_words(shape)
         grant = granted(
             Match(shape=shape, tool=ANY_TOOL), session=_SESSION, expires_at=LONGEST_PASS_MS
         )
