@@ -15,6 +15,7 @@ from gateway.policy.grants import grant, offers, past_coverage
 SCHEMA_NAMES: dict[type, str] = {
     models.Action: "Action",
     statistics.AgentReport: "AgentReport",
+    grant.Answer: "RememberedAnswer",
     models.ApprovalRequest: "ApprovalRequest",
     statistics.ApproverReport: "ApproverReport",
     grant.GrantVoter: "Backer",

@@ -169,12 +169,12 @@ def fields_of(record: Record) -> dict[str, str]:
 
 def changed_fields(before: Record, after: Record) -> dict[str, str]:
     """Return those in which two records differ, as `after` has them: "" for one to delete."""
-    was: dict[str, Any] = vars(before)
+    was, now = vars(before), vars(after)
     changed: dict[str, str] = {}
-    for member, value in vars(after).items():
-        if value is was[member]:
+    for member, written in _FROM.items():
+        if now[member] is was[member]:
             continue  # most are the very same
-        for name, read, write in _FROM.get(member, ()):
+        for name, read, write in written:
             found = read(after)
             if found != read(before):
                 changed[name] = write(found)

@@ -48,7 +48,10 @@ def find_pass(record: Record, offer_id: str) -> Offer | None:
 def pass_words(shape: Shape, folder: str | None = None, host: str | None = None) -> str:
     """Say what a pass lets through. `folder` and `host` are where the agent works now."""
     if shape is Shape.ALL:
-        return "everything but high risk, secrets and what looks destructive"
+        return (
+            "everything but high risk, secrets, changes outside the folder and what looks "
+            "destructive"
+        )
     place = f" (now {folder}{f' on {host}' if host else ''})" if folder else ""
     return (
         f"creating, changing and moving files below where the agent works{place}, not deleting; "

@@ -49,7 +49,9 @@ _EDITS = re.compile(
     r"creating(?:, changing and moving| and changing) files below "
     r"(?:where the agent works|(?P<folder>/\S+)), not deleting(?:; delicate ones ask)?"
 )
-_ALL = re.compile("everything but high risk, secrets and what looks destructive")
+_ALL = re.compile(
+    "everything but high risk, secrets, changes outside the folder and what looks destructive"
+)
 _NAME = re.compile(r"(?:^|, )([\w.\[\]-]+) = ")
 
 
