@@ -113,7 +113,7 @@ async def test_a_pass_is_given_in_the_modal(stage: Stage) -> None:
     again = await stage.ended(await stage.ask(tool="anything", arguments={"x": 1}))
     assert again.decision is not None and again.decision.reason is Reason.GRANT
     listed = private_text(await server.bob.command(server.app, server.channel, "grants"))
-    assert "everything but high risk" in listed and "until <t:" in listed and "used 1" in listed
+    assert "everything but high risk" in listed and "until <t:" in listed and "used once" in listed
     assert "Revoked" in private_text(await stage.click(server.ann, last(done), "Revoke"))
     await stage.asked(tool="anything", arguments={"x": 1})
 
