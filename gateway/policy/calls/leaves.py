@@ -364,6 +364,10 @@ class _Walk:
             given = held
         if given is None and (role := self._narrow.get(where.address)) is not None:
             given = _Given(role, RoleSource.TABLE, "the table of known tools holds it")
+        if given is None and by_name is Role.WORKING_FOLDER and not beside.command:
+            # Nothing runs there, and what works on files may drop it, and work elsewhere.
+            self._doubt(DoubtKind.BASE, where, f"nobody knows whether it works in {key}")
+            return _Given(Role.UNKNOWN, RoleSource.NOBODY, "nobody knows whether it works there")
         if given is None and by_name is not None:
             given = _Given(self._refine(by_name), RoleSource.NAME, _WHY[RoleSource.NAME])
             if not where.known and by_name in FREE:
@@ -450,7 +454,7 @@ _VERB_KEYS = frozenset({"type", "operation", "op", "action", "command", "editmod
 
 def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool:
     """Whether an author's word counts: to narrow always, to free or to vary only where trusted."""
-    if role not in FREE | VARYING:
+    if role not in FREE | VARYING | {Role.PATCH, Role.WORKING_FOLDER}:
         return True
     if not declaration.trusted:
         return False

@@ -38,7 +38,7 @@ from gateway.policy.calls.programs import (
     read_each,
     read_text,
 )
-from gateway.policy.calls.roles import COMMANDS, PATHS, RoleSource, looks_like
+from gateway.policy.calls.roles import COMMANDS, PATHS, RoleSource, looks_like, plain_name
 from gateway.policy.calls.tool_names import (
     Family,
     bare_name,
@@ -59,6 +59,12 @@ _KEPT = "_touches"
 
 MAX_NESTED = 4
 _MOST_JOINED = 8
+_INTERPRETERS = frozenset({"shell", "shellpath", "shelltype", "interpreter", "executable"})
+_POSIX_SHELLS = frozenset(
+    f"{folder}{name}"
+    for folder in ("", "/bin/", "/usr/bin/")
+    for name in ("ash", "bash", "dash", "sh", "zsh")
+)
 _NOT_GIVEN = (None, False, "", "false", "False", "use_default", "default", 0)
 _DELETING = frozenset({"delete", "del", "remove", "unlink", "rm", "rmdir", "erase", "trash"})
 _UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "rename", "symlink"})
@@ -240,7 +246,8 @@ class _Toucher:
             readings=tuple(self._readings),
             doubts=tuple(dict.fromkeys(self._doubts)),
             family=family_of(bare_name(call.tool)),
-            foreign_shell=is_foreign_shell(call.tool),
+            foreign_shell=is_foreign_shell(call.tool)
+            or any(map(_names_foreign_shell, self._walked.leaves)),
             names=names_of(call.tool, call.server),
             harmless=any(one.harmless and _counts(one) for one in call.roles)
             or any(row.harmless for row in rows),
@@ -486,6 +493,13 @@ class _Toucher:
 
     def _doubt(self, kind: DoubtKind, leaf: Leaf, words: str) -> None:
         self._doubts.append(Doubt(kind, leaf.address, words))
+
+
+def _names_foreign_shell(leaf: Leaf) -> bool:
+    """Whether an argument says that another interpreter than a POSIX shell reads the command."""
+    if plain_name(leaf.name) not in _INTERPRETERS or leaf.value in (None, ""):
+        return False
+    return not isinstance(leaf.value, str) or leaf.value not in _POSIX_SHELLS
 
 
 class _TwiceError(ValueError):

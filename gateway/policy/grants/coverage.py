@@ -52,6 +52,7 @@ from gateway.policy.grants.grant import (
 )
 from gateway.policy.grants.session_passes import lets_all, lets_edit
 from gateway.policy.grants.variations import (
+    DECLARED,
     is_delicate,
     is_open,
     legible,
@@ -148,7 +149,9 @@ def _by_leaf(match: Match, record: Record, touches: Touches) -> Iterator[Differe
         if rule is not None:
             yield from _compare(answer, rule, leaves, record, touches)
         elif match.answer is None or not all(
-            may_come(match.answer, one) or _is_empty_list(match.answer, one, rules)
+            may_come(match.answer, one)
+            or is_where_it_works(one, touches)
+            or _is_empty_list(match.answer, one, rules)
             for one in leaves
         ):
             yield Difference(leaves[0].place, "is new")
@@ -175,12 +178,17 @@ def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
 
 
 def group_by_address(touches: Touches) -> dict[str, list[Leaf]]:
-    """Return the values of a call by address; the working folder is its base, and no value."""
+    """Return the values of a call by address."""
     found: dict[str, list[Leaf]] = {}
     for leaf in touches.leaves:
-        if leaf.role is not Role.WORKING_FOLDER or leaf.place != leaf.name:
-            found.setdefault(leaf.address, []).append(leaf)
+        found.setdefault(leaf.address, []).append(leaf)
     return found
+
+
+def is_where_it_works(leaf: Leaf, touches: Touches) -> bool:
+    """Whether a known argument names the folder in which the call works anyway."""
+    known = leaf.role is Role.WORKING_FOLDER and leaf.source in DECLARED
+    return known and touches.base is not None and touches.base == touches.call.context.cwd
 
 
 def value_at(address: str, leaves: list[Leaf]) -> Any:

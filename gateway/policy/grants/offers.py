@@ -17,7 +17,7 @@ from gateway.policy.calls.command_table import Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
 from gateway.policy.calls.roles import JsonType
 from gateway.policy.calls.touches import Leaf, Touches, touches_of
-from gateway.policy.grants.coverage import covers, group_by_address, value_at
+from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
 from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (
     MAX_RULES,
@@ -294,7 +294,10 @@ def _pattern(
             made.append(Rule(name=name, kind=RuleKind.ANY, type=known, optional=optional))
         else:
             value = value_at(address, leaves)
-            made.append(Rule(name=name, kind=RuleKind.EQUALS, value=value, type=kept))
+            same_place = all(is_where_it_works(one, touches) for one in leaves)
+            made.append(
+                Rule(name=name, kind=RuleKind.EQUALS, value=value, type=kept, optional=same_place)
+            )
             fixed += [(one.place, one.value) for one in leaves]
     request = record.request
     match = Match(
