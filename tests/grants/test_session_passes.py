@@ -67,6 +67,8 @@ EDITS = [
     ("where it works on another host", False,
      asked("write", kind=F, arguments={"path": "/ws/a", "content": "x"},
            context=Context(cwd="/ws", host="prod"))),
+    ("nobody knows where it works", False,
+     asked("create_file", kind=F, arguments={"path": "/srv/x"}, context=Context())),
     ("what was resolved lies elsewhere", False,
      asked("write", kind=F, arguments={"path": "/ws/a", "content": "x"},
            context=Context(cwd="/ws", files={"/srv/x": "0" * 64}))),
@@ -128,6 +130,9 @@ ALL = [
     ("code", False, call("keep", T, code="printenv")),
     ("input", False, call("keep", T, stdin="export -p")),
     ("a pattern", False, call("read_many_files", T, include=["src/*", ".e*"])),
+    ("what was resolved is delicate", False,
+     asked("Bash", kind=C, arguments={"command": "cat a"},
+           context=Context(cwd="/ws", files={"/ws/.env": "0" * 64}))),
     ("moves away", False, call("move_file", F, source="/ws/a", destination="/srv/other/a")),
 ]  # fmt: skip
 
