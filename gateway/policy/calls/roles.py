@@ -104,7 +104,9 @@ _OF_ONE_MEANING: dict[str, Role] = {
         Role.HOST,
     ),
     **dict.fromkeys(
-        ("env", "environment", "envvars", "environmentvariables"), Role.ENVIRONMENT
+        ("env", "envs", "environment", "environments", "environ", "envvar", "envvars", "extraenv",
+         "environmentvariable", "environmentvariables", "envoverride", "envoverrides"),
+        Role.ENVIRONMENT,
     ),
     **dict.fromkeys(("user", "username", "asuser", "runas"), Role.USER),
     **dict.fromkeys(
