@@ -20,7 +20,7 @@ from gateway.policy.calls.argument_names import (
     second_paths_in,
 )
 from gateway.policy.calls.paths import is_root, within
-from gateway.policy.calls.roles import COMMANDS
+from gateway.policy.calls.roles import COMMANDS, plain_name
 from gateway.policy.calls.touches import DoubtKind, Touches, touches_of
 from gateway.policy.calls.values import fits_text, values_named
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
@@ -121,7 +121,7 @@ class GuardrailLink:
 def fits(rule: PolicyRule, record: Record) -> MatchResult:
     """Return whether a rule fits a request: an allow must be certain, others miss nothing."""
     request = record.request
-    if not (is_named(rule.agents, request.agent) and is_named(rule.tools, request.tool)):
+    if not (is_named(rule.agents, request.agent) and _is_for_tool(rule, record)):
         return MatchResult.NO
     if rule.kinds and request.kind not in rule.kinds:
         return MatchResult.NO
@@ -131,6 +131,16 @@ def fits(rule: PolicyRule, record: Record) -> MatchResult:
     if MatchResult.NO in found:
         return MatchResult.NO
     return MatchResult.UNSURE if MatchResult.UNSURE in found else MatchResult.YES
+
+
+def _is_for_tool(rule: PolicyRule, record: Record) -> bool:
+    """Whether a rule names the tool; a deny or ask also by other names, and within a call."""
+    if is_named(rule.tools, record.request.tool):
+        return True
+    if rule.effect is RuleEffect.ALLOW:
+        return False
+    calls = (one for part in touches_of(record) for one in part.everything())
+    return any(is_named(rule.tools, name) for one in calls for name in one.names)
 
 
 def mistakes(rule: PolicyRule) -> Iterator[str]:
@@ -174,9 +184,9 @@ def _may_allow(rule: PolicyRule, record: Record) -> bool:
         plain = all(_runs_plainly(rule, part) for part in parts)
         return plain and _runs_one_of(rule, record)
     if rule.folders:
-        inside = all(_touches_only(rule.folders, part) for part in parts)
+        inside = all(_touches_only(rule, part) for part in parts)
         return inside and _stays_in(rule.folders, record)
-    return bool(rule.tools) and fits_tool(record)
+    return bool(rule.tools) and all(_adds_nothing(one, rule) for one in parts) and fits_tool(record)
 
 
 def _runs_plainly(rule: PolicyRule, touches: Touches) -> bool:
@@ -193,12 +203,23 @@ def _runs_plainly(rule: PolicyRule, touches: Touches) -> bool:
     return touches.base is not None and any(within(touches.base, one) for one in rule.folders)
 
 
-def _touches_only(folders: tuple[str, ...], touches: Touches) -> bool:
+def _adds_nothing(touches: Touches, rule: PolicyRule) -> bool:
+    """Whether a call changes no environment, asks for no rights and hands on no other call, but for
+    what the rule names with its value."""
+    inner = any(one is not touches for one in touches.everything())
+    more = (*touches.rights, *touches.users, *touches.environment)
+    named = set(map(plain_name, rule.arguments))
+    return not inner and all(plain_name(one.address) in named for one in more)
+
+
+def _touches_only(rule: PolicyRule, touches: Touches) -> bool:
     """Whether each path lies in one of the folders under every reading, and nothing runs."""
-    if touches.rights or touches.with_role(*_RUNNING) or any(touches.all_programs()):
+    if not _adds_nothing(touches, rule) or any(touches.all_programs()):
+        return False
+    if touches.urls or touches.with_role(*_RUNNING, Role.HOST, Role.URL):
         return False
     return all(
-        path.absolute is not None and any(within(path.absolute, one) for one in folders)
+        path.absolute is not None and any(within(path.absolute, one) for one in rule.folders)
         for path in touches.all_paths()
     )
 

@@ -316,7 +316,7 @@ def test_texts_to_look_through_hold_no_data() -> None:
     found = read(
         "send_mail_to", {"to": "kim@example.org", "body": "never rm -rf it", "x": "rm -rf y"}
     )
-    assert [text for _, text in found.texts_to_look_through()] == ["rm -rf y"]
+    assert [text for _, text in found.texts_to_look_through()] == ["kim@example.org", "rm -rf y"]
 
 
 def test_paths_are_told_worst_first_and_below_the_base() -> None:

@@ -359,7 +359,8 @@ class _Walk:
         self, key: str, value: Any, where: _Where, beside: Surroundings, held: _Given | None
     ) -> _Given:
         by_name = role_of_name(key, value, beside)
-        given = self._declared(key, where, by_name)
+        lifted = held is not None and held.role in _FLOORS
+        given = None if lifted else self._declared(key, where, by_name)
         if given is None and held is not None:
             given = held
         if given is None and (role := self._narrow.get(where.address)) is not None:
@@ -378,6 +379,8 @@ class _Walk:
 
     def _declared(self, key: str, where: _Where, by_name: Role | None) -> _Given | None:
         for one in self._operator:
+            if by_name in _FLOORS:
+                break  # what an operator says does not lift these
             if (role := one.roles.get(where.address)) is not None:
                 return _Given(role, RoleSource.OPERATOR, _WHY[RoleSource.OPERATOR], where.address)
         for one in self._author:
@@ -449,16 +452,19 @@ class _Walk:
         return source is not RoleSource.OPERATOR
 
 
+_FLOORS = (Role.ENVIRONMENT, Role.RIGHTS)
 _VERB_KEYS = frozenset({"type", "operation", "op", "action", "command", "editmode", "mode"})
 
 
 def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool:
-    """Whether an author's word counts: to narrow always, to free or to vary only where trusted."""
-    if role not in FREE | VARYING | {Role.PATCH, Role.WORKING_FOLDER}:
-        return True
-    if not declaration.trusted:
-        return False
-    return role not in FREE or by_name not in HELD
+    """Whether an author's word counts.
+
+    Where a name holds a value as something that runs, reaches or changes more, it stays that; a
+    command may be said to be one. Whom nobody trusts only says that something is the action.
+    """
+    if by_name in HELD:
+        return declaration.trusted and by_name is Role.ACTION and role in COMMANDS
+    return declaration.trusted or role in (Role.ACTION, Role.UNKNOWN)
 
 
 def _is_command(key: str, role: Role) -> bool:

@@ -69,6 +69,7 @@ _NOT_GIVEN = (None, False, "", "false", "False", "use_default", "default", 0)
 _DELETING = frozenset({"delete", "del", "remove", "unlink", "rm", "rmdir", "erase", "trash"})
 _UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "rename", "symlink"})
 _LOOKED_AT = frozenset({Role.ACTION, Role.INPUT, Role.UNKNOWN, Role.NESTED})
+_GUESSED = (RoleSource.NAME, RoleSource.LOOK, RoleSource.NOBODY)
 _UNREAD = frozenset({Role.DATA, Role.NESTED}) | COMMANDS
 
 
@@ -177,7 +178,8 @@ class Touches:
         Never data, and nothing that only speaks about the call.
         """
         for leaf in self.leaves:
-            if leaf.role in _LOOKED_AT or leaf.role in COMMANDS:
+            guessed = leaf.source in _GUESSED and not leaf.free
+            if guessed or leaf.role in _LOOKED_AT or leaf.role in COMMANDS:
                 yield from ((leaf.place, text) for text in texts_of(leaf.value))
 
 

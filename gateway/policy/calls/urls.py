@@ -54,7 +54,7 @@ def _doubt(text: str, host: str, named: bool, port: int | None) -> str | None:
         return "it names no host"
     if named:
         return "it names a user beside the host"
-    if "\\" in text or not (text.isascii() and text.isprintable()) or " " in text:
+    if "\\" in text or not (text.isascii() and text.isprintable()) or " " in text or "%" in host:
         return "readers could take it for another one"
     if port not in _USUAL_PORTS:
         return "it names an unusual port"

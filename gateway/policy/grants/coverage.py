@@ -87,7 +87,7 @@ def covers(grant: Grant, record: Record) -> MatchResult:
     if grant.match.tool not in (request.tool, ANY_TOOL):
         return MatchResult.NO
     if grant.match.shape in PASSES:
-        return MatchResult.YES if _passes(grant.match.shape, record) else MatchResult.NO
+        return MatchResult.YES if _passes(grant.match, record) else MatchResult.NO
     return MatchResult.YES if _allows(grant.match, record) else MatchResult.NO
 
 
@@ -309,14 +309,14 @@ def _show(place: str, value: Any) -> str:
 # ---------------------------------------------------------------- passes
 
 
-def _passes(shape: Shape, record: Record) -> bool:
+def _passes(match: Match, record: Record) -> bool:
     """Whether a session's pass lets a request through: never high risk, secrets or hidden text."""
     request, arguments = record.request, record.arguments
     if record.risk.level is RiskLevel.HIGH or not legible([request.tool, arguments]):
         return False
     if request.context.env or request.payload is not None or request.kind is Kind.PLAN:
         return False
-    return lets_all(record) if shape is Shape.ALL else lets_edit(record)
+    return lets_all(record) if match.shape is Shape.ALL else lets_edit(record, match.cwd)
 
 
 # ---------------------------------------------------------------- rules of a policy file

@@ -18,16 +18,18 @@ from gateway.policy.calls.argument_names import ARGUMENT_LIST, COMMAND_LIST
 from gateway.policy.calls.command_table import RUNNERS, ParsedCommand, paths_of, read
 from gateway.policy.calls.paths import components
 from gateway.policy.calls.programs import is_list_of_texts, read_each
-from gateway.policy.calls.roles import COMMANDS, RoleSource, plain_name
+from gateway.policy.calls.roles import COMMANDS, FREE, RoleSource, plain_name
 from gateway.policy.calls.shell_words import Word, plain_words, simple_command, unwrap
 from gateway.policy.calls.tool_names import bare_name
 from gateway.policy.calls.touches import (
     Declaration,
     DoubtKind,
+    Leaf,
     PathUse,
     Program,
     Reading,
     Touches,
+    UrlUse,
     calls_of,
     texts_of,
     touch,
@@ -53,8 +55,13 @@ _HIDING = frozenset({DoubtKind.LIMIT, DoubtKind.NESTED})
 _MAYBE_RUN = COMMANDS | {Role.ACTION, Role.UNKNOWN}
 # What stands there is read as a command, whoever runs it.
 _COMMAND_NAMES = frozenset({"command", "cmd", "commands", "argv", "cmdline", "commandline"})
+# Texts that are only kept, or speak about the call; and commands, which are read as such.
+_KEPT = FREE | COMMANDS
 _Words = tuple[Word, ...] | None
-_PART = re.compile(r"[^\s=:,'\"]+")
+_PART = re.compile(r"[^\s=:,;&|()<>${}`'\"\\]+")
+_WEB = re.compile(r"https?://", re.IGNORECASE)
+_HOST = re.compile(r"[a-z0-9_.-]*[a-z_-][a-z0-9_.-]*|")
+_VERSION = re.compile(r"[-.]?[0-9][0-9.]*(?:\.exe)?$|\.exe$")
 
 
 def runs_of(name: str, value: Any) -> tuple[tuple[Word, ...], ...] | None:
@@ -306,10 +313,18 @@ def _has_unread_command(touches: Touches) -> bool:
 def _may_hold(touches: Touches, holds: Callable[[str], bool]) -> MatchResult:
     """Unsure where a call hands on an action or input, or unknown text that holds something."""
     for leaf in touches.with_role(Role.ACTION, Role.INPUT):
-        if leaf.value not in _EMPTY and plain_name(leaf.name) not in _COMMAND_NAMES:
+        read = leaf.role is Role.ACTION and plain_name(leaf.name) in _COMMAND_NAMES
+        if leaf.value not in _EMPTY and not read:
             return MatchResult.UNSURE
-    unknown = (text for leaf in touches.with_role(Role.UNKNOWN) for text in texts_of(leaf.value))
-    return MatchResult.UNSURE if any(map(holds, unknown)) else MatchResult.NO
+    # What a role says of any other value, a name may have said wrongly.
+    others = (leaf for leaf in touches.leaves if leaf.role not in _KEPT and not _is_checked(leaf))
+    found = (text for leaf in others for text in texts_of(leaf.value))
+    return MatchResult.UNSURE if any(map(holds, found)) else MatchResult.NO
+
+
+def _is_checked(leaf: Leaf) -> bool:
+    """Whether somebody read in the tool's own source, or declared, that a value runs nothing."""
+    return leaf.source in (RoleSource.OPERATOR, RoleSource.TABLE) and leaf.role is not Role.UNKNOWN
 
 
 def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
@@ -337,6 +352,12 @@ def reaches_folder(folder: str, touches: Touches) -> MatchResult:
     """Whether a call names a path in a folder that a denial means, or may; or runs there."""
     denied = components(folder.casefold())
 
+    stands_in = re.compile(re.escape(folder.rstrip("/")) + r"(?![\w.-])", re.IGNORECASE)
+
+    def names_it(text: str) -> bool:
+        # A flag's value or a quoted word may hold the path, whatever stands before it.
+        return not _WEB.match(text) and stands_in.search(text) is not None
+
     def of_parts(parts: tuple[str, ...] | None) -> MatchResult:
         if denied is None or parts is None:
             return MatchResult.UNSURE
@@ -361,14 +382,17 @@ def reaches_folder(folder: str, touches: Touches) -> MatchResult:
             for text in (named if program.reading is None else paths_of(program.reading))
             if text
         ]
-        return most([*found, *([MatchResult.YES] if inside else [])])
+        attached = MatchResult.UNSURE if names_it(program.text) else MatchResult.NO
+        return most([*found, attached, *([MatchResult.YES] if inside else [])])
 
     def of_call(one: Touches) -> MatchResult:
         odd = any(
             leaf.role is Role.UNKNOWN and not isinstance(leaf.value, str) and names_path(leaf.name)
             for leaf in one.leaves
         )
-        return MatchResult.UNSURE if odd else _may_hold(one, lambda _: False)
+        # The agent's side says here which files it really is about.
+        bound = [of_parts(components(path)) for path in one.call.context.files]
+        return most([*bound, MatchResult.UNSURE if odd else _may_hold(one, names_it)])
 
     return _judge_all(touches, of_call, of_program, of_path)
 
@@ -379,17 +403,23 @@ def reaches_host(host: str, touches: Touches) -> MatchResult:
 
     def of_name(name: str) -> MatchResult:
         found = name.casefold().rstrip(".")
-        below = found.endswith(f".{denied}")
-        return MatchResult.UNSURE if below else _YES_NO[found == denied]
+        if found == denied:
+            return MatchResult.YES
+        # With a user, a port or a path, or in other letters, it may be the same.
+        unclear = denied in found or not _HOST.fullmatch(found)
+        return MatchResult.UNSURE if unclear else MatchResult.NO
+
+    def of_url(url: UrlUse) -> MatchResult:
+        if url.doubt is not None:
+            return MatchResult.UNSURE
+        found = of_name(url.host)
+        elsewhere = found is MatchResult.NO and denied in url.text.casefold()
+        return MatchResult.UNSURE if elsewhere else found
 
     def of_call(one: Touches) -> MatchResult:
         said = [leaf.value for leaf in one.with_role(Role.HOST)]
         named = [of_name(name) if isinstance(name, str) else MatchResult.UNSURE for name in said]
-        urls = [
-            MatchResult.UNSURE if url.doubt is not None and denied in url.text.casefold()
-            else of_name(url.host)
-            for url in one.urls
-        ]  # fmt: skip
+        urls = [of_url(url) for url in one.urls]
         runs_on = [of_name(one.call.context.host or "")]
         return most([*named, *urls, *runs_on, _may_hold(one, lambda text: denied in text.lower())])
 
@@ -444,7 +474,9 @@ def _forbids_flags(
 
 
 def _program(text: str) -> str:
-    return text.rpartition("/")[2].lower()
+    """Return a program's name without its folder, its version and the ending of Windows."""
+    name = text.replace("\\", "/").rpartition("/")[2].lower()
+    return _VERSION.sub("", name) or name
 
 
 def _programs(text: str) -> set[str]:
