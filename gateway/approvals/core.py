@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.grant_creation import GrantCreation
@@ -29,6 +30,14 @@ from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.signatures import Signer
 
 
+class OtherStores(NamedTuple):
+    """What is kept beside the requests: grants, the chats' outboxes, and who waits behind whom."""
+
+    grants: GrantStore
+    outbox: Outbox
+    held: GroupStore
+
+
 class Core:
     """The parts, each of which does its own; replicas share what the stores hold."""
 
@@ -40,10 +49,10 @@ class Core:
         clock: Clock,
         *,
         signer: Signer | None,
-        grants: GrantStore,
-        outbox: Outbox,
-        held: GroupStore,
+        stores: OtherStores,
+        denial_minutes: int,
     ) -> None:
+        grants, outbox, held = stores
         book = GrantBook(grants, clock)
         self.feed = feed
         self.outbox = outbox
@@ -54,7 +63,9 @@ class Core:
         chain = Chain([*book.deciders, *rule_links(writer.policy), *deciders])
         self.copies = PostedCopies(store, outbox)
         self.grants = GrantLifecycle(store, book, clock, writer, self.copies)
-        self.remembering = GrantCreation(store, chain, clock, writer, self.grants)
+        self.remembering = GrantCreation(
+            store, chain, clock, writer, self.grants, denial_minutes=denial_minutes
+        )
         self.reviews = HookReviews(chain, writer, self.grants)
         self.holding = Grouping(store, held, writer)
         self.reporting = ReportQuery(store, writer)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import GrantLifecycle, grant_id_of
+from gateway.approvals.repeated_calls import repeated_denial
 from gateway.approvals.transitions import RememberRequest, agreeing_votes
 from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
 from gateway.domain.clock import Clock
@@ -53,13 +54,21 @@ class GrantCreation:
     """What people remember, while it is made. What becomes of it is with `granted`."""
 
     def __init__(
-        self, store: Store, chain: Chain, clock: Clock, writer: Writer, granted: GrantLifecycle
+        self,
+        store: Store,
+        chain: Chain,
+        clock: Clock,
+        writer: Writer,
+        granted: GrantLifecycle,
+        *,
+        denial_minutes: int,
     ) -> None:
         self._store = store
         self._chain = chain
         self._clock = clock
         self._writer = writer
         self._granted = granted
+        self._denial_minutes = denial_minutes
 
     # ---------------------------------------------------------------- made by a click
 
@@ -89,11 +98,16 @@ class GrantCreation:
     def plan_grant(self, after: Record, click: Click, who: Approver, nonce: str) -> Grant | None:
         """Return the grant that a click which decided asks for, None when it asks for none.
 
-        Of all who voted for it, the shortest life and the fewest uses count. Raises InvalidRequest.
+        A plain denial also holds for the same call, for a few minutes. Of all who voted for a
+        grant, the shortest life and the fewest uses count. Raises InvalidRequest.
         """
         wish = click.remember
-        if wish is None or after.canary:
+        if after.canary:
             return None
+        if wish is None:
+            return repeated_denial(
+                after, who, nonce, minutes=self._denial_minutes, now=self._writer.now()
+            )
         effect = _REMEMBERED.get(click.action)
         if effect is None:
             raise InvalidRequest(f"{click.action} cannot be remembered")
@@ -126,7 +140,8 @@ class GrantCreation:
         if outcome == WriteResult.FULL:
             raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
         self._writer.forget_policy()
-        if outcome == WriteResult.OK:
+        # What waits and asks the same takes a plain denial over already: see `grouping`.
+        if outcome == WriteResult.OK and not grant.told:
             await self._settle(grant)
         return grant
 

@@ -293,4 +293,4 @@ def _erase_content(grant: Grant) -> Grant:
     """Return a grant with the names of the arguments that it covered, and no value of them."""
     rules = tuple(Rule(name=rule.name, kind=RuleKind.ANY) for rule in grant.match.rules)
     match = replace(grant.match, rules=rules, cwd=None, host=None)
-    return replace(grant, match=match, words="", erased=True)
+    return replace(grant, match=match, words="", told="", erased=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.core import Core
+from gateway.approvals.core import Core, OtherStores
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Remember
@@ -69,9 +69,12 @@ async def test_there_is_an_end_to_patterns(world: World) -> None:
         [],
         SystemClock(),
         signer=world.signer,
-        grants=RedisGrants(world.store, most_patterns=1),
-        outbox=RedisOutbox(world.store),
-        held=RedisGroups(world.store),
+        stores=OtherStores(
+            RedisGrants(world.store, most_patterns=1),
+            RedisOutbox(world.store),
+            RedisGroups(world.store),
+        ),
+        denial_minutes=0,
     )
     world = replace(world, core=core)
     first = await world.submit(**GIT_LOG)
