@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.grant_lifecycle import GrantLifecycle
+from gateway.approvals.grants_by_hand import GrantsByHand
 from gateway.approvals.grouping import Grouping, GroupStore
 from gateway.approvals.hook_reviews import HookReviews
 from gateway.approvals.kill_switch_and_pauses import OperatorDesk
@@ -66,6 +67,7 @@ class Core:
         self.remembering = GrantCreation(
             store, chain, clock, writer, self.grants, denial_minutes=denial_minutes
         )
+        self.by_hand = GrantsByHand(store, writer, self.remembering)
         self.reviews = HookReviews(chain, writer, self.grants)
         self.holding = Grouping(store, held, writer)
         self.reporting = ReportQuery(store, writer)

@@ -126,7 +126,7 @@ class GrantCreation:
             match=offer.match,
             made_by=who.name,
             made_at=now,
-            expires_at=min((_expiry(one.lifetime, now) for one in wishes), key=_end_of),
+            expires_at=min((expiry_of(one.lifetime, now) for one in wishes), key=_end_of),
             max_uses=min((one.max_uses for one in wishes), key=_end_of),
             from_request=after.id,
             words=offer.words,
@@ -179,39 +179,6 @@ class GrantCreation:
 
     # ---------------------------------------------------------------- made without a request
 
-    async def create(
-        self,
-        identity: Identity,
-        *,
-        agent: str,
-        effect: Effect,
-        match: Match,
-        words: str,
-        session: str | None = None,
-        lifetime: str = "1h",
-        max_uses: int | None = None,
-    ) -> Grant:
-        """Write a grant that no request asked for; raises Unauthorized unless an admin does it."""
-        policy = await self._writer.fresh_policy()
-        if not policy.is_admin(identity):
-            raise Unauthorized("only an admin may make a grant without a request")
-        name, now = policy.name_of(identity), self._clock.now_ms()
-        grant = Grant(
-            id=new_id(),
-            effect=effect,
-            agent=agent,
-            session=session,
-            match=match,
-            made_by=name,
-            made_at=now,
-            expires_at=_expiry(lifetime, now),
-            max_uses=max_uses,
-            words=words,
-            backers=(GrantVoter(person=name, via=(ADMIN,)),),
-            queues=_queues(policy, agent, match),
-        )
-        return await self.keep(grant)
-
     async def let_through(
         self,
         identity: Identity,
@@ -248,7 +215,7 @@ class GrantCreation:
             max_uses=max_uses,
             words=_PASS_WORDS[shape],
             backers=(backer,),
-            queues=_queues(policy, agent, match),
+            queues=queues_of_grant(policy, agent, match),
         )
         await self._granted.end(earlier, "replaced", backer.person)
         return await self.keep(grant)
@@ -287,14 +254,14 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     return GrantVoter(person=names[0], via=via)
 
 
-def _queues(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
+def queues_of_grant(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
     """Return the outboxes of the places where a grant that nobody asked for is shown."""
     route = policy.route_for(agent, match.tool)
     return adapters_of(route.places(len(route.escalations)))
 
 
 def _refuse_unlimited(wish: Remember) -> None:
-    _expiry(wish.lifetime, 0)
+    expiry_of(wish.lifetime, 0)
     if wish.max_uses is not None and wish.max_uses < 1:
         raise InvalidRequest("a grant with a limit may be used at least once")
 
@@ -303,7 +270,8 @@ def _end_of(limit: int | None) -> float:
     return math.inf if limit is None else limit
 
 
-def _expiry(lifetime: str, now: int) -> int | None:
+def expiry_of(lifetime: str, now: int) -> int | None:
+    """Return when a grant made now ends, None for never; raises InvalidRequest."""
     lengths = {name: length for name, _, length in LIFETIMES}
     if lifetime not in lengths:
         raise InvalidRequest(f"a grant lasts one of {', '.join(lengths)}")
