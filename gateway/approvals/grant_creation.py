@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import GrantLifecycle, grant_id_of
+from gateway.approvals.repeated_calls import repeated_denial
 from gateway.approvals.transitions import RememberRequest, agreeing_votes
 from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
 from gateway.domain.clock import Clock
@@ -54,13 +55,21 @@ class GrantCreation:
     """What people remember, while it is made. What becomes of it is with `granted`."""
 
     def __init__(
-        self, store: Store, chain: Chain, clock: Clock, writer: Writer, granted: GrantLifecycle
+        self,
+        store: Store,
+        chain: Chain,
+        clock: Clock,
+        writer: Writer,
+        granted: GrantLifecycle,
+        *,
+        denial_minutes: int,
     ) -> None:
         self._store = store
         self._chain = chain
         self._clock = clock
         self._writer = writer
         self._granted = granted
+        self._denial_minutes = denial_minutes
 
     # ---------------------------------------------------------------- made by a click
 
@@ -94,12 +103,17 @@ class GrantCreation:
     ) -> Grant | None:
         """Return the grant that a click which decided asks for, None when it asks for none.
 
-        Of all who voted for it, the shortest life and the fewest uses count; a pass speaks for
-        whoever gave it last. Raises InvalidRequest, and Unauthorized for a pass.
+        A plain denial also holds for the same call, for a few minutes. Of all who voted for a
+        grant, the shortest life and the fewest uses count; a pass speaks for whoever gave it last.
+        Raises InvalidRequest, and Unauthorized for a pass.
         """
         wish = click.remember
-        if wish is None or after.canary:
+        if after.canary:
             return None
+        if wish is None:
+            return repeated_denial(
+                after, who, nonce, minutes=self._denial_minutes, now=self._writer.now()
+            )
         effect = _REMEMBERED.get(click.action)
         if effect is None:
             raise InvalidRequest(f"{click.action} cannot be remembered")
@@ -120,7 +134,7 @@ class GrantCreation:
             match=offer.match,
             made_by=who.name,
             made_at=now,
-            expires_at=min((_expiry(one.lifetime, now) for one in wishes), key=_end_of),
+            expires_at=min((expiry_of(one.lifetime, now) for one in wishes), key=_end_of),
             max_uses=min((one.max_uses for one in wishes), key=_end_of),
             from_request=after.id,
             words=offer.words,
@@ -143,7 +157,8 @@ class GrantCreation:
         if outcome == WriteResult.FULL:
             raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
         self._writer.forget_policy()
-        if outcome == WriteResult.OK:
+        # What waits and asks the same takes a plain denial over already: see `grouping`.
+        if outcome == WriteResult.OK and not grant.told:
             await self._settle(grant)
         return grant
 
@@ -181,39 +196,6 @@ class GrantCreation:
 
     # ---------------------------------------------------------------- made without a request
 
-    async def create(
-        self,
-        identity: Identity,
-        *,
-        agent: str,
-        effect: Effect,
-        match: Match,
-        words: str,
-        session: str | None = None,
-        lifetime: str = "1h",
-        max_uses: int | None = None,
-    ) -> Grant:
-        """Write a grant that no request asked for; raises Unauthorized unless an admin does it."""
-        policy = await self._writer.fresh_policy()
-        if not policy.is_admin(identity):
-            raise Unauthorized("only an admin may make a grant without a request")
-        name, now = policy.name_of(identity), self._clock.now_ms()
-        grant = Grant(
-            id=new_id(),
-            effect=effect,
-            agent=agent,
-            session=session,
-            match=match,
-            made_by=name,
-            made_at=now,
-            expires_at=_expiry(lifetime, now),
-            max_uses=max_uses,
-            words=words,
-            backers=(GrantVoter(person=name, via=(ADMIN,)),),
-            queues=_queues(policy, agent, match),
-        )
-        return await self.keep(grant)
-
     async def let_through(
         self,
         identity: Identity,
@@ -248,7 +230,7 @@ class GrantCreation:
             max_uses=max_uses,
             words=pass_words(shape),
             backers=(backer,),
-            queues=_queues(policy, agent, match),
+            queues=queues_of_grant(policy, agent, match),
         )
         return await self.keep(grant)
 
@@ -291,14 +273,14 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     return GrantVoter(person=names[0], via=via)
 
 
-def _queues(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
+def queues_of_grant(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
     """Return the outboxes of the places where a grant that nobody asked for is shown."""
     route = policy.route_for(agent, match.tool)
     return adapters_of(route.places(len(route.escalations)))
 
 
 def _refuse_unlimited(wish: Remember, match: Match) -> None:
-    _expiry(wish.lifetime, 0)
+    expiry_of(wish.lifetime, 0)
     if match.shape in PASSES and wish.everywhere:
         raise InvalidRequest("a pass is for one session, not for all: choose this session")
     if match.shape in PASSES and wish.lifetime not in PASS_LIFETIMES:
@@ -311,7 +293,8 @@ def _end_of(limit: int | None) -> float:
     return math.inf if limit is None else limit
 
 
-def _expiry(lifetime: str, now: int) -> int | None:
+def expiry_of(lifetime: str, now: int) -> int | None:
+    """Return when a grant made now ends, None for never; raises InvalidRequest."""
     lengths = {name: length for name, _, length in LIFETIMES}
     if lifetime not in lengths:
         raise InvalidRequest(f"a grant lasts one of {', '.join(lengths)}")

@@ -27,6 +27,7 @@ from gateway.wire.identifiers import REQUEST_ID
 
 RECENT = 500  # how far back a grant's reach is counted
 _MOST_LISTED, _MOST_ENDED = 500, 50  # as many as people look at
+_ALL_ENDED = 1_000_000
 _GATEWAY = "gateway"
 _DAY_SECONDS = 24 * 3600
 _UNUSED_MS = 30 * _DAY_SECONDS * 1000
@@ -166,11 +167,17 @@ class GrantLifecycle:
     async def erase(self, record: Record, *, by: str) -> None:
         """Take back what was remembered of a request, and forget what that covered.
 
-        Raises nothing when it was done before; grants are found by the clicks that made them.
+        Raises nothing when it was done before. Grants are found by the clicks that made them, and
+        those that an admin made of it by looking through all.
         """
-        for nonce in record.nonces:
-            grant = await self._book.store.find(grant_id_of(record.id, nonce))
-            if grant is not None and not grant.erased:
+        clicked = [
+            await self._book.store.find(grant_id_of(record.id, nonce)) for nonce in record.nonces
+        ]
+        kept = [*await self.all(), *await self.list_ended(_ALL_ENDED)]
+        by_hand = [one for one in kept if one.from_request == record.id]
+        found = {one.id: one for one in (*clicked, *by_hand) if one is not None}
+        for grant in found.values():
+            if not grant.erased:
                 await self.end([grant], "its request was erased", by)
                 await self._book.store.erase(_erase_content(grant))
 
@@ -295,4 +302,4 @@ def _erase_content(grant: Grant) -> Grant:
     """Return a grant with the names of the arguments that it covered, and no value of them."""
     rules = tuple(Rule(name=rule.name, kind=RuleKind.ANY) for rule in grant.match.rules)
     match = replace(grant.match, rules=rules, cwd=None, host=None)
-    return replace(grant, match=match, words="", erased=True)
+    return replace(grant, match=match, words="", told="", erased=True)

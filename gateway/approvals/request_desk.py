@@ -33,7 +33,7 @@ class RequestDesk:
         self._store = store
         self._writer = writer
         self._clicks = clicks
-        self._batches = Batches(writer, clicks)
+        self._batches = Batches(writer, clicks, remembering)
         self._remembering = remembering
         self._copies = copies
 

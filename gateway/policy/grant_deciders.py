@@ -184,7 +184,7 @@ class _Link:
         for cover, grant in covered:
             if cover is MatchResult.YES:
                 effect = DENY if self._effect is Effect.DENY else ALLOW
-                return _cite(effect, grant, grant.match.scope.value)
+                return _cite(effect, grant, grant.told or grant.match.scope.value)
         for cover, grant in covered:
             if cover is MatchResult.UNSURE:
                 return _cite(ASK, grant, "may be what a remembered denial covers")
@@ -202,7 +202,8 @@ class _Allows(_Link):
 
 
 def _cite(effect: str, grant: Grant, message: str) -> Verdict:
-    # Agents and the audit read the message: nothing of what the grant covers stands in it.
+    # Agents and the audit read the message: nothing of what the grant covers stands in it, but
+    # what they were told when it was denied.
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)
 

@@ -248,11 +248,11 @@ async def test_what_nothing_tells_of_rests_unless_it_is_exact(world: World) -> N
     record = await asked(world, **GIT_LOG)
     match = next(one.match for one in offers(record) if one.match.shape is Shape.PATTERN)
     gone = await stored(world.store, match, from_request=new_id())
+    await world.approvals.erase(record.id, by="test")
     erased = await stored(world.store, match, from_request=record.id)
     by_hand = await stored(world.store, match)
     digest = (await world.submit(tool="once")).digest
     exact = await stored(world.store, Match(shape=Shape.EXACT, tool="once", digest=digest))
-    await world.approvals.erase(record.id, by="test")
     await world.core.grants.reread()
     whys = {one.id: one.rests and one.rests.why for one in await world.core.grants.all()}
     assert whys == {gone.id: GONE, erased.id: GONE, by_hand.id: BY_HAND, exact.id: None}

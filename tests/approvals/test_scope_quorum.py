@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.approvals.grants_by_hand import Wish
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import Person, Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
@@ -14,7 +15,7 @@ from gateway.policy.grants.grant import Effect, Grant, Match, Scope, Shape
 from gateway.ports.cards import card_of
 from gateway.ports.remember_options import scopes_of
 from tests.approvals.test_grant_creation import widest
-from tests.world import World, click, identity, policy
+from tests.world import World, click, identity, policy, request
 
 WIDE = ScopeQuorum(tool=2, everywhere=3)
 
@@ -160,8 +161,9 @@ async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> N
         world.core.writer.forget_policy()
         if admins:
             match = Match(shape=Shape.TOOL, tool="deploy")
-            how: dict[str, Any] = {"agent": "bot", "effect": Effect.ALLOW, "words": "all"}
-            await world.core.remembering.create(identity("boss"), match=match, **how)
+            like = request(tool="deploy", arguments={"to": "production"})
+            wish = Wish(agent="bot", effect=Effect.ALLOW, chosen=match)
+            await world.core.by_hand.create(identity("boss"), like, wish)
         asked = await world.submit(tool="deploy", arguments={"to": "staging"})
         assert asked.status is status
 

@@ -266,7 +266,9 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
     await store.apply(replace(policy, budgets=(Budget(denials=1),)), by="test")
     box.gateway.core.writer.forget_policy()
     await box.decide(await box.ask(**COMMAND), Action.DENY)
-    refused = await box.ask(**COMMAND)
+    # Another call: the same one is answered by its denial, paused or not.
+    other = {**COMMAND, "session": "other"}
+    refused = await box.ask(**other)
     assert refused.decision is not None and refused.decision.reason is Reason.BREAKER
     await page.press("Sessions")
     await page.until("document.querySelector('.sessions').textContent.includes('asks nobody')")
@@ -275,7 +277,7 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
     await page.until("!document.querySelector('.sessions').textContent.includes('asks nobody')")
     await page.press("History")
     await page.until(f"{card(refused)}?.textContent.includes('Denied unasked')")
-    assert (await box.ask(**COMMAND)).status is Status.PENDING
+    assert (await box.ask(**other)).status is Status.PENDING
 
 
 async def test_identical_requests_are_one_card_that_counts(box: Inbox, page: Page) -> None:

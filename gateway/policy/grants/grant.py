@@ -253,7 +253,8 @@ class Grant(Wire):
     its visible changes. `from_request` is the request that somebody remembered, None when nobody
     asked. `words` say what it covers, as they were shown to whoever made it. `backers` are all who
     voted for it. `queues` name the outboxes that keep its cards; `notices` counts what was
-    announced beside them. `suspended` says that its backers may no longer approve there.
+    announced beside them. `suspended` says that its backers may no longer approve there. `told` is
+    what a plain denial tells an agent that repeats a call; other grants tell how wide they are.
     `reading` is the number of the rules that it was made under, or was found to hold under since.
     With `rests` it decides nothing, and only remembering anew changes that. With `end` it decides
     nothing any more; `erased` ones have lost what they covered.
@@ -277,6 +278,7 @@ class Grant(Wire):
     queues: tuple[str, ...] = ()
     notices: int = 0
     suspended: bool = False
+    told: str = ""
     reading: int = READING
     rests: Suspension | None = None
     end: End | None = None
@@ -325,8 +327,11 @@ class Grant(Wire):
 
     @property
     def announced_at(self) -> int | None:
-        """When its end is announced: a tenth of its life before, a day at most; None without."""
-        if self.expires_at is None:
+        """When its end is announced: a tenth of its life before, a day at most; None without.
+
+        That a plain denial is over soon is no news.
+        """
+        if self.expires_at is None or self.told:
             return None
         return self.expires_at - min((self.expires_at - self.made_at) // 10, _DAY_MS)
 
