@@ -306,7 +306,9 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
     """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
     where they were read."""
     offer = _choose(record, offer_id, effect)
-    if not click.revealed and hides_words(record, offer.words):
+    # What denies more than was seen lets nothing through.
+    widens = effect is Effect.ALLOW
+    if widens and not click.revealed and hides_words(record, offer.words):
         raise InvalidRequest(
             "a mask hides what this would cover: it is remembered in the inbox only, once it is "
             "revealed there"

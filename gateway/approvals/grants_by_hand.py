@@ -73,7 +73,7 @@ class GrantsByHand:
         record = await self._read(example, wish.agent, policy)
         offer = _choose(record, wish)
         stored = isinstance(example, str)
-        if stored and hides_words(record, offer.words):
+        if stored and wish.effect is Effect.ALLOW and hides_words(record, offer.words):
             raise InvalidRequest(
                 "a mask hides what this would cover: it is remembered in the inbox only, once it "
                 "is revealed there"

@@ -69,7 +69,7 @@ def scopes_of(
             offer.match.shape in PASSES,
         )
         for offer in made
-        if reveal or not hides_words(record, offer.words)
+        if effect is Effect.DENY or reveal or not hides_words(record, offer.words)
     )
 
 

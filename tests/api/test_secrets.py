@@ -88,7 +88,7 @@ async def test_what_may_be_and_what_is_remembered_carries_masks(gate: Replica) -
     (grant,) = said[1].json["items"]
     said.append(await gate.call("GET", f"/v1/grants/{grant['id']}", token=EVE_TOKEN))
     like: dict[str, Any] = {"tool": "send_mail", "arguments": {**asked, "body": "b" * 60}}
-    body = {"agent": "agent1", "effect": "deny", "example": like}
+    body = {"agent": "agent1", "effect": "allow", "example": like}
     said.append(await gate.call("POST", "/v1/grants/offers", body, token=ANN_TOKEN))
     (wide,) = [one for one in said[-1].json["offers"] if "with any body" in one["words"]]
     body["offer"] = wide["id"]

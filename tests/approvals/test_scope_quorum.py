@@ -160,9 +160,9 @@ async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> N
         await world.store.apply(document, by="test")
         world.core.writer.forget_policy()
         if admins:
-            match = Match(shape=Shape.TOOL, tool="deploy")
             like = request(tool="deploy", arguments={"to": "production"})
-            wish = Wish(agent="bot", effect=Effect.ALLOW, chosen=match)
+            made = await world.core.by_hand.offers(identity("boss"), "bot", like, Effect.ALLOW)
+            wish = Wish(agent="bot", effect=Effect.ALLOW, chosen=made[-1].id)
             await world.core.by_hand.create(identity("boss"), like, wish)
         asked = await world.submit(tool="deploy", arguments={"to": "staging"})
         assert asked.status is status
