@@ -176,3 +176,31 @@ def test_an_allow_rule_allows_no_more_than_it_says(beside: dict[str, Any]) -> No
     tool = PolicyRule(name="r", effect=RuleEffect.ALLOW, tools=("deploy",))
     if not {"host", "url"} & set(beside):
         assert fits(tool, asked("deploy", arguments={"x": 1, **beside})) is NO
+
+
+DOES_MORE = [
+    ("prettier --write src/a.js", "prettier --write '{src/a.js,/srv/other/b.js}'"),
+    ("go list ./...", "go list x.example.org/c0ffee@latest"),
+    ("go test ./...", "go test all"),
+    ("go test ./...", "go test rsc.io/quote"),
+    ("go fmt ./a", "go fmt std"),
+    ("git checkout main", "git checkout -b main"),
+    ("git checkout -b new", "git checkout new"),
+]
+
+
+@pytest.mark.parametrize(("first", "following"), DOES_MORE)
+def test_a_flag_or_an_operand_that_does_more_asks(first: str, following: str) -> None:
+    """The words say "run and write nothing else", and name the paths."""
+    remembered, now = (
+        asked("shell", kind=C, arguments={"command": one}) for one in (first, following)
+    )
+    assert covered(remembered, now) == []
+
+
+@pytest.mark.parametrize("name", ["opencode.json", "gptme.toml", "SKILL.md", "Jenkinsfile"])
+def test_files_that_steer_or_run_ask_when_written(name: str) -> None:
+    """In a folder that was remembered for writing."""
+    first = asked("write_file", kind=F, arguments={"path": "/ws/a.md", "content": "x"})
+    now = asked("write_file", kind=F, arguments={"path": f"/ws/{name}", "content": "x"})
+    assert covered(first, first) != [] == covered(first, now)

@@ -30,6 +30,7 @@ def _compile(*patterns: str) -> re.Pattern[str]:
 
 
 _SECRET_NAMES = _compile(
+    "*.tfvars", "*.p8", "netrc", "htpasswd", "pip.conf",
     ".env*", "*.env", "env.prod*", "env.dev*", "env.stag*", "env.local", "env.test", ".netrc",
     "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd",
     ".vault-token", ".dockercfg", ".s3cfg", ".boto", "id_rsa*", "id_dsa*", "id_ecdsa*",
@@ -102,6 +103,9 @@ _STEERING_FOLDERS = frozenset(
      ".storybook"}
 )  # fmt: skip
 _STEERING_NAMES = _compile(
+    "opencode.json*", "gptme.toml", "lefthook.y*ml", "claude_desktop_config.json",
+    "cline_mcp_settings.json", "skill.md", "agent.md", "qwen.md", "warp.md", "jenkinsfile",
+    "azure-pipelines.yml", "devcontainer.json", "*.desktop",
     "claude.md", "claude.local.md", "agents.md", "agents.override.md", "gemini.md",
     "copilot-instructions.md", ".cursorrules", ".windsurfrules", ".clinerules", ".roomodes",
     "*.code-workspace", ".gitlab-ci.yml", ".travis.yml", ".pre-commit-config.yaml",
