@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import mask, start_of
+from gateway.domain.redaction import mask, names_secret, start_of
 from gateway.errors import InvalidRequest
 from gateway.models import Context, Kind, RiskLevel
 from gateway.policy.calls.argument_names import (
@@ -279,12 +279,12 @@ def why_asked(grants: Iterable[Grant], record: Record) -> str:
 
 
 def _say(found: Difference) -> str:
-    place = start_of(found.place, _LONGEST_SAID)
+    why = str(mask(found.why))  # it may name arguments
     if not found.place:
-        return found.why
-    named = f"`{mask(place)}`"
-    if found.why is not _DIFFERS:
-        return f"{named} {found.why}"
+        return why
+    named = f"`{start_of(str(mask(found.place)), _LONGEST_SAID)}`"
+    if found.why is not _DIFFERS or names_secret(found.place):
+        return f"{named} {why}"
     now, before = (_show(found.place, one) for one in (found.now, found.remembered))
     return f"{named} is {now}, remembered {before}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import mask, start_of
+from gateway.domain.redaction import mask, mask_of, names_secret, start_of
 from gateway.models import Kind, RiskLevel
 from gateway.policy.calls.command_table import Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
@@ -335,6 +335,8 @@ def _say_values(values: list[tuple[str, Any]], before: str) -> str:
 
 
 def _short(place: str, value: Any) -> str:
+    if names_secret(place) and isinstance(value, str):
+        return mask_of(value)
     name = place.rpartition(".")[2]
     masked = next(iter(mask({name: value}).values()))
     text = masked if isinstance(masked, str) else canonical(masked).decode()
@@ -352,7 +354,7 @@ def _cut(text: str, most: int) -> str:
 
 def _offer(words: str, match: Match) -> Offer:
     offer_id = sha256_hex(canonical(plain(match)))[:_ID_LENGTH]
-    return Offer(id=offer_id, words=words, match=match)
+    return Offer(id=offer_id, words=str(mask(words)), match=match)
 
 
 def _covers(offer: Offer, record: Record, effect: Effect) -> bool:
