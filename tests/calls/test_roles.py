@@ -194,8 +194,12 @@ def test_plain_facts_are_words_under_known_names(name: str, value: Any, plain: b
 
 @pytest.mark.parametrize(
     ("tool", "is_one"),
-    [("get_weather", True), ("mcp__w__getWeather", True), ("lookup", True), ("weather", False),
-     ("set_and_get", False), ("get_shell", False), ("get_sql", False), ("get_wetter\u202e", False)],
+    [("get_weather", True), ("mcp__w__getWeather", True), ("lookup", False), ("weather", False),
+     ("set_and_get", False), ("get_shell", False), ("get_sql", False), ("get_wetter\u202e", False),
+     ("find_and_delete", False), ("check_out", False), ("checkOut", False),
+     ("list_for_sale", False),
+     ("get_shares", False), ("look_up_city", True), ("get_exchange_rate", True),
+     ("mcp__shop__get_order", False)],
 )  # fmt: skip
 def test_lookups_begin_with_their_verb(tool: str, is_one: bool) -> None:
     """A look-up's first word says so, and none of its words may run anything."""
