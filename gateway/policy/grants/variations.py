@@ -19,7 +19,7 @@ from gateway.policy.calls.roles import COMMANDS, PATHS, JsonType, RoleSource, lo
 from gateway.policy.calls.tool_names import (
     Family,
     bare_name,
-    may_run_anything,
+    is_lookup,
     verbs_of_file_tool,
     words_of,
 )
@@ -30,11 +30,11 @@ from gateway.wire.roles import Role
 
 DECLARED = frozenset({RoleSource.OPERATOR, RoleSource.AUTHOR, RoleSource.TABLE})
 _MAX_DEPTH = 16
+_PLAIN_ROLES = frozenset({Role.FLAG, Role.ID, Role.UNKNOWN})
 _TYPED = frozenset({Role.ACTION, Role.INPUT, Role.NESTED})
 _CONTAINERS = (JsonType.LIST, JsonType.OBJECT)
 _MOST_LETTERS = 60
 _PLAIN = re.compile(r"[^\W_]+(?:[ -][^\W_]+)*")
-_LOOKING_UP = re.compile(r"(?:get|list|find|lookup|look_up|check|count|show|describe)(?=[_A-Z-])")
 _FACTS = frozenset(
     {"city", "country", "currency", "date", "day", "days", "from_date", "lang", "language", "limit",
      "locale", "month", "page", "page_size", "region", "symbol", "ticker", "timezone", "to_date",
@@ -55,16 +55,16 @@ def is_open(answer: Answer, leaf: Leaf) -> bool:
     if answer is Answer.VALUES:
         return _is_plain_value(leaf.value)
     if answer is Answer.TOOL:
-        return not _is_risky(leaf)
+        return _varies_in_tool(leaf)
     if answer is Answer.TEXT and leaf.role is Role.DATA:
-        return is_message_text(leaf.value)
+        return is_message_text(leaf.name, leaf.value)
     return leaf.free or (answer is Answer.FOLDER and leaf.role is Role.PATCH)
 
 
 def may_come(answer: Answer, leaf: Leaf) -> bool:
     """Whether a value may stand there that the remembered call had not."""
     if answer is Answer.TOOL:
-        return leaf.source in DECLARED and not _is_risky(leaf)
+        return leaf.source in DECLARED and _varies_in_tool(leaf)
     if answer is Answer.VALUES or not leaf.optional:
         return False
     if leaf.role is Role.REMARK:
@@ -225,9 +225,9 @@ def _why_not_beside(
 
 def _why_no_values(record: Record, touches: Touches) -> str | None:
     request = record.request
-    if request.kind is not Kind.TOOL or may_run_anything(request.tool):
+    if request.kind is not Kind.TOOL:
         return "it is no look-up"
-    if _LOOKING_UP.match(bare_name(request.tool)) is None or not touches.leaves:
+    if not is_lookup(request.tool) or not touches.leaves:
         return "its name is not that of a look-up"
     for one in touches.leaves:
         if plain_name(one.name) not in _FACT_NAMES or one.place != one.name:
@@ -256,6 +256,22 @@ def _is_risky(leaf: Leaf) -> bool:
     held = leaf.role in COMMANDS | PATHS | {Role.USER, Role.RIGHTS, Role.ENVIRONMENT}
     declared = leaf.source in DECLARED
     return (held and not declared) or looks_like(leaf.value) is not None
+
+
+def _varies_in_tool(leaf: Leaf) -> bool:
+    """Whether a harmless tool may be given another value: never who gets it, or what decides more
+    than its own argument."""
+    if _is_risky(leaf):
+        return False
+    if leaf.free:
+        return True
+    if leaf.source not in DECLARED:
+        return leaf.role in _PLAIN_ROLES
+    own = leaf.address.removesuffix("[]") == leaf.name
+    plain = leaf.value in (None, [], {}) or leaf.type is JsonType.BOOLEAN
+    return (
+        own and leaf.role in _PLAIN_ROLES | {Role.AMOUNT} and (plain or _is_plain_value(leaf.value))
+    )
 
 
 def _is_plain_value(value: Any) -> bool:
