@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import mask_of, masks_in, secrets_in
+from gateway.domain.redaction import secrets_in
 from gateway.models import Action
 from gateway.ports.blocks import texts_of
 
@@ -25,7 +25,6 @@ HIDDEN = "A masked part could act: reveal and approve it in the inbox."
 
 _MOST_KNOWN = 10_000
 _MOST_MASKS = 100  # in one request that are looked at
-_MASKED = re.compile("⟨secret of [0-9]+ characters")  # also where the rest was cut off
 _MOST_CHARS = 20_000  # of a text that is taken apart into words
 _NAME = r"(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|token|authorization)"
 _SCHEMES = r"(?:bearer|basic|token) "
@@ -98,12 +97,10 @@ def hides(record: Record) -> bool:
 def hides_words(record: Record, words: str) -> bool:
     """Whether a mask in words about a request leaves out more than is proven data in it."""
     found = [words[start:end] for start, end in secrets_in(words)]
-    if not found and not _MASKED.search(words):
+    if not found:
         return False
     proven = _proven_in(record)
-    if proven is None or not proven.issuperset(found):
-        return True
-    return not masks_in(words) <= set(map(mask_of, proven))
+    return proven is None or not proven.issuperset(found)
 
 
 def _key(record: Record) -> tuple[str, int, str]:

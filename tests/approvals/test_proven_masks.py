@@ -105,6 +105,24 @@ async def test_words_that_hide_something_are_not_remembered_unrevealed(world: Wo
     assert (await world.core.requests.decide(replace(tap, revealed=True))).final
 
 
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("make deploy TOKEN=ghp_" + "a1B2" * 9, "ghp_"),
+        ("git push https://u:pw12@h/r", "pw12"),
+    ],
+)
+async def test_a_kept_grant_says_no_secret(world: World, text: str, secret: str) -> None:
+    """Each offer that was revealed may be remembered; what is kept of its words is masked."""
+    record = await world.submit(**{**HIDING, "arguments": {"command": text}})
+    made = offers(record)
+    assert any(secret in one.words for one in made)
+    wide = next(one for one in made if secret in one.words)
+    await world.core.requests.decide(click(record, remember=Remember(offer=wide.id), revealed=True))
+    (grant,) = await world.core.grants.all()
+    assert secret not in grant.words and "secret of" in grant.words
+
+
 async def test_no_click_waits_for_the_proof(world: World) -> None:
     """It is made when the request comes in; for a large one when its first card is drawn."""
     small = await world.submit(arguments={"command": "ls"})

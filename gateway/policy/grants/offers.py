@@ -259,7 +259,8 @@ def _values(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
 def _whole_tool(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
     """Offer all that a harmless tool does with what is declared, and with these arguments."""
     if why_fixed(Answer.TOOL, record, touches) is None:
-        names = ", ".join(sorted({one.address for one in touches.leaves}))
+        varying = {one.address for one in touches.leaves if is_open(Answer.TOOL, one)}
+        names = ", ".join(sorted(varying))
         given = f" with {names} and what is declared" if names else " with what is declared"
         text = f"everything that {record.request.tool} can do{given}"
         none = Rule(name="$", kind=RuleKind.ANY, optional=True)
@@ -354,7 +355,7 @@ def _cut(text: str, most: int) -> str:
 
 def _offer(words: str, match: Match) -> Offer:
     offer_id = sha256_hex(canonical(plain(match)))[:_ID_LENGTH]
-    return Offer(id=offer_id, words=str(mask(words)), match=match)
+    return Offer(id=offer_id, words=words, match=match)
 
 
 def _covers(offer: Offer, record: Record, effect: Effect) -> bool:
