@@ -14,6 +14,7 @@ from dataclasses import replace
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.redaction import mask
 from gateway.domain.store import Store
 from gateway.policy.calls.touches import touches_of
 from gateway.policy.grant_deciders import GrantBook
@@ -116,7 +117,9 @@ class EarlierGrants:
                 if covers_no_more(one.match, grant.match)]  # fmt: skip
         if not made:
             return self._suspend(grant, WIDER)
-        return replace(grant, reading=READING, words=made[-1].words, match=made[-1].match)
+        return replace(
+            grant, reading=READING, words=str(mask(made[-1].words)), match=made[-1].match
+        )
 
     async def _is_outdated(self, grant: Grant) -> bool:
         """Tell whether a declaration or a row of the table that a grant rests on was changed."""

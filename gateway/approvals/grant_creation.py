@@ -13,6 +13,7 @@ from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, adapters_of
 from gateway.domain.records import Click, Identity, Record, Remember
+from gateway.domain.redaction import mask
 from gateway.domain.risk_rules import is_named
 from gateway.domain.store import Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
@@ -41,7 +42,7 @@ from gateway.policy.grants.grant import (
 from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, pass_words
 from gateway.policy.grants.past_coverage import Blast
-from gateway.ports.proven_masks import hides_words
+from gateway.ports.proven_masks import hides_offer
 
 _REMEMBERED = {
     Action.APPROVE: Effect.ALLOW,
@@ -137,7 +138,7 @@ class GrantCreation:
             expires_at=min((expiry_of(one.lifetime, now) for one in wishes), key=_end_of),
             max_uses=min((one.max_uses for one in wishes), key=_end_of),
             from_request=after.id,
-            words=offer.words,
+            words=str(mask(offer.words)),
             backers=tuple(backers) or (GrantVoter(person=who.name, via=(who.via,)),),
             queues=tuple(name for name in after.queues if name != FOLLOWUPS),
         )
@@ -306,9 +307,7 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
     """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
     where they were read."""
     offer = _choose(record, offer_id, effect)
-    # What denies more than was seen lets nothing through.
-    widens = effect is Effect.ALLOW
-    if widens and not click.revealed and hides_words(record, offer.words):
+    if not click.revealed and hides_offer(record, offer, effect):
         raise InvalidRequest(
             "a mask hides what this would cover: it is remembered in the inbox only, once it is "
             "revealed there"

@@ -13,6 +13,7 @@ from gateway.approvals.grant_creation import GrantCreation, expiry_of, queues_of
 from gateway.approvals.writer import TOMBSTONE_DIGEST, Writer
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Identity, Record
+from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from gateway.models import ApprovalRequest, new_id
@@ -21,7 +22,7 @@ from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Match, MatchResult
 from gateway.policy.grants.offers import Offer, offers
 from gateway.policy.guardrails import assess
-from gateway.ports.proven_masks import hides_words
+from gateway.ports.proven_masks import hides_offer
 from gateway.wire.canonical_json import sha256_hex
 
 _ID_LENGTH = 32
@@ -73,7 +74,7 @@ class GrantsByHand:
         record = await self._read(example, wish.agent, policy)
         offer = _choose(record, wish)
         stored = isinstance(example, str)
-        if stored and wish.effect is Effect.ALLOW and hides_words(record, offer.words):
+        if stored and hides_offer(record, offer, wish.effect):
             raise InvalidRequest(
                 "a mask hides what this would cover: it is remembered in the inbox only, once it "
                 "is revealed there"
@@ -91,7 +92,7 @@ class GrantsByHand:
             expires_at=expiry_of(wish.lifetime, now),
             max_uses=wish.max_uses,
             from_request=record.id if stored else None,
-            words=offer.words,
+            words=str(mask(offer.words)),
             backers=(GrantVoter(person=name, via=(ADMIN,)),),
             queues=queues_of_grant(policy, wish.agent, offer.match),
         )

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, masks_in, secrets_in
 from gateway.models import Action
+from gateway.policy.grants.grant import Effect, Shape
+from gateway.policy.grants.offers import Offer
 from gateway.ports.blocks import texts_of
 
 NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
@@ -95,7 +97,17 @@ def hides(record: Record) -> bool:
     return _proven_in(record) is None
 
 
-def hides_words(record: Record, words: str) -> bool:
+def hides_offer(record: Record, offer: Offer, effect: Effect) -> bool:
+    """Whether what an offer covers cannot be read in full where its secrets are masked.
+
+    Exactly this is what the card of the request shows, and denying exactly that hides nothing.
+    """
+    if offer.match.shape is Shape.EXACT:
+        return effect is Effect.ALLOW and hides(record)
+    return _hides_words(record, offer.words)
+
+
+def _hides_words(record: Record, words: str) -> bool:
     """Whether a mask in words about a request leaves out more than is proven data in it."""
     found = [words[start:end] for start, end in secrets_in(words)]
     if not found and not _MASKED.search(words):

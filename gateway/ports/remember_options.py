@@ -12,7 +12,7 @@ from gateway.policy.authorization import count_needed
 from gateway.policy.grants.grant import PASSES, Effect, Match
 from gateway.policy.grants.offers import LIFETIMES, Offer, find_offer, narrowest, offers
 from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, passes_for
-from gateway.ports.proven_masks import hides_words
+from gateway.ports.proven_masks import hides_offer
 
 # Ways to end that count uses, within an hour.
 _NEXT = {"next5": 5, "next20": 20}
@@ -69,7 +69,7 @@ def scopes_of(
             offer.match.shape in PASSES,
         )
         for offer in made
-        if effect is Effect.DENY or reveal or not hides_words(record, offer.words)
+        if reveal or not hides_offer(record, offer, effect)
     )
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.records import Record
+from gateway.models import Action
 from gateway.policy.grants.coverage import what_differs
 from gateway.policy.grants.grant import Shape
 from gateway.policy.grants.offers import offers
-from gateway.ports.proven_masks import hides, hides_words
-from tests.grants.making import allowed, asked, command, granted, remembered
+from gateway.ports.remember_options import scopes_of
+from tests.grants.making import allowed, asked, granted, remembered
 
 SECRET = "ghp_" + "a1B2" * 9
 TOLD = [
@@ -37,6 +39,11 @@ def comment(text: str) -> Any:
     """Return a request to comment on an issue."""
     return asked("add_issue_comment", arguments={"repo": "acme/web", "issue_number": 1,
                                                  "body": text})  # fmt: skip
+
+
+def shown(record: Record) -> list[str]:
+    """Return what may be remembered, as it is said to whoever has revealed nothing."""
+    return [one.words.text for one in scopes_of(record, Action.APPROVE)]
 
 
 @pytest.mark.parametrize("text", TOLD)
@@ -82,8 +89,7 @@ def test_what_differs_names_no_secret(first: Any, second: Any) -> None:
     grants = [granted(one.match) for one in offers(asked("keep", arguments=first, harmless=True))]
     patterns = [one for one in grants if one.match.shape is Shape.PATTERN]
     said = [what_differs(one, asked("keep", arguments=second, harmless=True)) for one in patterns]
-    words = [one.words for one in offers(asked("keep", arguments=first, harmless=True))]
-    for text in (*map(str, said), *words):
+    for text in (*map(str, said), *shown(asked("keep", arguments=first, harmless=True))):
         assert "hunter2" not in text and SECRET not in text
 
 
@@ -94,24 +100,7 @@ def test_what_differs_is_said_of_a_value_in_a_list_without_it() -> None:
         now = {"path": "/ws/a.txt", **arguments, "password": "hunter2bb"}
         said = str(what_differs(granted(made.match), asked("write_file", arguments=now)))
         assert "hunter2" not in said and "hunter2" not in made.words
-
-
-@pytest.mark.parametrize(
-    "text", [f"make deploy TOKEN={SECRET}", "git push https://u:pw12@h/r", f"npm run {SECRET}"]
-)
-def test_fixed_words_of_a_command_are_masked(text: str) -> None:
-    """And what the mask hides is known to be hidden."""
-    for made in offers(command(text)):
-        assert SECRET not in made.words and "pw12" not in made.words
-    masked = [one for one in offers(command(text)) if "secret of" in one.words]
-    hidden = hides(command(text))  # a token that is proven to be data may be masked anywhere
-    assert masked and all(hides_words(command(text), one.words) is hidden for one in masked)
-
-
-def test_a_name_that_is_a_secret_is_masked_in_words() -> None:
-    """Whoever reads an offer reads no secret, wherever it stands."""
-    for made in offers(asked("keep", arguments={SECRET: "a", "city": "Oslo"}, harmless=True)):
-        assert SECRET not in made.words
+    assert offers(asked("write_file", arguments={"path": "/ws/a.txt", **arguments}))
 
 
 @pytest.mark.parametrize("tool", ["find_and_delete", "check_out", "list_for_sale", "get_shares"])

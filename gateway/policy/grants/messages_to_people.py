@@ -46,8 +46,8 @@ _EMAIL = re.compile(
 _MENTION = re.compile(r"@(?!\s|$)|<(?![\s\d=]|$|https?://)|\[~|tg://", re.IGNORECASE)
 # What stands before the first word of a line: blanks, quotes, brackets, a sign of a list.
 _LEAD = re.compile(
-    r"(?:\[[xX]\]|\s|[\"'`\u2018-\u201f\u00ab\u00bb*_(\[{>|)\]}]|[-+\u2013\u2014\u2022#]+(?=\s|$)|[0-9]{1,3}[.)]\s"
-    r")*"
+    r"(?:\[[xX]\]|\s|[\"'`\u2018-\u201f\u00ab\u00bb*_(\[{>|)\]}]"
+    r"|[-+\u2013\u2014\u2022#]+(?=\s|$)|[0-9]{1,3}[.)]\s)*"
 )
 _FIRST = re.compile(r"\w|[^\x00-\x7f]|[<,=@]|\.\.\.|:(?!\w)|-+$|$")
 # Words by which bots are told to act, as a whole line or at its beginning.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import mask, mask_of, names_secret, start_of
+from gateway.domain.redaction import mask_of, names_secret, start_of
 from gateway.models import Kind, RiskLevel
 from gateway.policy.calls.command_table import Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
@@ -146,7 +146,7 @@ def _exact_words(record: Record, touches: Touches) -> str:
         text = " ".join(leaf.value) if isinstance(leaf.value, list) else str(leaf.value)
         if leaf.role is Role.COMMANDS and isinstance(leaf.value, list):
             text = "; ".join(leaf.value)
-        shown = f"`{_cut(str(mask(text)), _LONGEST_FIXED)}`"
+        shown = f"`{_cut(text, _LONGEST_FIXED)}`"
         beside = tuple(one for one in beside if one is not leaf and one.role is not Role.REMARK)
         beside = tuple(one for one in beside if one.role is not Role.WORKING_FOLDER)
         given = _say_values([(one.place, one.value) for one in beside], ", with ")
@@ -259,7 +259,8 @@ def _values(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
 def _whole_tool(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
     """Offer all that a harmless tool does with what is declared, and with these arguments."""
     if why_fixed(Answer.TOOL, record, touches) is None:
-        names = ", ".join(sorted({one.address for one in touches.leaves}))
+        varying = {one.address for one in touches.leaves if is_open(Answer.TOOL, one)}
+        names = ", ".join(sorted(varying))
         given = f" with {names} and what is declared" if names else " with what is declared"
         text = f"everything that {record.request.tool} can do{given}"
         none = Rule(name="$", kind=RuleKind.ANY, optional=True)
@@ -340,9 +341,7 @@ def _say_values(values: list[tuple[str, Any]], before: str) -> str:
 def _short(place: str, value: Any) -> str:
     if names_secret(place) and isinstance(value, str):
         return mask_of(value)
-    name = place.rpartition(".")[2]
-    masked = next(iter(mask({name: value}).values()))
-    text = masked if isinstance(masked, str) else canonical(masked).decode()
+    text = value if isinstance(value, str) else canonical(value).decode()
     return _cut(text, _LONGEST_VALUE)
 
 
@@ -357,7 +356,7 @@ def _cut(text: str, most: int) -> str:
 
 def _offer(words: str, match: Match) -> Offer:
     offer_id = sha256_hex(canonical(plain(match)))[:_ID_LENGTH]
-    return Offer(id=offer_id, words=str(mask(words)), match=match)
+    return Offer(id=offer_id, words=words, match=match)
 
 
 def _covers(offer: Offer, record: Record, effect: Effect) -> bool:

@@ -266,7 +266,7 @@ def _varies_in_tool(leaf: Leaf) -> bool:
     if leaf.free:
         return True
     if leaf.source not in DECLARED:
-        return leaf.role in _PLAIN_ROLES | {Role.AMOUNT, Role.RECIPIENT}
+        return leaf.role in _PLAIN_ROLES
     own = leaf.address.removesuffix("[]") == leaf.name
     plain = leaf.value in (None, [], {}) or leaf.type is JsonType.BOOLEAN
     return (
