@@ -188,3 +188,27 @@ async def test_what_a_mask_hides_is_not_remembered_by_hand(admin: Replica) -> No
     (wide,) = [one for one in await offered(admin, example) if "any body" in one["words"]]
     assert "ghp_" not in wide["words"]
     assert "in the inbox only" in await refused(admin, body(example, offer=wide["id"]))
+
+
+async def test_exactly_a_request_that_a_mask_hides_is_not_allowed_by_hand(admin: Replica) -> None:
+    """Its card is read in full in the inbox only. To deny exactly that is possible anywhere."""
+    request = made(arguments={"command": "env Basic evil/payload.sh"})
+    await admin.submitted(request)
+    example = {"request": request.id}
+    (exact, *_) = await offered(admin, example)
+    assert "in the inbox only" in await refused(admin, body(example, offer=exact["id"]))
+    denial = {**body(example, match=exact["match"]), "effect": "deny"}
+    assert (await admin.call("POST", "/v1/grants", denial, token=ANN_TOKEN)).status == 201
+
+
+async def test_a_grant_by_hand_keeps_no_secret_in_its_words(admin: Replica) -> None:
+    """They are stored, listed and exported; what it covers is compared with the value itself."""
+    secret = "ghp_" + "a" * 36
+    example = {"tool": "send_mail", "arguments": {
+        "to": "kim@example.org", "threadid": secret, "body": "words " * 9}}  # fmt: skip
+    (wide,) = [one for one in await offered(admin, example) if "any body" in one["words"]]
+    answer = await admin.call(
+        "POST", "/v1/grants", body(example, offer=wide["id"]), token=ANN_TOKEN
+    )
+    kept = await admin.core.grants.get(answer.json["id"])
+    assert "secret of 40" in kept.words and secret not in kept.words
