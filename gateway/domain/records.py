@@ -353,6 +353,18 @@ class Outcome(NamedTuple):
     abort: str | None = None
 
 
+def outcome_of(decision: Decision) -> Outcome:
+    """Return the outcome by which another request ends as this one was decided."""
+    return Outcome(
+        status=decision.status,
+        reason=decision.reason,
+        by=decision.decided_by,
+        action=decision.action,
+        message=decision.message,
+        abort=decision.abort,
+    )
+
+
 def summary(decision: JsonObject, note: str) -> JsonObject:
     """Return what the event of an ending says: the decision without arguments, answers or
     result. Secrets in what people or agents wrote are masked."""
