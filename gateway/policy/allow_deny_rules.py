@@ -9,24 +9,16 @@ from gateway.domain.policy_document import Guardrails, PolicyDocument, PolicyRul
 from gateway.domain.records import Record
 from gateway.domain.risk_rules import is_named, searchable_text
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
-from gateway.policy.calls.argument_names import (
-    commands_in,
-    is_content,
-    is_said,
-    is_shell,
-    names_command,
-    pathlike,
-    paths_in,
-    second_paths_in,
-)
-from gateway.policy.calls.paths import is_root, within
-from gateway.policy.calls.roles import COMMANDS, plain_name
-from gateway.policy.calls.touches import DoubtKind, Touches, touches_of
+from gateway.policy.calls.call import Call, Declaration
+from gateway.policy.calls.paths import delicate, is_root, within
+from gateway.policy.calls.roles import COMMAND_NAMES, COMMANDS, RoleSource, plain_name
+from gateway.policy.calls.tool_names import may_run_anything
+from gateway.policy.calls.touches import DoubtKind, Touches, touch, touches_of
 from gateway.policy.calls.values import fits_text, values_named
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
 from gateway.policy.decider import Verdict
 from gateway.policy.grants.command_patterns import derive_allow_pattern, derive_deny_pattern
-from gateway.policy.grants.coverage import fits_tool, lies_in, runs_only
+from gateway.policy.grants.coverage import runs_only
 from gateway.policy.grants.denials import (
     forbids_command,
     most,
@@ -35,11 +27,12 @@ from gateway.policy.grants.denials import (
     read_without_authors,
 )
 from gateway.policy.grants.grant import MatchResult
-from gateway.policy.grants.variations import legible
+from gateway.policy.grants.variations import command_leaf, is_delicate, legible, may_write
 from gateway.policy.guardrails import find_signs
 from gateway.wire.roles import Role
 
 _RUNNING = (Role.ACTION, Role.INPUT, Role.NESTED, *COMMANDS)
+_UNCLEAR = frozenset(DoubtKind) - {DoubtKind.CONTAINER, DoubtKind.URL}
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
 
@@ -172,21 +165,38 @@ def _may_allow(rule: PolicyRule, record: Record) -> bool:
         return False
     if request.context.env or request.payload is not None:
         return False
-    parts = touches_of(record)
+    touches = _read(rule, record)
     if not all(
-        [*values_named(part, address)] != []
-        and all(fits_text(wanted, one) for one in values_named(part, address))
+        [*values_named(touches, address)] != []
+        and all(fits_text(wanted, one) for one in values_named(touches, address))
         for address, wanted in rule.arguments.items()
-        for part in parts
     ):
         return False
     if rule.commands:
-        plain = all(_runs_plainly(rule, part) for part in parts)
-        return plain and _runs_one_of(rule, record)
+        return _runs_plainly(rule, touches) and _runs_one_of(rule, record, touches)
     if rule.folders:
-        inside = all(_touches_only(rule, part) for part in parts)
-        return inside and _stays_in(rule.folders, record)
-    return bool(rule.tools) and all(_adds_nothing(one, rule) for one in parts) and fits_tool(record)
+        return request.kind is not Kind.COMMAND and _stays_in(rule, record, touches)
+    return bool(rule.tools) and request.kind is Kind.TOOL and _is_ordinary(rule, touches)
+
+
+def _read(rule: PolicyRule, record: Record) -> Touches:
+    """Return what a call touches. A rule that names tools beside commands says that they run them,
+    as a declaration would."""
+    (found,) = touches_of(record)
+    if not (rule.tools and rule.commands):
+        return found
+    call: Call = found.call
+    roles = {name: role for name in call.arguments if (role := _role_of_command(name))}
+    return touch(
+        replace(call, roles=(*call.roles, Declaration(by=RoleSource.OPERATOR, roles=roles)))
+    )
+
+
+def _role_of_command(name: str) -> Role | None:
+    plain = plain_name(name)
+    if plain in COMMAND_NAMES:
+        return Role.COMMAND
+    return {"commands": Role.COMMANDS, "argv": Role.ARGV}.get(plain)
 
 
 def _runs_plainly(rule: PolicyRule, touches: Touches) -> bool:
@@ -212,43 +222,51 @@ def _adds_nothing(touches: Touches, rule: PolicyRule) -> bool:
     return not inner and all(plain_name(one.address) in named for one in more)
 
 
-def _touches_only(rule: PolicyRule, touches: Touches) -> bool:
-    """Whether each path lies in one of the folders under every reading, and nothing runs."""
+def _stays_in(rule: PolicyRule, record: Record, touches: Touches) -> bool:
+    """Whether a call names paths, each in one of the folders under every reading and not delicate,
+    and nothing runs."""
     if not _adds_nothing(touches, rule) or any(touches.all_programs()):
         return False
     if touches.urls or touches.with_role(*_RUNNING, Role.HOST, Role.URL):
         return False
-    return all(
-        path.absolute is not None and any(within(path.absolute, one) for one in rule.folders)
-        for path in touches.all_paths()
+    paths = list(touches.all_paths())
+    written = any(may_write(touches, path) for path in paths)
+    # What the agent's side resolved must lie there too, and nothing there may be delicate.
+    bound = record.request.context.files
+    return (
+        any(not path.looks for path in paths)
+        and all(_lies_in(rule, path.absolute) and not is_delicate(touches, path) for path in paths)
+        and all(_lies_in(rule, one) and not delicate(one, written=written) for one in bound)
     )
 
 
-def _runs_one_of(rule: PolicyRule, record: Record) -> bool:
-    cwd = record.request.context.cwd
-    values = commands_in(record.arguments)
-    others = {name: value for name, value in record.arguments.items() if not names_command(name)}
-    if len(values) != 1 or not all(is_said(*one) for one in others.items()):
+def _lies_in(rule: PolicyRule, path: str | None) -> bool:
+    return path is not None and any(within(path, one) for one in rule.folders)
+
+
+def _is_ordinary(rule: PolicyRule, touches: Touches) -> bool:
+    """Whether a call may be allowed whatever its arguments are: nothing runs, nothing is delicate,
+    and each path is one to all readers."""
+    if may_run_anything(touches.call.tool) or not _adds_nothing(touches, rule):
         return False
-    # Which tools are shells their names tell, or the operator, who wrote them down.
-    if not (rule.tools or is_shell(record.request.tool)):
+    if touches.with_role(*_RUNNING) or any(one.kind in _UNCLEAR for one in touches.doubts):
+        return False
+    return not any(is_delicate(touches, path) for path in touches.all_paths())
+
+
+def _runs_one_of(rule: PolicyRule, record: Record, touches: Touches) -> bool:
+    cwd = record.request.context.cwd
+    leaf = command_leaf(touches)
+    if leaf is None or touches.readings:
+        return False
+    # Beside the command stand words about it, and where it runs, which was looked at.
+    beside = {one.role for one in touches.leaves if one is not leaf}
+    if not beside <= {Role.REMARK, Role.WORKING_FOLDER}:
         return False
     # An agent says where it works: that must not be everywhere.
     folders = rule.folders or (() if is_root(cwd) else (cwd,))
     patterns = (derive_allow_pattern(text, folder) for text in rule.commands for folder in folders)
-    return any(one is not None and runs_only(one, *values[0], record) for one in patterns)
-
-
-def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
-    paths, arguments = paths_in(record.arguments), record.arguments
-    commands = commands_in(arguments)
-    if not paths or commands or record.request.kind is Kind.COMMAND:
-        return False
-    named = {name: value for name, value in arguments.items() if not is_content(name)}
-    return all(
-        any(lies_in(folder, path, record) for folder in folders)
-        for path in (*paths, *second_paths_in(named), *pathlike(named))
-    )
+    return any(one is not None and runs_only(one, touches.programs, record) for one in patterns)
 
 
 def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:

@@ -49,7 +49,7 @@ def assess(record: Record, policy: PolicyDocument) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Sign:
     """One sign in a few words, and the place of the value that shows it."""
 
     words: str
@@ -62,9 +62,9 @@ def findings(record: Record) -> tuple[str, ...]:
     return tuple(one.words for one in find_signs(record))
 
 
-def find_signs(record: Record) -> tuple[Finding, ...]:
+def find_signs(record: Record) -> tuple[Sign, ...]:
     """Return each sign that a request shows, with the place of the first value that shows it."""
-    found: dict[str, Finding] = {}
+    found: dict[str, Sign] = {}
     for call in chain.from_iterable(one.everything() for one in touches_of(record)):
         for sign in chain(_in_texts(call), _in_paths(call), _in_surroundings(call)):
             found.setdefault(sign.words, sign)
@@ -73,21 +73,21 @@ def find_signs(record: Record) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
-def _in_texts(call: Touches) -> Iterator[Finding]:
+def _in_texts(call: Touches) -> Iterator[Sign]:
     """Look through all that runs, is typed, handed on or unknown; never data or remarks."""
     for place, text in call.texts_to_look_through():
         if len(text) > _MOST_TEXT:
-            yield Finding("is too long to be looked through", place)
+            yield Sign("is too long to be looked through", place)
         shown = text[:_MOST_TEXT]
         lower = shown.lower()
         for says, hints, sign in _SIGNS:
             if any(hint in lower for hint in hints) and sign.search(shown):
-                yield Finding(says, place)
+                yield Sign(says, place)
         for word in _WORDS.findall(shown):
             yield from _secret(word, place)
 
 
-def _in_paths(call: Touches) -> Iterator[Finding]:
+def _in_paths(call: Touches) -> Iterator[Sign]:
     folder = call.call.context.cwd
     home = components(folder) if folder is not None else None
     ways = (way for one in call.readings for way in one.ways)
@@ -99,23 +99,23 @@ def _in_paths(call: Touches) -> Iterator[Finding]:
         if path.effect not in _CHANGING or secret:
             continue
         if path.delicate is not None:
-            yield Finding(f"changes {_quoted(path.text)}: {path.delicate}", path.place, False)
+            yield Sign(f"changes {_quoted(path.text)}: {path.delicate}", path.place, False)
         elif home and path.parts is not None and path.parts[: len(home)] != home:
-            yield Finding("changes what is outside its working folder", path.place, False)
+            yield Sign("changes what is outside its working folder", path.place, False)
 
 
-def _in_surroundings(call: Touches) -> Iterator[Finding]:
+def _in_surroundings(call: Touches) -> Iterator[Sign]:
     for leaf in call.rights:
-        yield Finding("asks for more rights", leaf.place, False)
+        yield Sign("asks for more rights", leaf.place, False)
     for leaf in call.users:
         if str(leaf.value).strip().lower() in _ROOT:
-            yield Finding("runs as root", leaf.place, False)
+            yield Sign("runs as root", leaf.place, False)
 
 
-def _secret(path: str, place: str) -> Iterator[Finding]:
+def _secret(path: str, place: str) -> Iterator[Sign]:
     why = delicate_word(path, written=False)
     if why is not None:
-        yield Finding(f"names {_quoted(path)}: {why}", place)
+        yield Sign(f"names {_quoted(path)}: {why}", place)
 
 
 def _quoted(path: str) -> str:

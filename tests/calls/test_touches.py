@@ -319,14 +319,6 @@ def test_texts_to_look_through_hold_no_data() -> None:
     assert [text for _, text in found.texts_to_look_through()] == ["kim@example.org", "rm -rf y"]
 
 
-def test_paths_are_told_worst_first_and_below_the_base() -> None:
-    """Heads name what is deleted first, and paths without the folder that all share."""
-    changes = [{"path": "/ws/a", "type": "update"}, {"path": "/ws/b/c", "type": "delete"}]
-    found = read("edit_files", {"changes": changes}, F)
-    told = [(one.effect.value, one.relative_to(found.base)) for one in found.paths_worst_first()]
-    assert told == [("delete", "b/c"), ("write", "a")]
-
-
 def test_the_fingerprint_follows_declarations_and_rows() -> None:
     """It is another one with another declaration, and none where nobody declared anything."""
     assert read("x", {}).fingerprint == ""

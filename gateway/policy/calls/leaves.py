@@ -124,7 +124,7 @@ class InnerCall:
 
 
 @dataclass(slots=True)
-class Budget:
+class ReadingLimits:
     """How much of a call, and of the calls within it, is still looked at."""
 
     leaves: int = MAX_LEAVES
@@ -167,13 +167,13 @@ class _Where(NamedTuple):
         return self._replace(known=False)
 
 
-def walk(call: Call, budget: Budget) -> Walked:
+def walk(call: Call, budget: ReadingLimits) -> Walked:
     """Return every value of a call with its role."""
     return _Walk(call, budget).run()
 
 
 class _Walk:
-    def __init__(self, call: Call, budget: Budget) -> None:
+    def __init__(self, call: Call, budget: ReadingLimits) -> None:
         self._call = call
         self._budget = budget
         self._found = Walked()

@@ -54,13 +54,6 @@ class PathUse(NamedTuple):
         """The absolute path, None where it is not known."""
         return None if self.parts is None else "/" + "/".join(self.parts)
 
-    def relative_to(self, base: str | None) -> str:
-        """Return the path as people read it: below the base without the base, else as it is."""
-        outer = components(base) if base is not None else None
-        if self.parts is None or outer is None or self.parts[: len(outer)] != outer:
-            return self.absolute or self.text
-        return "/".join(self.parts[len(outer) :]) or "."
-
 
 def use_path(
     text: str, effect: PathEffect, base: str | None, place: str, *, second: bool = False,

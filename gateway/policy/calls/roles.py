@@ -295,23 +295,3 @@ def _role_of_ending(name: str) -> Role | None:
         return None
     words = words_in(name)
     return _ENDINGS.get(words[-1]) if words[1:] else None
-
-
-_PLAIN_FACTS = frozenset(
-    {"city", "country", "county", "region", "state", "currency", "date", "day", "month", "year",
-     "lang", "language", "locale", "limit", "page", "pagesize", "perpage", "symbol", "timezone",
-     "unit", "units"}
-)  # fmt: skip
-_PLAIN_FACT = re.compile(r"[^\W_]+(?: [^\W_]+)*")
-_LONGEST_FACT = 60
-_MOST_FACT = 10_000
-
-
-def is_plain_fact(name: str, value: Any) -> bool:
-    """Whether an argument of this name is a plain fact: words and digits, or a small number."""
-    if plain_name(name) not in _PLAIN_FACTS:
-        return False
-    if isinstance(value, int) and not isinstance(value, bool):
-        return 0 <= value <= _MOST_FACT
-    plain = isinstance(value, str) and len(value) <= _LONGEST_FACT
-    return plain and _PLAIN_FACT.fullmatch(value) is not None and looks_like(value) is None

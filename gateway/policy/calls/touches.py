@@ -19,11 +19,11 @@ from gateway.policy.calls.known_tools import rows_of_any_name
 from gateway.policy.calls.leaves import (
     MAX_LEAVES,
     MAX_TEXT,
-    Budget,
     Doubt,
     DoubtKind,
     InnerCall,
     Leaf,
+    ReadingLimits,
     Walked,
     walk,
 )
@@ -166,12 +166,6 @@ class Touches:
             yield from (found for each in one.readings for way in each.ways
                         for found in way.paths)  # fmt: skip
 
-    def paths_worst_first(self) -> tuple[PathUse, ...]:
-        """Return the paths that are certain, deletions first, each place and text once."""
-        order = list(PathEffect)
-        found = {(one.text, one.effect): one for one in self.paths if not one.looks}
-        return tuple(sorted(found.values(), key=lambda one: order.index(one.effect)))
-
     def texts_to_look_through(self) -> Iterator[tuple[str, str]]:
         """Yield the place and the text of all that runs, is typed, handed on or unknown.
 
@@ -203,15 +197,15 @@ def texts_of(value: Any) -> Iterator[str]:
 
 def touch(call: Call) -> Touches:
     """Return what a call touches. It never raises, whatever the arguments are."""
-    return _touch(call, Budget(), 0)
+    return _touch(call, ReadingLimits(), 0)
 
 
-def _touch(call: Call, budget: Budget, depth: int) -> Touches:
+def _touch(call: Call, budget: ReadingLimits, depth: int) -> Touches:
     return _Toucher(call, walk(call, budget), budget, depth).run()
 
 
 class _Toucher:
-    def __init__(self, call: Call, walked: Walked, budget: Budget, depth: int) -> None:
+    def __init__(self, call: Call, walked: Walked, budget: ReadingLimits, depth: int) -> None:
         self._call = call
         self._walked = walked
         self._budget = budget

@@ -7,37 +7,27 @@ unsure, and people decide.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask, names_secret, start_of
-from gateway.errors import InvalidRequest
 from gateway.models import Context, Kind, RiskLevel
-from gateway.policy.calls.argument_names import (
-    is_foreign_shell,
-    is_runner,
-    pathlike,
-    paths_in,
-    words_of_name,
-)
 from gateway.policy.calls.command_table import (
     Operands,
     ParsedCommand,
     files_of,
     paths_of,
-    read,
     writes,
 )
 from gateway.policy.calls.paths import below, components, delicate, within
 from gateway.policy.calls.roles import JsonType, RoleSource
-from gateway.policy.calls.touches import Leaf, Touches, touches_of
-from gateway.policy.grants.denials import denies, runs_of
+from gateway.policy.calls.touches import Leaf, Program, Touches, touches_of
+from gateway.policy.calls.values import is_at_most, is_same, is_within
+from gateway.policy.grants.denials import denies
 from gateway.policy.grants.grant import (
     ANY_TOOL,
-    MAX_TEXT,
     PASSES,
     Answer,
     CommandPattern,
@@ -61,7 +51,6 @@ from gateway.policy.grants.variations import (
     path_of,
     why_fixed,
 )
-from gateway.wire.canonical_json import canonical
 from gateway.wire.roles import Role
 
 _DIFFERS = "differs"
@@ -240,11 +229,14 @@ def _runs_only(rule: Rule, leaf: Leaf, record: Record, touches: Touches) -> bool
     wrapper = tuple(rule.value or ())
     if not rule.type and leaf.source is RoleSource.TABLE and leaf.type is JsonType.LIST:
         return False  # whoever wrote the rule by hand meant a text
+    same = all(one.wrapper == wrapper for one in programs)
+    return rule.command is not None and same and runs_only(rule.command, programs, record)
+
+
+def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: Record) -> bool:
+    """Whether there are programs, all read completely, and each is what the pattern permits."""
     return bool(programs) and all(
-        rule.command is not None
-        and one.proven
-        and one.wrapper == wrapper
-        and _permits_run(rule.command, one.reading, one.base, record.request.context)
+        one.proven and _permits_run(pattern, one.reading, one.base, record.request.context)
         for one in programs
     )
 
@@ -319,77 +311,7 @@ def _passes(match: Match, record: Record) -> bool:
     return lets_all(record) if match.shape is Shape.ALL else lets_edit(record, match.cwd)
 
 
-# ---------------------------------------------------------------- rules of a policy file
-
-
-def _names_delicate(record: Record) -> bool:
-    """Whether arguments name a delicate path, or name paths in a way that is not looked through."""
-    arguments, cwd = record.arguments, record.request.context.cwd
-    named = paths_in(arguments)
-    if not all(isinstance(path, str) for path in named):
-        return True
-    written = not reads_files(record)
-    paths = (*named, *pathlike(arguments))
-    return any(delicate(path, cwd, written=written) for path in paths)
-
-
-def fits_tool(record: Record) -> bool:
-    """Whether a call of an ordinary tool may be covered whatever its arguments are."""
-    request = record.request
-    return not _names_delicate(record) and not is_runner(
-        request.tool, request.kind, record.arguments
-    )
-
-
-def reads_files(record: Record) -> bool:
-    """Whether a call only reads files, as far as kind and name tell."""
-    verbs = words_of_name(record.request.tool)
-    return record.request.kind is Kind.TOOL and bool(verbs & _READING) and not verbs & _CHANGING
-
-
-def lies_in(folder: str, value: Any, record: Record) -> bool:
-    """Whether a path lies in a folder, as far as names and what was resolved tell."""
-    context = record.request.context
-    if not isinstance(value, str) or not value or not within(value, folder, context.cwd):
-        return False
-    # What the agent's side resolved must lie there too, and nothing there may be delicate.
-    written = not reads_files(record)
-    return delicate(value, context.cwd, written=written) is None and all(
-        within(path, folder) and delicate(path, written=written) is None for path in context.files
-    )
-
-
-def runs_only(pattern: CommandPattern, name: str, value: Any, record: Record) -> bool:
-    """Whether all that an argument runs is read completely, and is what the pattern permits."""
-    if is_foreign_shell(record.request.tool):
-        return False
-    runs = runs_of(name, value)
-    return runs is not None and all(
-        _permits_run(pattern, read(words), record.request.context.cwd, record.request.context)
-        for words in runs
-    )
-
-
 # ---------------------------------------------------------------- single values
-
-
-def _equals(wanted: Any, value: Any) -> bool:
-    try:
-        return canonical(wanted) == canonical(value)
-    except InvalidRequest:
-        return False
-
-
-def _at_most(most: Any, value: Any) -> bool:
-    return is_number(value) and 0 <= value <= most
-
-
-def _within(prefix: Any, value: Any) -> bool:
-    """Whether a URL or a name with slashes lies at or below another, component by component."""
-    if not isinstance(value, str) or len(value) > MAX_TEXT:
-        return False
-    outer, inner = _place(prefix), _place(value)
-    return outer is not None and inner is not None and inner[: len(outer)] == outer
 
 
 def _any(_: Any, value: Any) -> bool:
@@ -397,9 +319,9 @@ def _any(_: Any, value: Any) -> bool:
 
 
 _ALLOWING: dict[RuleKind, Callable[[Any, Any], bool]] = {
-    RuleKind.EQUALS: _equals,
-    RuleKind.AT_MOST: _at_most,
-    RuleKind.WITHIN: _within,
+    RuleKind.EQUALS: is_same,
+    RuleKind.AT_MOST: is_at_most,
+    RuleKind.WITHIN: lambda prefix, value: is_within(prefix, value) is True,
     RuleKind.ANY: _any,
 }
 
@@ -432,20 +354,3 @@ def _permits(pattern: CommandPattern, reading: ParsedCommand) -> bool:
 
 def _reachable(path: str, folder: str | None, cwd: str | None) -> bool:
     return below(path) if folder is None else within(path, folder, cwd)
-
-
-def _place(text: str) -> tuple[str, ...] | None:
-    """Return scheme and host, if any, and the components; None where readers differ."""
-    if any(char in text for char in "\\%?#@ ;") or not (text.isascii() and text.isprintable()):
-        return None
-    try:
-        parts = urlsplit(text)
-        place = (parts.scheme, parts.hostname or "", str(parts.port or ""))
-    except ValueError:
-        return None
-    names = tuple(parts.path.split("/"))
-    named = names[1:] if names[:1] == ("",) else names
-    last = named[:-1] if named[-1:] == ("",) else named
-    if any(name in ("", ".", "..") for name in last):
-        return None
-    return (*place, str(names[:1] == ("",)), *last)

@@ -14,15 +14,13 @@ from typing import Any
 
 from gateway.domain.records import Record
 from gateway.models import Kind
-from gateway.policy.calls.argument_names import ARGUMENT_LIST, COMMAND_LIST
 from gateway.policy.calls.command_table import RUNNERS, ParsedCommand, paths_of, read
 from gateway.policy.calls.paths import components
 from gateway.policy.calls.programs import is_list_of_texts, read_each
 from gateway.policy.calls.roles import COMMANDS, FREE, RoleSource, plain_name
-from gateway.policy.calls.shell_words import Word, plain_words, simple_command, unwrap
+from gateway.policy.calls.shell_words import Word, unwrap
 from gateway.policy.calls.tool_names import bare_name
 from gateway.policy.calls.touches import (
-    Declaration,
     DoubtKind,
     Leaf,
     PathUse,
@@ -62,26 +60,6 @@ _PART = re.compile(r"[^\s=:,;&|()<>${}`'\"\\]+")
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _HOST = re.compile(r"[a-z0-9_.-]*[a-z_-][a-z0-9_.-]*|")
 _VERSION = re.compile(r"[-.]?[0-9][0-9.]*(?:\.exe)?$|\.exe$")
-
-
-def runs_of(name: str, value: Any) -> tuple[tuple[Word, ...], ...] | None:
-    """Return the words of each command that an argument runs, None unless that is certain.
-
-    A list is one command's words under the name `argv` alone, several commands under `commands`;
-    under another name it could be either, but for `["bash", "-lc", COMMAND]`.
-    """
-    if isinstance(value, str):
-        found = [simple_command(value)] if plain_name(name) != ARGUMENT_LIST else [None]
-    elif not _is_texts(value):
-        return None
-    elif (inner := unwrap(value)) is not None:
-        found = [simple_command(inner)] if plain_name(name) != COMMAND_LIST else [None]
-    elif plain_name(name) == ARGUMENT_LIST:
-        found = [plain_words(value)]
-    else:
-        found = [simple_command(one) for one in value] if plain_name(name) == COMMAND_LIST else []
-    runs = tuple(words for words in found if words is not None)
-    return runs if runs and len(runs) == len(found) else None
 
 
 def most(covers: list[MatchResult]) -> MatchResult:
@@ -203,10 +181,6 @@ def read_without_authors(record: Record) -> tuple[Touches, ...]:
     )
 
 
-def _is_operators(declaration: Declaration) -> bool:
-    return declaration.by is RoleSource.OPERATOR
-
-
 # ---------------------------------------------------------------- readings
 
 
@@ -293,7 +267,7 @@ def _read_as_several(touches: Touches) -> Iterator[Program]:
     """
     for leaf in touches.with_role(Role.ARGV):
         texts = leaf.value if is_list_of_texts(leaf.value) else []
-        named = leaf.source is RoleSource.OPERATOR or plain_name(leaf.name) == ARGUMENT_LIST
+        named = leaf.source is RoleSource.OPERATOR or plain_name(leaf.name) == "argv"
         if not (named or unwrap(texts) or any(one.startswith("-") for one in texts)):
             yield from read_each(texts, touches.base, leaf.place)
 
@@ -482,7 +456,3 @@ def _program(text: str) -> str:
 def _programs(text: str) -> set[str]:
     """Return what in a word could be the name of a program."""
     return {_program(part) for part in _PART.findall(text)}
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
