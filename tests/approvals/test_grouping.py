@@ -133,7 +133,8 @@ async def test_a_denial_is_for_all_that_ask_the_same(office: Office) -> None:
 
 async def test_an_approval_is_for_one_and_the_next_is_asked(office: Office) -> None:
     """After an approval the next has a card, and the last still waits behind it."""
-    first, second, third = [await office.world.submit() for _ in range(3)]
+    first, *others = [await office.world.submit() for _ in range(3)]
+    second, third = sorted(others, key=lambda one: (one.created, one.id))
     await office.settle()
     await office.desk.requests.decide(click(first))
     await settled(office)

@@ -255,7 +255,7 @@ async def test_a_denial_that_could_not_be_fetched_in_time_is_told(line: Line) ->
 async def test_an_approval_that_was_never_fetched_is_told_as_refused(line: Line) -> None:
     """The agent gave up meanwhile: it runs nothing, and the record says so once it can."""
     async with line.client() as client:
-        request = client.request("shell", {}, timeout=1)
+        request = client.request("shell", {}, timeout=3)
         asking = asyncio.create_task(client.send(request))
         await line.record(request.id)
         while "waiting for approval" not in "".join(line.said):

@@ -146,7 +146,7 @@ def test_no_permitted_flag_of_a_reader_writes_at_length(real: Path, program: str
 def test_every_entry_of_the_table_can_be_remembered() -> None:
     """A line that no command fits would be dead: each is offered for some command."""
     sample = {
-        Operands.NONE: "", Operands.PATHS: "a", Operands.NAMES: "main", Operands.FIXED: "x",
+        Operands.NONE: "", Operands.PATHS: "./a", Operands.NAMES: "main", Operands.FIXED: "x",
         Operands.TEXT: "+%F", Operands.TEXT_PATHS: "1p a",
     }  # fmt: skip
     dead = []

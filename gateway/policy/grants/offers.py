@@ -234,18 +234,19 @@ def _folders(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
     if is_systems_folder(folder):
         return
     rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=folder, type=leaf.type.value)
-    text = f"{record.request.tool} on anything in {folder}"
+    varying = _varying(Answer.FOLDER, touches, leaf)
+    given = f", with any {varying}" if varying else ""
+    text = f"{record.request.tool} on anything in {folder}{given}"
     behind = f"{_on_host(record)}, by its name; links are not followed here"
     yield _pattern(record, touches, Answer.FOLDER, text, rule, behind=behind)
 
 
 def _texts(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
     """Offer a message to the same people with another text, or what was declared to be data."""
-    if why_fixed(Answer.TEXT, record, touches) is None:
-        free = [one.name for one in touches.leaves if one.free and is_open(Answer.TEXT, one)]
-        if free:
-            text = f"{record.request.tool} with any {', '.join(sorted(set(free)))}"
-            yield _pattern(record, touches, Answer.TEXT, text, behind=_behind(record, touches))
+    varying = _varying(Answer.TEXT, touches)
+    if varying and why_fixed(Answer.TEXT, record, touches) is None:
+        text = f"{record.request.tool} with any {varying}"
+        yield _pattern(record, touches, Answer.TEXT, text, behind=_behind(record, touches))
 
 
 def _values(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
@@ -289,7 +290,7 @@ def _pattern(
         name, first = _name(address), leaves[0]
         same = len({one.type for one in leaves}) == 1
         kept = first.type.value if same and len(leaves) == 1 else ""
-        if all(is_open(answer, one) and _may_vary(answer, one) for one in leaves):
+        if _all_vary(answer, leaves):
             optional = all(one.optional for one in leaves) or answer is Answer.TOOL
             known = "" if first.type is JsonType.NULL or answer is Answer.TOOL else kept
             made.append(Rule(name=name, kind=RuleKind.ANY, type=known, optional=optional))
@@ -315,6 +316,20 @@ def _pattern(
     if len(made) > MAX_RULES:
         return _Said("?" * (_LONGEST_OPEN + 1)), match
     return _Said(text, _say_values(fixed, ", always with "), behind), match
+
+
+def _varying(answer: Answer, touches: Touches, besides: Leaf | None = None) -> str:
+    """Return the names of what may be different each time, but for the leaf that is said anyway."""
+    names = {
+        leaves[0].name
+        for leaves in group_by_address(touches).values()
+        if besides not in leaves and _all_vary(answer, leaves)
+    }
+    return ", ".join(sorted(names))
+
+
+def _all_vary(answer: Answer, leaves: list[Leaf]) -> bool:
+    return all(is_open(answer, one) and _may_vary(answer, one) for one in leaves)
 
 
 def _may_vary(answer: Answer, leaf: Leaf) -> bool:

@@ -99,7 +99,7 @@ def _is_understood(leaf: Leaf) -> bool:
     if leaf.role in PATHS and "link" in plain:
         return False
     if leaf.role is Role.FLAG:
-        verb = plain in _VERBS and leaf.value in _CHANGING
+        verb = plain in _VERBS and isinstance(leaf.value, str) and leaf.value in _CHANGING
         return verb or (plain in _SWITCHES and looks_like(leaf.value) is None)
     return True
 

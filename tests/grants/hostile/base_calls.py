@@ -186,7 +186,7 @@ def _from_row(row: dict[str, Any]) -> BaseCall | None:
     roles = [what[0] for what in said.values()]
     hosts = next((hosts for role, hosts in _FITTING.items() if role in roles), ("doer",))
     if row.get("harmless"):
-        hosts = ("keeper",)
+        hosts = ("tracker",) if "command" in arguments else ("keeper",)
     if not arguments:
         return None
     return BaseCall(row["names"][0], row.get("kind", _T), arguments, hosts)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from tests.grants.hostile.toy_hosts import folded
 from tests.grants.hostile.words import Claim
 
 Effect = tuple[str, Any]
@@ -21,6 +22,7 @@ _DONE = frozenset(
     {"cat", "head", "tail", "wc", "nl", "tac", "stat", "cut", "sort", "comm", "diff", "cmp", "ls",
      "md5sum", "sha256sum", "grep", "sed", "find", "jq", "du"}
 )  # fmt: skip
+_GIVEN = frozenset({"sends", "is given", "looks for"})
 _FILES = frozenset({"reads", "lists", "writes", "deletes", "moves away"})
 # Flags by which a program runs another, writes a file, or works elsewhere.
 _DANGEROUS = re.compile(
@@ -80,7 +82,7 @@ def _command(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> st
     if kind in ("reads", "lists"):
         folder = claim.folder or claim.run_in
         return None if lies_below(value, folder) else f"not in {folder}"
-    return "the words say nothing of it"
+    return None if _is_free(claim, effect, before) else "the words say nothing of it"
 
 
 def _run(claim: Claim, run: dict[str, Any], before: list[Effect]) -> str | None:
@@ -111,7 +113,7 @@ def _words(claim: Claim, words: list[str], cwd: str) -> str | None:
             rest.remove(verb)
     if rest and not claim.operands:
         return f"with {rest}"
-    if claim.paths and claim.command[0] not in _DONE:
+    if claim.paths:
         for word in rest[1:] if claim.text else rest:
             if not lies_below(posixpath.join(cwd, word), claim.folder):
                 return f"{word} is not in {claim.folder}"
@@ -150,7 +152,7 @@ def _may_have(claim: Claim, flag: str) -> bool:
 def _folder(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:
     kind, value = effect
     if kind not in _FILES:
-        return "the words say nothing of it"
+        return None if _is_free(claim, effect, before) else "the words say nothing of it"
     if not lies_below(value, claim.folder):
         return f"not in {claim.folder}"
     kinds = {kind for kind, _ in before} | {"reads", "lists"}
@@ -158,9 +160,27 @@ def _folder(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str
 
 
 def _text(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:
+    return None if _is_free(claim, effect, before) else "the words say nothing of it"
+
+
+def _is_free(claim: Claim, effect: Effect, before: list[Effect]) -> bool:
+    """Whether only what the words leave open, by name, is other than it was."""
     kind, value = effect
-    free = kind == "sends" and value[0] in claim.free
-    return None if free else "the words say nothing of it"
+    free = {folded(name) for name in claim.free}
+    if kind in _GIVEN:
+        return folded(value[0]) in free
+    done = [one for deed, one in before if deed == "does"]
+    return kind == "does" and any(_differs_in(value, one, claim) <= free for one in done)
+
+
+def _differs_in(after: dict[str, Any], before: dict[str, Any], claim: Claim) -> set[str]:
+    """Return the names of what is other; a folder left out is the one where it runs anyway."""
+    names = {
+        name for name in {*after, *before}
+        if name not in after or name not in before or after[name] != before[name]
+    }  # fmt: skip
+    same = {name for name in names - after.keys() if before[name] == claim.run_in}
+    return {folded(name) for name in names - same}
 
 
 def _tool(claim: Claim, effect: Effect, before: list[Effect], cwd: str) -> str | None:

@@ -103,7 +103,7 @@ class Search:
 
     def _remember(self, call: BaseCall) -> tuple[Record, list[Remembered]]:
         if id(call) not in self._answers:
-            first = _record(NextCall(call, call.tool, call.arguments, "", ""))
+            first = first_record(call)
             wide = [
                 Remembered(granted(one.match), one.words, understand(one.words))
                 for one in offers(first)
@@ -154,8 +154,13 @@ def _passes() -> tuple[Remembered, ...]:
     return tuple(made)
 
 
+def first_record(call: BaseCall) -> Record:
+    """Return the request that asks for a call as it is remembered."""
+    return _record(NextCall(call, call.tool, call.arguments, "", ""))
+
+
 def _record(call: NextCall) -> Record:
-    harmless = "keeper" in call.remembered.hosts
+    harmless = not {"keeper", "tracker"}.isdisjoint(call.remembered.hosts)
     context = Context(**{"cwd": FOLDER, **call.context})
     return asked(
         call.tool, kind=Kind(call.remembered.kind), arguments=call.arguments, context=context,
@@ -174,7 +179,7 @@ def shapes_of(calls: Iterable[BaseCall]) -> Counter[str]:
     """Count the calls for which each kind of answer is offered."""
     found: Counter[str] = Counter()
     for call in calls:
-        record = _record(NextCall(call, call.tool, call.arguments, "", ""))
+        record = first_record(call)
         answers = {str(one.match.answer) for one in offers(record) if one.match.answer}
         found.update(answers)
     return found

@@ -180,6 +180,10 @@ def _carry_out_the_rest(world: World, arguments: Arguments, known: frozenset[str
         plain = folded(name)
         if plain in known | begun | _REMARKS or value is None:
             continue
+        known_to_all = _COMMANDS | _RUN | _READ | _WRITTEN
+        plain = next(
+            (one for one in (plain, plain.removesuffix("s")) if one in known_to_all), plain
+        )
         if plain in _COMMANDS | _RUN:
             for one in _texts(value):
                 world.shell(one)
@@ -323,7 +327,8 @@ def _decoding_reader(world: World, arguments: Arguments) -> None:
 
 
 def _writer(world: World, arguments: Arguments) -> None:
-    """Write content to a path, or make edits in it."""
+    """Write content to a path, or make edits in it; a mode is how the file is opened."""
+    arguments = {name: value for name, value in arguments.items() if folded(name) != "mode"}
     _begin(world, arguments)
     path = _first(arguments, " ".join(_PATHS))
     world.write(path, _first(arguments, "content newstring newsource codeedit text newstr"))
@@ -401,8 +406,8 @@ def _looker(world: World, arguments: Arguments) -> None:
     _begin(world, arguments)
     folder = _first(arguments, "path dirpath dir directory")
     base = str(world.path(folder)) if isinstance(folder, str) and folder else world.cwd
-    for value in _values(arguments, "pattern glob include includepattern"):
-        world.tell("looks for", value)
+    for name, value in _named(arguments, _names("pattern glob include includepattern")):
+        world.tell("looks for", [name, value])
         for one in _texts(value):
             with contextlib.suppress(OSError, ValueError, NotImplementedError):
                 for found in list(Path(base).glob(one))[:50]:
@@ -414,7 +419,7 @@ def _looker(world: World, arguments: Arguments) -> None:
 
 # ---------------------------------------------------------------- patches
 
-_PATCHES = _names("patch diff patchtext input unifieddiff patches")
+_PATCHES = _names("patch diff patchtext input unifieddiff patches edit changes")
 
 
 def _patches(apply: Callable[[str], list[tuple[str, str]]]) -> Callable[[World, Arguments], None]:
@@ -509,6 +514,12 @@ def _keeper(world: World, arguments: Arguments) -> None:
     _carry_out_the_rest(world, arguments, _names("todos plan thought content items"))
 
 
+def _tracker(world: World, arguments: Arguments) -> None:
+    """Keep a list of tasks; what stands under `command` is the name of a step, and no program."""
+    world.tell("is given", ["command", arguments.get("command")])
+    _carry_out_the_rest(world, arguments, _names("command tasklist"))
+
+
 def _dispatcher(world: World, arguments: Arguments) -> None:
     """Call the tool that is named, with the arguments that are given."""
     _begin(world, arguments)
@@ -559,5 +570,6 @@ HOSTS: dict[str, Callable[[World, Arguments], None]] = {
     "fetcher": _fetcher,
     "doer": _doer,
     "keeper": _keeper,
+    "tracker": _tracker,
     "dispatcher": _dispatcher,
 }

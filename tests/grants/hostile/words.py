@@ -27,21 +27,24 @@ _COMMAND = re.compile(
     re.DOTALL,
 )
 _FOLDER = re.compile(
-    r"(?P<tool>\S+) on anything in (?P<folder>/.*?)(?:, always with (?P<fixed>.+))?"
+    r"(?P<tool>\S+) on anything in (?P<folder>/.*?)(?:, with any (?P<free>[\w-]+(?:, [\w-]+)*?))?"
+    r"(?:, always with (?P<fixed>.+?))?(?: on (?P<host>[^\s;,]+))?"
     r", by its name; links are not followed here",
     re.DOTALL,
 )
 _TEXT = re.compile(
-    r"(?P<tool>\S+) with any (?P<free>\w+(?:, \w+)*?)(?:, always with (?P<fixed>.+?))?"
-    r"(?:, run in /\S*)?(?: on (?P<host>[^\s;,]+))?",
+    r"(?P<tool>\S+) with any (?P<free>[\w-]+(?:, [\w-]+)*?)(?:, always with (?P<fixed>.+?))?"
+    r"(?:, run in (?P<cwd>/\S*))?(?: on (?P<host>[^\s;,]+))?",
     re.DOTALL,
 )
 _VALUES = re.compile(
-    r"(?P<tool>\S+) with other plain values of (?P<free>\w+(?:, \w+)*?)(?:, run in /.*)?", re.DOTALL
+    r"(?P<tool>\S+) with other plain values of (?P<free>[\w-]+(?:, [\w-]+)*?)"
+    r"(?:, always with (?P<fixed>.+?))?(?:, run in /\S*)?(?: on (?P<host>[^\s;,]+))?",
+    re.DOTALL,
 )
 _TOOL = re.compile(
     r"everything that (?P<tool>\S+) can do with (?:(?P<free>.+) and )?what is declared"
-    r"(?:, run in /.*)?",
+    r"(?:, always with (?P<fixed>.+?))?(?:, run in /\S*)?(?: on (?P<host>[^\s;,]+))?",
     re.DOTALL,
 )
 _EXACT = re.compile(r"exactly this: .+", re.DOTALL)
@@ -91,16 +94,27 @@ def understand(words: str) -> Claim:
 
 
 def _folder(found: re.Match[str]) -> Claim:
-    return Claim(shape="folder", folder=found["folder"], fixed=_names(found["fixed"]))
+    return Claim(
+        shape="folder",
+        folder=found["folder"],
+        fixed=_names(found["fixed"]),
+        free=_free(found["free"]),
+        host=found["host"],
+    )
 
 
 def _text(found: re.Match[str]) -> Claim:
-    free = frozenset(found["free"].split(", "))
-    return Claim(shape="text", free=free, fixed=_names(found["fixed"]))
+    return Claim(
+        shape="text",
+        free=_free(found["free"]),
+        fixed=_names(found["fixed"]),
+        run_in=found["cwd"],
+        host=found["host"],
+    )
 
 
 def _values(found: re.Match[str]) -> Claim:
-    return Claim(shape="tool", free=frozenset(found["free"].split(", ")))
+    return Claim(shape="tool", free=_free(found["free"]), fixed=_names(found["fixed"]))
 
 
 def _command(found: re.Match[str]) -> Claim:
@@ -118,8 +132,12 @@ def _command(found: re.Match[str]) -> Claim:
         run_in=found["cwd"],
         host=found["host"],
         fixed=_names(found["fixed"]),
-        free=frozenset((found["remarks"] or "").split(", ")) - {""},
+        free=_free(found["remarks"]),
     )
+
+
+def _free(names: str | None) -> frozenset[str]:
+    return frozenset((names or "").split(", ")) - {""}
 
 
 def _names(fixed: str | None) -> frozenset[str]:
