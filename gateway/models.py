@@ -12,17 +12,20 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from gateway.wire.canonical_json import action_digest, canonical
 from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.errors import InvalidRequest
-from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
+from gateway.wire.identifiers import AGENT_NAME, DIGEST, REQUEST_ID, SESSION_NAME, TOOL_NAME
 from gateway.wire.outcome_text import sentence
+from gateway.wire.roles import DECLARED_ROLES
+from gateway.wire.schema import Says, matching, whole
 
 MAX_LIFE_SECONDS = 30 * 24 * 3600
 MAX_SYNC_IDS = 1000
 _MOST_QUOTED = 80  # characters of a name that does not match
+_QUESTION = {"properties": {"kind": {"const": "question"}}, "required": ["kind"]}
 
 
 class Status(StrEnum):
@@ -206,13 +209,19 @@ class ApprovalRequest(Wire):
     member breaks the wire's rules.
     """
 
-    id: str
-    agent: str
-    tool: str
+    __pydantic_config__ = whole(
+        if_=_QUESTION,
+        then={"required": ["questions"], "properties": {"questions": {"minItems": 1}}},
+        else_={"properties": {"questions": {"maxItems": 0}}},
+    )
+
+    id: Annotated[str, matching(REQUEST_ID)]
+    agent: Annotated[str, matching(AGENT_NAME)]
+    tool: Annotated[str, matching(TOOL_NAME)]
     arguments: JsonObject
-    digest: str
+    digest: Annotated[str, matching(DIGEST)]
     kind: Kind = Kind.TOOL
-    session: str = "default"
+    session: Annotated[str, matching(SESSION_NAME)] = "default"
     turn: str | None = None
     hint: str = ""
     preview: Preview | None = None
@@ -221,10 +230,10 @@ class ApprovalRequest(Wire):
     origin: Origin = field(default_factory=Origin)
     questions: tuple[Question, ...] = ()
     schema: JsonObject | None = None
-    allowed: tuple[Action, ...] = (Action.APPROVE, Action.DENY)
+    allowed: Annotated[tuple[Action, ...], Says(minItems=1)] = (Action.APPROVE, Action.DENY)
     risk: Risk | None = None
-    timeout: float | None = None
-    roles: dict[str, str] = field(default_factory=dict)
+    timeout: Annotated[float, Says(minimum=0, maximum=MAX_LIFE_SECONDS)] | None = None
+    roles: Annotated[dict[str, str], DECLARED_ROLES] = field(default_factory=dict)
     harmless: bool = False
 
     def __post_init__(self) -> None:

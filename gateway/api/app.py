@@ -29,6 +29,7 @@ from gateway.api.routes_and_access import ApiRoute, routes
 from gateway.approvals.core import Core
 from gateway.ports import Credentials
 from gateway.wire.codec import JsonObject
+from gateway.wire.identifiers import REQUEST_ID
 
 # How long an idle connection stays open: longer than proxies keep theirs, so that none of them
 # sends a call over a connection that is being closed.
@@ -97,7 +98,9 @@ def build_api(
     )
     app[SERVICES] = services
     for one in table:
-        app.router.add_route(one.method, one.path, _serve(one, services))
+        # A page of grants, such as their offers, is no grant's id.
+        path = one.path.replace("{grant}", f"{{grant:{REQUEST_ID.pattern}}}")
+        app.router.add_route(one.method, path, _serve(one, services))
     app.add_routes(site.pages)
     app.on_response_prepare.append(security_headers(site.secure))
     app.cleanup_ctx.append(_run_metrics)
@@ -127,6 +130,8 @@ def _serve(route: ApiRoute, services: Services) -> Handler:
         who = None
         if route.needs_token:
             who = await services.access.authenticate(request, route.who)
+        elif route.who and services.enrolment is not None:
+            services.access.check_secret(request, services.enrolment.secret)
         query: Any = read_query(operation.query, request.query)
         body: Any = None
         if operation.body is not None:

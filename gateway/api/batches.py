@@ -17,13 +17,14 @@ from gateway.domain.records import Click
 from gateway.models import Action, new_id
 from gateway.wire.codec import Wire
 from gateway.wire.identifiers import REQUEST_ID
+from gateway.wire.schema import Says, matching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked(Wire):
     """One request of a batch, and the revision of it that was seen."""
 
-    id: str
+    id: Annotated[str, matching(REQUEST_ID)]
     revision: int
 
     def __post_init__(self) -> None:
@@ -38,11 +39,13 @@ class Batch(Wire):
     """
 
     action: Action
-    items: Annotated[tuple[Ticked, ...], Field(min_length=1, max_length=MOST)]
+    items: Annotated[
+        tuple[Ticked, ...], Field(min_length=1, max_length=MOST), Says(uniqueItems=True)
+    ]
     message: str = ""
     note: str = ""
     feedback: bool = False
-    nonce: str | None = None
+    nonce: Annotated[str, matching(NONCE)] | None = None
 
     def __post_init__(self) -> None:
         check_match(NONCE, "nonce", self.nonce)

@@ -193,13 +193,15 @@ async def masked_reply(value: Any, status: int = 200) -> web.Response:
 
 
 async def read_body(cls: type[T], request: web.Request, limits: Limits) -> T:
-    """Return the body as a `cls`; an empty one counts as an empty object.
+    """Return the body as a `cls`; an empty one, or none at all, counts as an empty object.
 
     Raises TooLarge (before reading where the length is told), TooSlow, WrongMediaType and
     InvalidRequest.
     """
     if (request.content_length or 0) > limits.body_bytes:
         raise TooLarge(f"the body is larger than {limits.body_bytes} bytes")
+    if not request.can_read_body:
+        return parse_message(cls, b"{}")
     if request.headers.get("Content-Encoding") or _media_type(request) != "application/json":
         raise WrongMediaType("send the body as Content-Type: application/json, not compressed")
     most, seconds = limits.body_bytes, limits.body_seconds

@@ -9,19 +9,39 @@ from aiohttp import web
 from pydantic import Field
 
 from gateway.api.call import ApiCall, masked_reply, reply
-from gateway.api.messages import MAX_PAGE, NONCE, WhichAgent, check_match
+from gateway.api.messages import MAX_PAGE, NONCE, OfAgent, check_match
 from gateway.api.operation import Nothing, operation
 from gateway.api.requests import find_visible
 from gateway.approvals.grants_by_hand import Wish
 from gateway.domain.parsing import check_request
 from gateway.errors import InvalidRequest, NotFound
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
-from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Shape
 from gateway.policy.grants.offers import LIFETIMES, Offer, offers
 from gateway.policy.grants.pass_offers import passes_for
 from gateway.policy.grants.past_coverage import Blast
 from gateway.wire.codec import JsonObject, Wire
-from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
+from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
+from gateway.wire.schema import Says, matching, whole
+
+LIFETIME_NAMES = tuple(name for name, _, _ in LIFETIMES)
+_NULL = {"type": "null"}
+_GIVEN = {"type": "string", "minLength": 1}
+_NAMES_REQUEST = {
+    "required": ["request"],
+    "properties": {
+        "request": {"type": "string"}, "tool": _NULL, "arguments": _NULL, "context": _NULL,
+        "kind": {"const": Kind.TOOL.value},
+    },
+}  # fmt: skip
+_IS_A_CALL = {
+    "required": ["tool"], "properties": {"tool": {"type": "string"}, "request": _NULL},
+}  # fmt: skip
+_NAMES_OFFER = {"required": ["offer"], "properties": {"offer": _GIVEN, "match": _NULL}}
+_NAMES_MATCH = {
+    "required": ["match"],
+    "properties": {"match": {"type": "object"}, "offer": {"const": ""}},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +72,7 @@ class Reach(Wire):
 class GrantPage(Wire):
     """Which page of grants, the newest first."""
 
-    after: str | None = None
+    after: Annotated[str, matching(REQUEST_ID)] | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
 
     def __post_init__(self) -> None:
@@ -72,9 +92,11 @@ class Grants(Wire):
 class Example(Wire):
     """A call like those that a grant is to decide: the id of a request, or what it would send."""
 
-    request: str | None = None
-    tool: str | None = None
-    kind: Kind = Kind.TOOL
+    __pydantic_config__ = whole(oneOf=[_NAMES_REQUEST, _IS_A_CALL])
+
+    request: Annotated[str, matching(REQUEST_ID)] | None = None
+    tool: Annotated[str, matching(TOOL_NAME)] | None = None
+    kind: Annotated[Kind, Says(not_={"const": Kind.QUESTION.value})] = Kind.TOOL
     arguments: JsonObject | None = None
     context: Context | None = None
 
@@ -108,7 +130,7 @@ class Example(Wire):
 class OfferWish(Wire):
     """Whose call to make offers of, and to which effect."""
 
-    agent: str
+    agent: Annotated[str, matching(AGENT_NAME)]
     effect: Effect
     example: Example
 
@@ -128,15 +150,17 @@ class NewGrant(Wire):
     the same call.
     """
 
-    agent: str
+    __pydantic_config__ = whole(oneOf=[_NAMES_OFFER, _NAMES_MATCH])
+
+    agent: Annotated[str, matching(AGENT_NAME)]
     effect: Effect
     example: Example
     offer: str = ""
     match: Match | None = None
-    session: str | None = None
-    lifetime: str = "1h"
-    max_uses: int | None = None
-    nonce: str = ""
+    session: Annotated[str, matching(SESSION_NAME)] | None = None
+    lifetime: Annotated[str, Says(enum=LIFETIME_NAMES)] = "1h"
+    max_uses: Annotated[int, Says(minimum=1)] | None = None
+    nonce: Annotated[str, Says(pattern=f"^(?:{NONCE.pattern})?$")] = ""
 
     def __post_init__(self) -> None:
         if bool(self.offer) == (self.match is not None):
@@ -151,7 +175,7 @@ class NewPass(Wire):
     For `hours`, 8 at most; with `max_uses`, the next so many requests only.
     """
 
-    what: Shape
+    what: Annotated[Shape, Says(enum=[shape.value for shape in PASSES])]
     hours: Annotated[float, Field(gt=0, le=8)] = 1.0
     max_uses: Annotated[int, Field(ge=1)] | None = None
 
@@ -160,8 +184,8 @@ class NewPass(Wire):
 class Whose(Wire):
     """Whose grants to end: an agent's, or those of one of its sessions; neither means all."""
 
-    agent: str | None = None
-    session: str | None = None
+    agent: Annotated[str, matching(AGENT_NAME)] | None = None
+    session: Annotated[str, matching(SESSION_NAME)] | None = None
 
     def __post_init__(self) -> None:
         if self.agent is not None and not AGENT_NAME.fullmatch(self.agent):
@@ -189,7 +213,7 @@ async def list_offers(call: ApiCall) -> web.Response:
         Offers(
             approve=approve,
             deny=offers(record, Effect.DENY) if waits else (),
-            lifetimes=tuple(name for name, _, _ in LIFETIMES),
+            lifetimes=LIFETIME_NAMES,
         )
     )
 
@@ -245,14 +269,12 @@ async def create(call: ApiCall) -> web.Response:
     return await masked_reply(made, 201)
 
 
-@operation("grants.let_through", {201: Grant}, 404, query=WhichAgent, body=NewPass)
+@operation("grants.let_through", {201: Grant}, 404, query=OfAgent, body=NewPass)
 async def create_pass(call: ApiCall) -> web.Response:
     """Give a session a pass."""
     session, agent = call.request.match_info["session"], call.query.agent
     if not SESSION_NAME.fullmatch(session):
         raise NotFound("no such session")
-    if agent is None:
-        raise InvalidRequest("agent is missing: a session belongs to an agent")
     body: NewPass = call.body
     made = await call.core.remembering.let_through(
         call.identity,
@@ -265,7 +287,7 @@ async def create_pass(call: ApiCall) -> web.Response:
     return await masked_reply(made, 201)
 
 
-@operation("grants.revoke", {200: Grant}, 404, body=Nothing)
+@operation("grants.revoke", {200: Grant}, 404, 409, body=Nothing)
 async def revoke(call: ApiCall) -> web.Response:
     """End one grant."""
     return await masked_reply(await call.core.grants.revoke(_grant_id(call), call.identity))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from aiohttp import web
 
@@ -11,6 +12,7 @@ from gateway.api.operation import operation
 from gateway.errors import InvalidRequest
 from gateway.wire.codec import JsonObject, Wire
 from gateway.wire.identifiers import SESSION_NAME
+from gateway.wire.schema import Says, matching
 
 METHODS = ("before_llm", "after_llm", "after_tool")
 
@@ -19,9 +21,9 @@ METHODS = ("before_llm", "after_llm", "after_tool")
 class HookMessage(Wire):
     """What hooks are to look at: the parameters of `method`, without `meta`, which is ours."""
 
-    method: str
+    method: Annotated[str, Says(enum=METHODS)]
     params: JsonObject
-    session: str = "default"
+    session: Annotated[str, matching(SESSION_NAME)] = "default"
     turn: str | None = None
 
     def __post_init__(self) -> None:

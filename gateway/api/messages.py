@@ -26,6 +26,7 @@ from gateway.models import (
 )
 from gateway.wire.codec import JsonObject, Wire, plain
 from gateway.wire.identifiers import AGENT_NAME, PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
+from gateway.wire.schema import matching
 
 MAX_WAIT_SECONDS = 60.0
 MAX_PAGE = 200
@@ -39,7 +40,7 @@ class Submit(Wire):
     """A request, and the process that waits for its answer; with `detached` nobody waits."""
 
     request: ApprovalRequest
-    process: str | None = None
+    process: Annotated[str, matching(PROCESS_TOKEN)] | None = None
     detached: bool = False
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class Cancel(Wire):
 class Consume(Wire):
     """The process that takes the approval."""
 
-    process: str
+    process: Annotated[str, matching(PROCESS_TOKEN)]
 
     def __post_init__(self) -> None:
         check_match(PROCESS_TOKEN, "process", self.process)
@@ -81,8 +82,10 @@ class Reported(Wire):
 class Sync(Wire):
     """The requests that a process waits for; with none, its lease alone is renewed."""
 
-    process: str
-    ids: Annotated[tuple[str, ...], Field(max_length=MAX_SYNC_IDS)] = ()
+    process: Annotated[str, matching(PROCESS_TOKEN)]
+    ids: Annotated[
+        tuple[Annotated[str, matching(REQUEST_ID)], ...], Field(max_length=MAX_SYNC_IDS)
+    ] = ()
 
     def __post_init__(self) -> None:
         check_match(PROCESS_TOKEN, "process", self.process)
@@ -110,7 +113,7 @@ class Decide(Wire):
     feedback: bool = False
     confirmed: bool = False
     remember: Remember | None = None
-    nonce: str | None = None
+    nonce: Annotated[str, matching(NONCE)] | None = None
 
     def __post_init__(self) -> None:
         check_match(NONCE, "nonce", self.nonce)
@@ -120,7 +123,7 @@ class Decide(Wire):
 class Enroll(Wire):
     """The name under which a local agent wants a credential."""
 
-    agent: str
+    agent: Annotated[str, matching(AGENT_NAME)]
 
     def __post_init__(self) -> None:
         check_match(AGENT_NAME, "agent", self.agent)
@@ -136,7 +139,7 @@ class WaitQuery(Wire):
 
     wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     revision: Annotated[int, Field(ge=0)] | None = None
-    process: str | None = None
+    process: Annotated[str, matching(PROCESS_TOKEN)] | None = None
     reveal: bool = False
 
     def __post_init__(self) -> None:
@@ -153,9 +156,9 @@ class Listing(Wire):
 
     status: Status | None = None
     final: bool = False
-    agent: str | None = None
-    session: str | None = None
-    after: str | None = None
+    agent: Annotated[str, matching(AGENT_NAME)] | None = None
+    session: Annotated[str, matching(SESSION_NAME)] | None = None
+    after: Annotated[str, matching(CURSOR)] | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 50
 
     def __post_init__(self) -> None:
@@ -168,7 +171,17 @@ class Listing(Wire):
 class WhichAgent(Wire):
     """The agent that is meant; an agent's own token needs none."""
 
-    agent: str | None = None
+    agent: Annotated[str, matching(AGENT_NAME)] | None = None
+
+    def __post_init__(self) -> None:
+        check_match(AGENT_NAME, "agent", self.agent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfAgent(Wire):
+    """The agent whose session is meant."""
+
+    agent: Annotated[str, matching(AGENT_NAME)]
 
     def __post_init__(self) -> None:
         check_match(AGENT_NAME, "agent", self.agent)

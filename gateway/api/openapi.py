@@ -22,6 +22,11 @@ from gateway.wire.codec import JsonObject
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
 
 _REF = "#/components/schemas/{model}"
+_DESCRIPTION = (
+    "Agents ask, people answer, the agent goes on. JSON is read strictly: no name stands twice in "
+    "an object, no text holds U+0000 or half a surrogate pair, a number is finite, and an integer "
+    "is written without a point and lies within 2**53 - 1."
+)
 _OPEN_LISTS = (Reason,)  # a newer gateway may answer with further values
 _NAMES = {f"{cls.__module__}.{cls.__qualname__}": name for cls, name in SCHEMA_NAMES.items()}
 _PATH_PATTERNS = {
@@ -62,7 +67,7 @@ def document_of(table: Sequence[ApiRoute]) -> JsonObject:
         "info": {
             "title": "Approval gateway",
             "version": gateway.__version__,
-            "description": "Agents ask, people answer, the agent goes on.",
+            "description": _DESCRIPTION,
         },
         "paths": paths,
         "components": {
@@ -109,8 +114,22 @@ def _path_parameters(route: ApiRoute) -> Iterator[JsonObject]:
 
 def _query_parameters(operation: Operation) -> Iterator[JsonObject]:
     schema = TypeAdapter(operation.query).json_schema(ref_template=_REF)
+    needed = schema.get("required", ())
     for name, member in schema.get("properties", {}).items():
-        yield {"name": name, "in": "query", "required": False, "schema": member}
+        yield {
+            "name": name,
+            "in": "query",
+            "required": name in needed,
+            "schema": _without_null(member),
+        }
+
+
+def _without_null(schema: JsonObject) -> JsonObject:
+    """Return the schema of a parameter, which is left out and never null."""
+    arms = [arm for arm in schema.get("anyOf", ()) if arm != {"type": "null"}]
+    if len(arms) != 1:
+        return schema
+    return {**arms[0], **{name: said for name, said in schema.items() if name == "title"}}
 
 
 def _answers(operation: Operation) -> JsonObject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from aiohttp import web
 
@@ -11,6 +12,12 @@ from gateway.api.operation import operation
 from gateway.domain.policy_document import ToolRow
 from gateway.policy.declared_tools import ToolWord
 from gateway.wire.codec import Wire
+from gateway.wire.identifiers import TOOL_NAME
+from gateway.wire.roles import DECLARED_ROLES
+from gateway.wire.schema import Says, matching, whole
+
+_SAYS_AN_ARGUMENT = {"required": ["arguments"], "properties": {"arguments": {"minProperties": 1}}}
+_SAYS_HARMLESS = {"required": ["harmless"], "properties": {"harmless": {"type": "boolean"}}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +29,10 @@ class DeclareTool(Wire):
     `harmless`. `confirmed` says that the person confirmed what it frees.
     """
 
-    tool: str
-    arguments: dict[str, str] = field(default_factory=dict)
+    __pydantic_config__ = whole(anyOf=[_SAYS_AN_ARGUMENT, _SAYS_HARMLESS])
+
+    tool: Annotated[str, matching(TOOL_NAME), Says(not_={"pattern": r"\*"})]
+    arguments: Annotated[dict[str, str], DECLARED_ROLES] = field(default_factory=dict)
     harmless: bool | None = None
     agents: tuple[str, ...] | None = None
     confirmed: bool = False

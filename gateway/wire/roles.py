@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from gateway.wire.errors import InvalidRequest
+from gateway.wire.schema import Says
 
 MOST_ROLES = 64
 LONGEST_ADDRESS = 200
@@ -97,6 +98,11 @@ def _mistakes(address: object, role: object) -> Iterator[str]:
 
 
 _WORDS = {role.value for role in Role}
+DECLARED_ROLES = Says(
+    maxProperties=MOST_ROLES,
+    propertyNames={"minLength": 1, "maxLength": LONGEST_ADDRESS},
+    additionalProperties={"type": "string", "enum": sorted(_WORDS)},
+)
 
 
 def _quote(value: object) -> str:

@@ -38,6 +38,7 @@ OTHER_TOKEN = "agw_agent2_secretsecretsecret"
 ANN_TOKEN = "agw_ann_secretsecretsecret"
 EVE_TOKEN = "agw_eve_secretsecretsecret"
 ENROL_SECRET = "enrol-secret"
+AGENT = "agent1"
 PROCESS = "process0001"
 
 POLICY = PolicyDocument(

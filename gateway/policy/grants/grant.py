@@ -5,16 +5,16 @@ Values only. Whether a grant covers a request is said by `gateway.policy.grants.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from gateway.errors import InvalidRequest
 from gateway.models import Kind
 from gateway.policy.calls.command_table import Operands
 from gateway.wire.codec import Wire
-from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
+from gateway.wire.identifiers import AGENT_NAME, DIGEST, REQUEST_ID, SESSION_NAME, TOOL_NAME
+from gateway.wire.schema import matching
 
 READING = 3
 """The rules that grants are made under and read by now. Those that were stored before they were
@@ -22,8 +22,6 @@ numbered are of 1."""
 MAX_RULES = 32  # arguments that a pattern names
 MAX_PARTS = 64  # flags, words and the like in one command pattern
 MAX_TEXT = 4096  # characters of one value that a pattern compares with
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Effect(StrEnum):
@@ -178,9 +176,9 @@ class Match(Wire):
     """
 
     shape: Shape
-    tool: str
+    tool: Annotated[str, matching(TOOL_NAME)]
     kind: Kind = Kind.TOOL
-    digest: str | None = None
+    digest: Annotated[str, matching(DIGEST)] | None = None
     rules: tuple[Rule, ...] = ()
     cwd: str | None = None
     host: str | None = None
@@ -193,7 +191,7 @@ class Match(Wire):
             raise InvalidRequest("the tool's name does not fit")
         if (self.shape is Shape.EXACT) != (self.digest is not None):
             raise InvalidRequest("an exact match names a digest, any other names none")
-        if self.digest is not None and not _DIGEST.fullmatch(self.digest):
+        if self.digest is not None and not DIGEST.fullmatch(self.digest):
             raise InvalidRequest("a digest is 64 hex digits")
         if (self.shape is Shape.PATTERN) != bool(self.rules):
             raise InvalidRequest("a pattern has a rule for each argument, any other match has none")
