@@ -216,6 +216,18 @@ def test_hosts_are_those_of_arguments_addresses_and_context() -> None:
     assert found.hosts == ("here", "prod", "example.org")
 
 
+@pytest.mark.parametrize("given", [[False], [False, False], [None], {"a": False}, [[]], "yes"])
+def test_whatever_stands_in_a_list_of_rights_counts(given: object) -> None:
+    """A list that holds a no is no no: to a host that asks whether it is empty it is a yes."""
+    assert read("shell", {"command": "ls", "sudo": given}, C).rights
+
+
+@pytest.mark.parametrize("given", [False, None, "", "false", 0])
+def test_a_plain_no_gives_no_rights(given: object) -> None:
+    """What a host sends for "not wanted" is not taken for a wish."""
+    assert not read("shell", {"command": "ls", "sudo": given}, C).rights
+
+
 def test_rights_and_environment_count_where_they_are_given() -> None:
     """Rows 10, 11 and 13: an empty environment and a right not taken are nothing."""
     given = read("shell", {"command": "ls", "env": {"A": "1"}, "sudo": True, "user": "root"}, C)

@@ -225,7 +225,7 @@ def role_of_name(name: str, value: Any, beside: Surroundings) -> Role | None:
 def fits_role(role: Role, name: str, value: Any) -> bool:
     """Whether a value that is neither list nor object has a type that its role can have."""
     if value is None:
-        return role in (Role.WORKING_FOLDER, Role.REMARK, Role.PART)
+        return role in (Role.WORKING_FOLDER, Role.REMARK, Role.PART, Role.RIGHTS)
     if role in _TEXT_ROLES or role is Role.DATA:
         return isinstance(value, str)
     if role is Role.REMARK or role is Role.PART:

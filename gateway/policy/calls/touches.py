@@ -129,8 +129,9 @@ class Touches:
 
     @property
     def rights(self) -> tuple[Leaf, ...]:
-        """The leaves that ask for more rights than the agent has."""
-        return tuple(one for one in self.with_role(Role.RIGHTS) if one.value not in _NOT_GIVEN)
+        """The leaves that ask for more rights than the agent has; what holds any value does."""
+        found = self.with_role(Role.RIGHTS)
+        return tuple(one for one in found if one.address != one.name or one.value not in _NOT_GIVEN)
 
     @property
     def users(self) -> tuple[Leaf, ...]:
