@@ -338,3 +338,9 @@ def test_the_fingerprint_follows_declarations_and_rows() -> None:
     prints = {read("x", {}, T, "/ws", said).fingerprint for said in (one, two)}
     prints.add(read("Bash", {"command": "ls"}, C).fingerprint)
     assert len(prints) == 3 and "" not in prints
+
+
+@pytest.mark.parametrize("name", ["mode", "Mode", "m_o_d_e"])
+def test_what_the_table_holds_it_holds_in_any_spelling(name: str) -> None:
+    """A row that does not fit narrows all the same, however the words of a name are joined."""
+    assert read("new_task", {name: "architect", "message": "go on"}, T).rights

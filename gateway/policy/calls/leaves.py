@@ -363,7 +363,7 @@ class _Walk:
         given = None if lifted else self._declared(key, where, by_name)
         if given is None and held is not None:
             given = held
-        if given is None and (role := self._narrow.get(where.address)) is not None:
+        if given is None and (role := self._narrow.get(plain_name(where.address))) is not None:
             given = _Given(role, RoleSource.TABLE, "the table of known tools holds it")
         if given is None and by_name is Role.WORKING_FOLDER and not beside.command:
             # Nothing runs there, and what works on files may drop it, and work elsewhere.
