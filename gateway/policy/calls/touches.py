@@ -38,7 +38,14 @@ from gateway.policy.calls.programs import (
     read_each,
     read_text,
 )
-from gateway.policy.calls.roles import COMMANDS, PATHS, RoleSource, looks_like, plain_name
+from gateway.policy.calls.roles import (
+    COMMANDS,
+    NAMES_OF_COMMANDS,
+    PATHS,
+    RoleSource,
+    looks_like,
+    plain_name,
+)
 from gateway.policy.calls.tool_names import (
     Family,
     bare_name,
@@ -70,6 +77,7 @@ _DELETING = frozenset({"delete", "del", "remove", "unlink", "rm", "rmdir", "eras
 _UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "rename", "symlink"})
 _LOOKED_AT = frozenset({Role.ACTION, Role.INPUT, Role.UNKNOWN, Role.NESTED})
 _GUESSED = (RoleSource.NAME, RoleSource.LOOK, RoleSource.NOBODY)
+_MAYBE_COMMANDS = (Role.ACTION, Role.UNKNOWN, Role.NESTED)
 _UNREAD = frozenset({Role.DATA, Role.NESTED}) | COMMANDS
 
 
@@ -286,7 +294,7 @@ class _Toucher:
             self._read_url(leaf, value)
         elif role not in (Role.DATA, Role.WORKING_FOLDER) and isinstance(value, str):
             self._look_at(leaf, value)
-        if isinstance(value, str) and role not in _UNREAD:
+        if isinstance(value, str) and role not in _UNREAD and value.lstrip()[:1] in ("{", "["):
             self._read_json(leaf, value)
 
     def _is_handed_on(self, leaf: Leaf) -> bool:
@@ -406,8 +414,6 @@ class _Toucher:
         return named[:MAX_LEAVES]
 
     def _read_json(self, leaf: Leaf, text: str) -> None:
-        if text.lstrip()[:1] not in ("{", "["):
-            return
         loaded = self._load(leaf.address, text)
         if isinstance(loaded, dict | list) and loaded and self._depth < MAX_NESTED:
             inner = self._inside(self._call.tool, {leaf.name or "value": loaded}, None)
@@ -511,11 +517,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _may_be_command(leaf: Leaf) -> bool:
     """Whether a value stands under the name of a command in a tool that is not known as a shell."""
-    plain = leaf.name.replace("_", "").lower()
-    return leaf.role in (Role.ACTION, Role.UNKNOWN, Role.NESTED) and plain in _COMMAND_NAMES
-
-
-_COMMAND_NAMES = frozenset({"command", "cmd", "commands", "argv", "cmdline", "commandline"})
+    if leaf.role not in _MAYBE_COMMANDS:
+        return False
+    return plain_name(leaf.name) in NAMES_OF_COMMANDS
 
 
 def _counts(declaration: Declaration) -> bool:
