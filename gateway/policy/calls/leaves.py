@@ -310,6 +310,8 @@ class _Walk:
         )  # fmt: skip
 
     def _add(self, key: str, value: Any, where: _Where, given: _Given, owner: str) -> None:
+        if value is None and self._is_absent(where.address):
+            return
         role, source, why = self._narrow_leaf(key, value, given)
         if given.role is Role.WORKING_FOLDER and role is not given.role:
             self._doubt(DoubtKind.BASE, where, "it is not certain in which folder it runs")
@@ -322,6 +324,13 @@ class _Walk:
         address, place, _ = where
         self._found.leaves.append(
             Leaf(address, place, key, role, type_of(value), value, source, why, owner)
+        )
+
+    def _is_absent(self, address: str) -> bool:
+        """Whether null is no value to each host that may have sent it."""
+        rows = self._found.rows
+        return bool(rows) and all(
+            address in row.arguments and row.arguments[address].optional for row in rows
         )
 
     def _doubt(self, kind: DoubtKind, where: _Where, words: str) -> None:

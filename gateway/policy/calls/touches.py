@@ -78,7 +78,8 @@ _UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "renam
 _LOOKED_AT = frozenset({Role.ACTION, Role.INPUT, Role.UNKNOWN, Role.NESTED})
 _GUESSED = (RoleSource.NAME, RoleSource.LOOK, RoleSource.NOBODY)
 _MAYBE_COMMANDS = (Role.ACTION, Role.UNKNOWN, Role.NESTED)
-_UNREAD = frozenset({Role.DATA, Role.NESTED}) | COMMANDS
+_UNREAD = frozenset({Role.DATA}) | COMMANDS
+_WORDS_BESIDE = frozenset({"args", "arguments"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +233,7 @@ class _Toucher:
         for name, place in self._walked.keys:
             self._paths.append(use_path(name, PathEffect.UNKNOWN, self._base, place))
         self._join_paths()
+        self._join_words()
         for inner in self._walked.inner:
             self._enter(inner)
         for program in self._programs:
@@ -416,6 +418,10 @@ class _Toucher:
     def _read_json(self, leaf: Leaf, text: str) -> None:
         loaded = self._load(leaf.address, text)
         if isinstance(loaded, dict | list) and loaded and self._depth < MAX_NESTED:
+            if leaf.role is Role.NESTED:  # somebody said that this is what it is
+                arguments = loaded if isinstance(loaded, dict) else {"edits": loaded}
+                self._nested.append(self._inside(self._call.tool, arguments, None))
+                return
             inner = self._inside(self._call.tool, {leaf.name or "value": loaded}, None)
             self._readings.append(
                 Ambiguity(place=leaf.place, ways=(Reading(), Reading(nested=(inner,))))
@@ -492,6 +498,19 @@ class _Toucher:
             if joined:
                 ways = (Reading(), Reading(paths=joined))
                 self._readings.append(Ambiguity(place=some[0].place, ways=ways))
+
+    def _join_words(self) -> None:
+        """Add the reading in which a program and a list of its words beside it are one command."""
+        words: dict[str, list[Leaf]] = {}
+        for leaf in self._walked.leaves:
+            if leaf.address.endswith("[]") and plain_name(leaf.name) in _WORDS_BESIDE:
+                words.setdefault(leaf.owner, []).append(leaf)
+        for leaf in self._walked.leaves if words else ():
+            named = leaf.role in COMMANDS or _may_be_command(leaf)
+            parts = [leaf.value, *(one.value for one in words.get(leaf.owner, ()))]
+            if named and parts[1:] and is_list_of_texts(parts):
+                whole = read_argv(parts, self._base, leaf.place)
+                self._add_ways(leaf.place, (Reading(), Reading(programs=(whole,))))
 
     def _doubt(self, kind: DoubtKind, leaf: Leaf, words: str) -> None:
         self._doubts.append(Doubt(kind, leaf.address, words))
