@@ -32,6 +32,7 @@ class KnownArgument:
 
     role: Role
     type: str
+    optional: bool = False  # to its host null is the same as no value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -129,9 +130,10 @@ def _read_row(row: dict[str, Any]) -> KnownTool:
 
 def _read_argument(text: str) -> KnownArgument:
     role, _, named = text.partition(" ")
+    optional, named = named.endswith("?"), named.removesuffix("?")
     if named not in _TYPES:
         raise ValueError(f"{text!r} is not a role and a type")
-    return KnownArgument(Role(role), named)
+    return KnownArgument(Role(role), named, optional)
 
 
 def _leading(address: str) -> list[str]:
