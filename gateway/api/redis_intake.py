@@ -43,7 +43,7 @@ class Intake:
                 raise InvalidRequest("this gateway speaks version 1 of the wire")
             verb = self._verbs.get(origin.verb)
             if verb is None:
-                raise InvalidRequest(f"there is no verb {origin.verb[:20]!r}")
+                raise InvalidRequest(f"the verb must be one of {', '.join(self._verbs)}")
             if origin.process is None:
                 raise InvalidRequest("the process token does not fit")
             holder = await self._credentials.holder(agent)
@@ -57,10 +57,14 @@ class Intake:
         """Answer an entry that failed too often, and write it to the audit."""
         origin = self._origin(agent, entry, fields)
         await self._store.note(
-            "dead_letter", agent=agent, data={"entry": entry, "verb": origin.verb}
+            "dead_letter", agent=agent, data={"entry": entry, "verb": self._told_verb(origin)}
         )
         detail = "the gateway failed to handle this message"
         await self._store.answer(origin, error={"code": "error", "detail": detail})
+
+    def _told_verb(self, origin: MessageContext) -> str:
+        """Return the verb as it is kept: what is none may be anything."""
+        return origin.verb if origin.verb in self._verbs else "unknown"
 
     def _origin(self, agent: str, entry: str, fields: dict[str, str]) -> MessageContext:
         process = fields.get("process", "")
@@ -78,7 +82,7 @@ class Intake:
         await self._store.note(
             "refused",
             agent=origin.agent,
-            data={"verb": origin.verb, "code": error.code, "why": why},
+            data={"verb": self._told_verb(origin), "code": error.code, "why": why},
         )
         await self._store.answer(origin, error={"code": error.code, "detail": why})
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from gateway.domain.redaction import mask, start_of
 from gateway.errors import InvalidRequest
 from gateway.models import AGENT_REASONS, ApprovalRequest, Reason, digest_of
 from gateway.wire.canonical_json import parse
@@ -73,9 +74,9 @@ async def parse_off_loop(parser: Callable[[bytes], T], raw: bytes) -> T:
 def sentence(error: ValidationError) -> str:
     """Name the first member at fault and what is wrong with it, without its value."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    name = ".".join(map(str, first["loc"]))[:_LONGEST_NAME] or "the message"
+    name = start_of(".".join(map(str, first["loc"])), _LONGEST_NAME) or "the message"
     if first["type"] == "unexpected_keyword_argument":
-        return f"{name} is not a known member"
+        return f"{mask(name)} is not a known member"
     if first["type"] == "missing":
         return f"{name} is missing"
     return f"{name}: {first['msg']}"

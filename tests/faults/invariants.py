@@ -15,6 +15,7 @@ from typing import Any
 
 from gateway.domain.audit import verify
 from gateway.models import Status
+from gateway.wire.identifiers import digest_process
 
 Line = dict[str, Any]
 
@@ -189,8 +190,8 @@ def _of_runs(trail: Trail, asked: list[Line], ran: list[Line]) -> Iterable[str]:
         yield "ran after its deadline"
     if any(one["at"] < trail.approval["at"] for one in ran):
         yield "ran before it was approved"
-    entitled = trail.consumers or [one["process"] for one in asked]
-    if any(one["process"] not in entitled for one in ran):
+    entitled = trail.consumers or [digest_process(one["process"]) for one in asked]
+    if any(digest_process(one["process"]) not in entitled for one in ran):
         yield "ran in a process that had not taken the approval"
 
 
