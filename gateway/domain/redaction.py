@@ -24,10 +24,10 @@ _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,15}://"
 _OTHER = rf"[/.~]|-----BEGIN |(?i:bearer|basic|token)[ \t]|{_SCHEME}"
 _TOKEN = r"[A-Za-z0-9_\-./+=~!@%^*]"
 _VALUE = r"[^\s\"'`$;|&<>()\\]"  # of a flag: neither blank, quote nor operator
-_QUOTE = r"(?:\\?[\"'])?"  # also one within JSON
+_QUOTE = r"(?:\\{0,7}[\"'])?"  # also one within JSON, and within JSON in JSON
 _IS = rf"{_QUOTE}[ \t]{{0,3}}[:=][ \t]{{0,3}}{_QUOTE}"
 # Between a flag and its value, in a command or a list.
-_THEN = rf"(?:=|[ \t]{{1,3}}|\\?[\"'],\s{{0,80}}(?=\\?[\"'])){_QUOTE}"
+_THEN = rf"(?:=|[ \t]{{1,3}}|\\{{0,7}}[\"'],\s{{0,80}}(?=\\{{0,7}}[\"'])){_QUOTE}"
 # What is documented of each issuer's tokens, behind no letter and no digit.
 _ISSUED = (
     r"agw_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}|whsec_[A-Za-z0-9+/=_-]{16,}",  # our own
