@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from gateway.domain.redaction import mask, start_of
 from gateway.errors import InvalidRequest
 from gateway.models import AGENT_REASONS, ApprovalRequest, Reason, digest_of
 from gateway.wire.canonical_json import parse
@@ -74,9 +73,11 @@ async def parse_off_loop(parser: Callable[[bytes], T], raw: bytes) -> T:
 def sentence(error: ValidationError) -> str:
     """Name the first member at fault and what is wrong with it, without its value."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    name = start_of(".".join(map(str, first["loc"])), _LONGEST_NAME) or "the message"
+    name = ".".join(map(str, first["loc"])) or "the message"
+    if len(name) > _LONGEST_NAME:  # whole or not at all: half a secret is not known as one
+        name = "a member with a long name"
     if first["type"] == "unexpected_keyword_argument":
-        return f"{mask(name)} is not a known member"
+        return f"{name} is not a known member"
     if first["type"] == "missing":
         return f"{name} is missing"
     return f"{name}: {first['msg']}"
