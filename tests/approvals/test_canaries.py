@@ -1,192 +1,240 @@
-"""Fake secrets of every kind through every path: in the clear at no place where text is kept or
-shown. Agents get back what they sent, and the inbox shows it after Reveal: those are not places."""
+"""Requests of the gateway's own: they look like any other, and nothing can ever come of one."""
 
 from __future__ import annotations
 
-import io
-import json
-import logging
-import shlex
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from rich.console import Console
 
-from adapters.discord import card_views
-from adapters.discord.custom_ids import DiscordButton
-from adapters.slack import card_blocks, modals
-from adapters.slack.payloads import ModalMetadata
-from adapters.terminal.card_text import render_card, render_line
-from adapters.web.card_json import build_row, build_whole
-from gateway.api.messages import masked_view
-from gateway.cli.formatting import format_line, format_request
-from gateway.cli.serve import JsonFormatter, LineFormatter
-from gateway.delivery.webhooks import body_of
-from gateway.domain.audit import event_line
-from gateway.domain.records import Record
-from gateway.models import Action, Context, Execution, Preview, Reason, Report, new_id
-from gateway.ports.cards import card_of, full_view
-from gateway.ports.remember_options import scopes_of
-from tests.canaries import Canary, canaries
-from tests.unit.test_cards import record
-from tests.world import World, click, over_http, request
+from gateway.approvals.canaries import BAITS, Canaries
+from gateway.approvals.transitions import close_record
+from gateway.domain.policy_document import Mode, Route
+from gateway.domain.records import Outcome, Query, Record, Remember
+from gateway.domain.store import Transition, WriteResult
+from gateway.errors import BatchRefused, Conflict, GatewayError, InvalidRequest, WasCanary
+from gateway.models import Action, Execution, Kind, Reason, Report, Status, new_id
+from gateway.policy.policy_file import BadPolicy, read_policy
+from gateway.ports.cards import card_of
+from gateway.stores.outbox import RedisNotes
+from tests.world import (
+    AGENT,
+    PROCESS,
+    World,
+    assembled,
+    click,
+    identity,
+    over_http,
+    policy,
+    request,
+)
 
-pytestmark = pytest.mark.timeout(120)
-
-
-def words_of(text: str) -> list[str]:
-    """Return a command as the list of its words; several lines are one word."""
-    return [text] if "\n" in text else shlex.split(text)
-
-
-# How one text of a kind is part of a request.
-PATHS: dict[str, Callable[[str], dict[str, Any]]] = {
-    "argument": lambda text: {"arguments": {"note": text}},
-    "command": lambda text: {"arguments": {"command": text}},
-    "nested": lambda text: {"arguments": {"a": [{"b": [text]}]}},
-    "name of a member": lambda text: {"arguments": {text: 1}},
-    "words": lambda text: {"arguments": {"argv": words_of(text)}},
-    "JSON in a text": lambda text: {"arguments": {"body": json.dumps({"x": text})}},
-    "payload": lambda text: {"payload": {"code": text}},
-    "preview": lambda text: {"preview": Preview(format="text", text=text)},
-    "hint": lambda text: {"hint": text},
-    "tool": lambda text: {"tool": text.replace("\n", " ")},
-    "host": lambda text: {"context": Context(host=text)},
-    "folder": lambda text: {"context": Context(cwd=text)},
-    "environment": lambda text: {"context": Context(env={"NOTE": text})},
-}
+_PAST = count(1)
+RATE = 2.0
+NAME = f"shells {RATE:g}"
+SHELLS = Route(name="shells", tools=("shell",), approvers=("ann", "bob"), canaries_per_day=RATE)
 
 
-def shown_in_slack(one: Record) -> str:
-    """Return the blocks of a card and of its details."""
-    card, full = card_of(one, lines=25, chars=1500), full_view(one)
-    form = ModalMetadata(one.id, one.revision, copy="0" * 22, page=0)
-    details = modals.build_details(card, full, form, refusal="")
-    return json.dumps([card_blocks.build_message(card, "0" * 22), details], default=str)
+@pytest.fixture
+async def replica(world: World, server_url: str) -> AsyncIterator[World]:
+    """Yield another gateway process on the world's namespace."""
+    async with assembled(server_url, world.store.keys.namespace) as other:
+        yield other
 
 
-def shown_in_discord(one: Record) -> str:
-    """Return the components of a card and of its first page."""
-    card, full = card_of(one, lines=25, chars=1500), full_view(one, fits=card_views.page_fits)
-    button = DiscordButton(verb="read", request_id=one.id, revision=one.revision)
-    made = [card_views.build_card_view(card, "0" * 22)]
-    made += [
-        card_views.build_full_view(card, full, button, page=page) for page in range(len(full.pages))
-    ]
-    return json.dumps([pressed_or_read(view.view) for view in made])
+def maker(world: World) -> Canaries:
+    """Return what makes canaries in this process."""
+    notes = RedisNotes(world.store, "canaries")
+    return Canaries(world.store, world.core.writer, notes, world.clock, Random(7))
 
 
-def pressed_or_read(view: Any) -> Any:
-    """Return the components of a view of the library, which has no types for them."""
-    return view.to_components()
+async def due(world: World) -> None:
+    """Let the time of the route's next canary have come."""
+    await RedisNotes(world.store, "canaries").put(NAME, str(next(_PAST)))
 
 
-def shown_in_terminal(one: Record) -> str:
-    """Return a card and a line as text."""
-    card = card_of(one, lines=10**6, chars=10**6)
-    console = Console(file=io.StringIO(), width=10_000)
-    console.print(render_card(card, now_ms=one.created), render_line(card))
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return text
+async def route(world: World, **changes: Any) -> None:
+    """Put the route that wants canaries in force."""
+    await policy(world.store, replace(SHELLS, **changes), Route(approvers=("ann", "bob")))
+    world.core.writer.forget_policy()
 
 
-def logged(one: Record) -> str:
-    """Return what the log would hold of it, should anything log it."""
-    said = logging.LogRecord("x", logging.INFO, "", 0, f"{one.request.arguments}", (), None)
-    return LineFormatter().format(said) + JsonFormatter().format(said)
+async def canary(world: World, **changes: Any) -> Record:
+    """Return a canary that was just made, after a real request that is out of the way."""
+    await route(world, **changes)
+    real = await world.submit(kind=Kind.COMMAND, timeout=60.0)
+    await world.core.requests.decide(click(real, Action.DENY))
+    await due(world)
+    (made,) = await maker(world).tick()
+    return made
 
 
-PLACES: dict[str, Callable[[Record], str]] = {
-    "approvers' HTTP": lambda one: json.dumps(masked_view(one), ensure_ascii=False),
-    "command line, one": lambda one: format_request(masked_view(one)),
-    "command line, list": lambda one: format_line(masked_view(one)),
-    "inbox": lambda one: json.dumps([build_row(one), build_whole(one)], ensure_ascii=False),
-    "Slack": shown_in_slack,
-    "Discord": shown_in_discord,
-    "terminal": shown_in_terminal,
-    "log": logged,
-    "offers": lambda one: "".join(scope.words.text for scope in scopes_of(one, Action.APPROVE)),
-}
-
-
-def in_clear(said: str, of: Canary) -> bool:
-    """Whether a place shows it, also where it escapes text or ends lines for JSON."""
-    return any(of.is_in(form) for form in (said, said.replace("\\", ""), said.replace("\n", "")))
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_no_surface_shows_a_secret(path: str) -> None:
-    """Every kind in a command; through each other path another sixth of the kinds."""
-    at = list(PATHS).index(path)
-    leaks = set()
-    for one in canaries(path)[slice(None) if path == "command" else slice(at % 6, None, 6)]:
-        made = record(ask={"id": new_id(), "allowed": tuple(Action), **PATHS[path](one.text)})
-        leaks |= {(place, one.kind) for place, show in PLACES.items() if in_clear(show(made), one)}
-    assert sorted(leaks) == []
-
-
-@pytest_asyncio.fixture
-async def quiet(world: World) -> AsyncIterator[World]:
-    """A gateway of which the audit is read at the end."""
-    yield world
-
-
-async def test_no_event_keeps_a_secret(quiet: World) -> None:
-    """Asked, decided with words, edited, reported, withdrawn, refused: stream, export, webhook."""
-    kinds = canaries("events")
-    core = quiet.core.requests
-    for one in kinds:
-        first = await quiet.submit(arguments={"command": one.text}, hint=one.text)
-        await core.decide(click(first, Action.DENY, message=one.text, note=one.text))
-        edited = await quiet.submit()
-        changed = {"command": "ls", "note": one.text}
-        await core.decide(click(edited, Action.EDIT, arguments=changed, message=one.text))
-        report = Report(execution=Execution.FAILED, detail=one.text)
-        await quiet.approvals.report(edited.id, report, over_http())
-        await quiet.approvals.cancel(
-            new_id(), over_http(), reason=Reason.CANCELLED_BY_AGENT, message=one.text
-        )
-        for name in ("id", "agent", "tool", "session", "digest"):
-            text = f"{one.text}\n"
-            await quiet.send("submit", {**plain_request(), name: text})
-        await quiet.send("sync", {one.text: []})
-        await quiet.send("sync", {"ids": [one.text]})
-        await quiet.send(one.secret, {})
-    await quiet.handled()
-    events = await quiet.events()
-    refused = [event for event in events if event.type == "refused"]
-    assert len(refused) == len(kinds) * 8
-    for event in events:
-        said = event_line(event) + body_of(event).decode()
-        assert [one.kind for one in kinds if in_clear(said, one)] == [], event
-
-
-def plain_request() -> dict[str, Any]:
-    """Return a request as an agent sends it."""
-    one = request()
-    return {
-        "id": one.id,
-        "agent": one.agent,
-        "tool": one.tool,
-        "arguments": one.arguments,
-        "digest": one.digest,
+async def test_one_is_made_when_due_by_one_replica_and_looks_like_the_real_ones(
+    world: World, replica: World
+) -> None:
+    """Never at once, never twice; its card tells nothing, and no agent or session has it."""
+    await route(world)
+    replica.core.writer.forget_policy()
+    real = await world.submit(kind=Kind.COMMAND, session="s1", turn="t1")
+    assert await maker(world).tick() == []
+    planned = await RedisNotes(world.store, "canaries").get(NAME)
+    assert planned is not None and int(planned) > world.clock.now_ms()
+    await due(world)
+    made = await asyncio.gather(maker(world).tick(), maker(replica).tick())
+    (found,) = [one for some in made for one in some]
+    assert found.request.arguments["command"] in BAITS
+    assert await world.core.requests.get(found.id) == found
+    card, other = (card_of(one, lines=50, chars=5000) for one in (found, real))
+    assert (card.title, card.summary, card.facts, card.notices, card.controls) == (
+        other.title,
+        other.summary,
+        other.facts,
+        other.notices,
+        other.controls,
+    )
+    assert await world.store.pending_of(AGENT) == [real.id]
+    assert [one.name for one in await world.store.sessions(None)] == ["s1"]
+    mine = await world.core.requests.page(Query(agent=AGENT))
+    assert [one.id for one in mine.items] == [real.id]
+    assert {one.id for one in (await world.core.requests.page(Query())).items} == {
+        real.id,
+        found.id,
     }
+    (event,) = await world.events(found.id)
+    assert (event.agent, event.data["canary"]) == ("", True)
 
 
-async def test_no_event_names_a_process_by_its_token(quiet: World) -> None:
-    """Whoever reads the audit could take an approval with it; two processes are told apart."""
-    asked = await quiet.submit()
-    await quiet.core.requests.decide(click(asked))
-    tokens = ["q" * 32, "r" * 32]
-    for token in tokens:
-        await quiet.approvals.consume(asked.id, over_http(token))
-    waits = await quiet.submit()
-    await quiet.send("sync", {"ids": [waits.id]}, process="s" * 32)
-    await quiet.handled()
-    events = await quiet.events()
-    said = "".join(event_line(event) for event in events)
-    assert [token for token in (*tokens, "s" * 32, "p" * 16) if token in said] == []
-    named = [event.data["process"] for event in events if "process" in event.data]
-    assert len(named) == len(set(named)) >= 2
+@pytest.mark.parametrize("action", [Action.APPROVE, Action.DENY])
+async def test_no_agent_can_reach_one_before_or_after_its_end(world: World, action: Action) -> None:
+    """Not even the agent that people see on it, and that knows the id."""
+    found = await canary(world)
+    for _ in range(2):
+        for attempt in (
+            world.approvals.consume(found.id, over_http()),
+            world.approvals.cancel(found.id, over_http(), reason=Reason.ABANDONED),
+            world.approvals.report(found.id, Report(execution=Execution.SUCCEEDED), over_http()),
+            world.approvals.state(found.id, over_http()),
+            world.approvals.submit(request(id=found.id), over_http()),
+        ):
+            with pytest.raises(GatewayError) as refused:
+                await attempt
+            assert refused.value.code in ("not_found", "unauthorized")
+        assert await world.approvals.sync([found.id], over_http()) == []
+        nonce = await world.send("sync", {"ids": [found.id]})
+        await world.handled()
+        told = await world.reply()
+        assert (told["nonce"], told["error"]["code"]) == (nonce, "not_found")
+        if not (await world.core.requests.get(found.id)).final:
+            with pytest.raises(WasCanary):
+                await world.core.requests.decide(click(found, action))
+    ended_ = await world.core.requests.page(Query(final=True, agent=AGENT))
+    assert found.id not in {one.id for one in ended_.items}
+
+
+@pytest.mark.parametrize(
+    ("action", "reason", "words"),
+    [
+        (Action.APPROVE, Reason.CANARY_MISSED, "nothing ran"),
+        (Action.DENY, Reason.CANARY_CAUGHT, "Well seen"),
+        (Action.ABORT, Reason.CANARY_CAUGHT, "Well seen"),
+        (Action.EDIT, Reason.CANARY_CAUGHT, "Well seen"),
+    ],
+)
+async def test_whatever_is_answered_it_ends_as_a_test_and_who_answered_is_told(
+    world: World, action: Action, reason: Reason, words: str
+) -> None:
+    """Cancelled, with a reason of its own; told again when retried; others read no name."""
+    found = await canary(world, quorum=2)
+    answer = click(found, action, arguments={"command": "ls"}, remember=Remember())
+    for _ in range(2):
+        with pytest.raises(WasCanary, match=words):
+            await world.core.requests.decide(answer)
+    with pytest.raises(Conflict, match="a test by the gateway") as late:
+        await world.core.requests.decide(click(found, identity=identity("bob")))
+    assert "ann" not in str(late.value)
+    decision = (await world.core.requests.get(found.id)).decision
+    assert decision is not None
+    assert (decision.status, decision.action) == (Status.CANCELLED, None)
+    assert (decision.reason, decision.decided_by.name) == (reason, "ann")
+    assert (decision.arguments, decision.result) == (None, None)
+    kinds = [event.type for event in await world.events()]
+    assert "grant_made" not in kinds
+    assert kinds.count("approved") == 0
+
+
+async def test_nothing_can_approve_one(world: World) -> None:
+    """Neither a grant, nor our own code, nor a transition that claims it: the script refuses."""
+    found = await canary(world)
+    real = await world.submit(arguments=found.request.arguments, kind=Kind.COMMAND)
+    remembered = click(real, remember=Remember(everywhere=True))
+    await world.core.requests.decide(remembered)
+    assert not (await world.core.requests.get(found.id)).final
+    approval = Outcome(status=Status.APPROVED, reason=Reason.RULE)
+    with pytest.raises(InvalidRequest):
+        close_record(found, approval, revision=2, now=1, sign=lambda one: one)
+    forged = close_record(
+        replace(found, canary=False), approval, revision=2, now=1, sign=lambda one: one
+    )
+    change = Transition(before=found, after=replace(forged, canary=True), event="approved")
+    assert await world.store.change(change) == WriteResult.GONE
+    assert not (await world.core.requests.get(found.id)).final
+
+
+async def test_one_among_others_stops_a_batch_of_approvals(world: World) -> None:
+    """Who did not see it has not read the others: none of those is decided, also when retried."""
+    found = await canary(world)
+    real = [await world.submit() for _ in range(2)]
+    nonce = new_id()
+    batch = [click(one, nonce=nonce) for one in (*real, found)]
+    for _ in range(2):
+        with pytest.raises(BatchRefused, match="nothing ran") as refused:
+            await world.core.requests.decide_all(batch)
+        assert list(refused.value.reasons) == [found.id]
+    assert [one and one.final for one in await world.store.load_many([r.id for r in real])] == [
+        False,
+        False,
+    ]
+    other = await canary(world)
+    denials = [click(one, Action.DENY, nonce=nonce) for one in (*real, other)]
+    after = await world.core.requests.decide_all(denials)
+    assert [one.status for one in after] == [Status.DENIED, Status.DENIED, Status.CANCELLED]
+
+
+async def test_none_is_made_where_nobody_wants_or_expects_one(world: World) -> None:
+    """Off by default; not on a route that asks nobody, without real requests, or while stopped."""
+    for changes in ({"canaries_per_day": 0.0}, {"mode": Mode.AUTO_DENY}, {}):
+        await route(world, **changes)
+        await due(world)
+        assert await maker(world).tick() == []
+    await world.submit(arguments={"path": "a"})  # nothing that a command could be put into
+    await world.submit(tool="other", kind=Kind.COMMAND)
+    assert await maker(world).tick() == []
+    await world.submit(kind=Kind.COMMAND)
+    await world.store.set_stopped(True, by="test")
+    assert await maker(world).tick() == []
+    with pytest.raises(BadPolicy, match="canaries_per_day"):
+        read_policy('[[routes]]\ncanaries_per_day = 25\napprovers = ["x:y"]')
+
+
+async def test_the_report_counts_them_apart(world: World) -> None:
+    """Caught and missed by person, unanswered too; none of it is a decision or an agent's."""
+    for action in (Action.APPROVE, Action.DENY):
+        found = await canary(world)
+        with pytest.raises(WasCanary):
+            await world.core.requests.decide(click(found, action))
+    left = await canary(world, timeout=0.001)
+    while not (await world.core.requests.get(left.id)).final:
+        await world.approvals.expire(left.id)
+    report = await world.core.reporting.read()
+    (ann,) = report.approvers
+    assert (ann.decisions, ann.denials) == (3, 3)
+    assert (ann.canaries_caught, ann.canaries_missed) == (1, 1)
+    assert [(one.name, one.requests, one.ended) for one in report.agents] == [(AGENT, 3, 3)]
+    counts = report.canaries
+    assert (counts.made, counts.caught, counts.missed, counts.unanswered) == (3, 1, 1, 1)
+    pushed = await world.store.redis.xlen(world.store.keys.replies(AGENT, PROCESS))
+    assert pushed == 0

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gateway.domain.redaction import mask, render_safe, start_of
-from tests.canaries import WORDS, canaries
+from tests.fake_secrets import WORDS, fake_secrets
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
 
@@ -58,7 +58,7 @@ def test_the_longest_secrets_are_not_cut(before: str, secret: str, after: str) -
 
 def test_every_kind_of_secret_is_masked_in_every_form() -> None:
     """As text, as JSON on a card, as a member, and at the end of what was cut."""
-    kinds = canaries("form")
+    kinds = fake_secrets("form")
     assert len(kinds) >= 60
     for one in kinds:
         pretty = json.dumps({"command": one.text, "deep": [one.text]}, indent=2)
@@ -73,7 +73,7 @@ def test_every_kind_of_secret_is_masked_in_every_form() -> None:
 
 def test_a_word_of_a_list_is_secret_when_an_earlier_one_says_so() -> None:
     """A flag's or a program's value, as JSON on a card and as a list in the audit."""
-    for one in canaries("words"):
+    for one in fake_secrets("words"):
         if one.kind in WORDS:
             words = one.text.split(" ")
             assert not one.is_in(json.dumps(mask({"argv": words}))), one.kind

@@ -11,7 +11,7 @@ _ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
+class FakeSecret:
     """A secret, the text in which it stands, and the parts of it that may stand nowhere."""
 
     kind: str
@@ -116,13 +116,13 @@ PLACED: dict[str, str] = {
 WORDS = ("--password X", "--secret X", "--api-key X", "curl -u", "mysql", "sshpass")
 
 
-def canaries(seed: str, form: Callable[[str], str] = str) -> list[Canary]:
+def fake_secrets(seed: str, form: Callable[[str], str] = str) -> list[FakeSecret]:
     """Return one of each kind, whose secrets are this seed's own; `form` dresses each text."""
     made = []
     for kind, (prefix, length, alphabet) in _ISSUED.items():
         secret = prefix + _letters(f"{seed} {kind}", length, alphabet)
-        made.append(Canary(kind, form(f"use {secret} now"), secret))
+        made.append(FakeSecret(kind, form(f"use {secret} now"), secret))
     for kind, text in PLACED.items():
         secret = _letters(f"{seed} {kind}", 28)
-        made.append(Canary(kind, form(text.format(secret)), secret))
+        made.append(FakeSecret(kind, form(text.format(secret)), secret))
     return made
