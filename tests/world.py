@@ -169,15 +169,24 @@ class World:
 
 @asynccontextmanager
 async def assembled(
-    url: str, namespace: str, deciders: tuple[Decider, ...] = (), *, at: At = ignore_step
+    url: str,
+    namespace: str,
+    deciders: tuple[Decider, ...] = (),
+    *,
+    at: At = ignore_step,
+    denial_minutes: int = 0,
 ) -> AsyncIterator[World]:
-    """Assemble a gateway as gateway.app does, without HTTP; ann and bob may approve."""
+    """Assemble a gateway as gateway.app does, without HTTP; ann and bob may approve.
+
+    A denial answers the same call again only for `denial_minutes`, which are 5 in the product.
+    """
     redis, blocking = connect(url), connect(url, blocking=True)
     async with line_to(url) as line:
         store = RedisStore(redis, Keys(namespace), at=at, line=line)
         feed = RedisFeed(blocking, store.keys)
         signer = Signer(SEED)
-        core = core_over(store, feed, [*deciders, ModeDecider()], SystemClock(), signer)
+        judges = [*deciders, ModeDecider()]
+        core = core_over(store, feed, judges, SystemClock(), signer, denial_minutes=denial_minutes)
         credentials = RedisCredentials(store, SystemClock())
         if not (await store.policy()).routes:
             await policy(store, Route(approvers=("ann", "bob")))

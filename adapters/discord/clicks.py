@@ -121,7 +121,7 @@ class InteractionHandler:
         try:
             async with asyncio.timeout(_MODAL_SECONDS):
                 record = await self._reading.get_permitted(interaction, button.request_id)
-                modal = await self._build_modal(record, button)
+                modal = await self._build_modal(interaction, record, button)
         except Unfit as error:
             await respond(interaction, _reply_privately(str(error)))
             return
@@ -136,9 +136,11 @@ class InteractionHandler:
         except (discord.DiscordException, OSError, aiohttp.ClientError) as error:
             log.info("modal not opened: %s", error, extra={"event": "answer_late"})
 
-    async def _build_modal(self, record: Record, button: DiscordButton) -> discord.ui.Modal:
+    async def _build_modal(
+        self, interaction: discord.Interaction, record: Record, button: DiscordButton
+    ) -> discord.ui.Modal:
         if button.verb == KEEP:
-            return await self._remembering.build_modal(record, button)
+            return await self._remembering.build_modal(interaction, record, button)
         return build_modal(
             Action(button.verb), await self._reading.build_whole_card(record), button
         )

@@ -27,6 +27,7 @@ from gateway.ports import (
     RememberOption,
     Worklist,
     backing_of,
+    remember_as,
     render_safe,
     scopes_of,
     uses_of,
@@ -63,8 +64,9 @@ class RememberDialog:
         """Show the scopes that could be remembered, with the recent reach of each."""
         record = await self._reading.get_permitted(interaction, button.request_id)
         button = self._reading.name_card(interaction, button)
+        offered = await self._list_scopes(interaction, record, Action.APPROVE)
         lines = ["### 🧠 What should be remembered?"]
-        for number, scope in enumerate(_take_readable(record, Action.APPROVE), 1):
+        for number, scope in enumerate(offered, 1):
             reach = await self._desk.requests.reach(record.id, scope.id)
             lines.append(f"**{number}.** {escape_line(scope.words.text, _COVERS)}")
             lines.append(f"-# {escape_line(reach, _REACH)}")
@@ -80,10 +82,12 @@ class RememberDialog:
         view.stop()
         return InteractionReply(MessageContent(view))
 
-    async def build_modal(self, record: Record, button: DiscordButton) -> ui.Modal:
+    async def build_modal(
+        self, interaction: discord.Interaction, record: Record, button: DiscordButton
+    ) -> ui.Modal:
         """Return the modal that asks for scope, place and lifetime. Raises Conflict."""
         action = Action(button.more)
-        scopes = _take_readable(record, action)
+        scopes = await self._list_scopes(interaction, record, action)
         if not scopes:
             raise Conflict("there is nothing that could be remembered about this request")
         modal = ui.Modal(title=_VERBS[action][0], custom_id=button.custom_id)
@@ -97,6 +101,16 @@ class RememberDialog:
             modal.add_item(build_text_field("Reason", REASON, "The agent is told. May be empty."))
         modal.stop()
         return modal
+
+    async def _list_scopes(
+        self, interaction: discord.Interaction, record: Record, action: Action
+    ) -> list[RememberOption]:
+        """Return what this person may have remembered: the narrowest, and the passes last."""
+        may = await self._desk.requests.may_pass(read_identity(interaction), record)
+        scopes = scopes_of(record, action, passes=may)
+        passes = [one for one in scopes if one.session_pass]
+        others = [one for one in scopes if not one.session_pass]
+        return _take_readable([*others[: _OFFERED - len(passes)], *passes])
 
     async def build_outcome(self, record: Record) -> MessageContent:
         """Return the outcome with a button that revokes the new grant."""
@@ -180,18 +194,18 @@ def build_grants_view(grants: Sequence[Grant]) -> MessageContent:
 def read_remember(data: Any) -> Remember:
     """Return what to remember from a submitted modal."""
     given = read_values(data)
-    return Remember(
-        offer=_read_choice(given, _SCOPE),
+    return remember_as(
+        _read_choice(given, _SCOPE),
+        _read_choice(given, _LIFE),
         everywhere=_read_choice(given, _WHERE) == _EVERYWHERE,
-        lifetime=_read_choice(given, _LIFE),
     )
 
 
-def _take_readable(record: Record, action: Action) -> list[RememberOption]:
+def _take_readable(scopes: list[RememberOption]) -> list[RememberOption]:
     """Return the first offers: as many as stand in the dialog with all their words."""
     kept: list[RememberOption] = []
     room = _DIALOG - _REACH
-    for scope in scopes_of(record, action)[:_OFFERED]:
+    for scope in scopes:
         room -= len(escape_line(scope.words.text, _COVERS)) + _REACH + 20
         if room < 0:
             break

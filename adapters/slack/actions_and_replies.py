@@ -207,17 +207,24 @@ class ButtonActions:
         if form.revision < record.shown_since:
             raise Conflict("the request has changed since you saw it; look at it again")
         if did.act == Act.REMEMBER:
-            return await self._build_remember_view(did, form, record, card)
+            return await self._build_remember_view(workspace, did, form, record, card)
         if not any(FORMS[control.action] == did.act for control in card.controls):
             raise InvalidRequest("this request does not allow that")
         return _BUILD[did.act](card, form)
 
     async def _build_remember_view(
-        self, did: Interaction, form: ModalMetadata, record: Record, card: Card
+        self,
+        workspace: Workspace,
+        did: Interaction,
+        form: ModalMetadata,
+        record: Record,
+        card: Card,
     ) -> Json:
         if why := await self._rights.explain_unreadable(form, did.actor.team, record):
             raise InvalidRequest(why)
-        scopes = scopes_of(record, Action.APPROVE)
+        identity, _ = await self._rights.identify(workspace, did.actor, form.request_id)
+        may = await self._desk.requests.may_pass(identity, record)
+        scopes = scopes_of(record, Action.APPROVE, passes=may)
         reach = await asyncio.gather(
             *(self._desk.requests.reach(record.id, one.id) for one in scopes)
         )

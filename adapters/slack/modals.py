@@ -41,6 +41,7 @@ from gateway.ports import (
     Remember,
     RememberOption,
     parse_json,
+    remember_as,
 )
 
 DENY, EDIT, CHECK, RESPOND = "deny", "edit", "check_edit", "respond"
@@ -136,7 +137,9 @@ def build_remember(
         return build_notice(
             "Remember", "This is asked about each time: nothing of it can be remembered."
         )
-    made = scopes[:_MOST_SCOPES]
+    passes = [one for one in scopes if one.session_pass]
+    others = [one for one in scopes if not one.session_pass]
+    made = [*others[: _MOST_SCOPES - len(passes)], *passes]
     said: list[Json] = []
     for number, scope in enumerate(made, 1):
         lead = "\n" if said else ""
@@ -356,10 +359,10 @@ class SubmittedValues:
 
     def read_remember(self) -> Remember:
         """Return what to remember."""
-        return Remember(
-            offer=self.read_choice(_SCOPE) or "",
+        return remember_as(
+            self.read_choice(_SCOPE) or "",
+            self.read_choice(_LIFETIME) or "1h",
             everywhere=self.read_choice(_SPAN) == _EVERYWHERE,
-            lifetime=self.read_choice(_LIFETIME) or "1h",
         )
 
     def read_denial_remember(self) -> Remember | None:

@@ -15,7 +15,16 @@ from textual.widgets import Checkbox, Footer, Input, Label, Select, SelectionLis
 
 from adapters.terminal.card_text import render_text
 from gateway.models import FieldKind
-from gateway.ports import LIFETIME_WORDS, Card, Field, JsonObject, Record, Remember, RememberOption
+from gateway.ports import (
+    LIFETIME_WORDS,
+    Card,
+    Field,
+    JsonObject,
+    Record,
+    Remember,
+    RememberOption,
+    remember_as,
+)
 
 YES = "yes"
 
@@ -130,9 +139,7 @@ class RememberScreen(ModalScreen[Remember | None]):
         """Return the choices."""
         chosen = {name: select.value for name, select in self._chosen.items()}
         everywhere = chosen["where"] == "all"
-        self.dismiss(
-            Remember(offer=chosen["what"], everywhere=everywhere, lifetime=chosen["how long"])
-        )
+        self.dismiss(remember_as(chosen["what"], chosen["how long"], everywhere=everywhere))
 
     def action_leave(self) -> None:
         """Cancel."""

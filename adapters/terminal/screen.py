@@ -279,7 +279,9 @@ class TerminalApp(App[None]):
         if Action.APPROVE not in card.remembers:
             self._say("this one is asked about each time", bad=True)
             return
-        offered, reach = scopes_of(record, Action.APPROVE), self._desk.requests.reach
+        may = await self._desk.requests.may_pass(self._who, record)
+        offered = scopes_of(record, Action.APPROVE, passes=may)
+        reach = self._desk.requests.reach
         scopes = [(one, await reach(record.id, one.id)) for one in offered]
         chosen = await self.push_screen_wait(RememberScreen(record, scopes))
         if chosen is not None:

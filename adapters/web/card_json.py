@@ -31,10 +31,12 @@ Line = str | list[list[str | bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    """The viewer of a request: their name, and why they may not decide it, if so."""
+    """The viewer of a request: their name, why they may not decide it, if so, and whether they may
+    give its session a pass."""
 
     name: str
     refusal: str | None = None
+    may_pass: bool = False
 
 
 def build_row(record: Record) -> JsonObject:
@@ -54,7 +56,11 @@ def add_viewer(view: JsonObject, look: Viewer) -> JsonObject:
     """Add what depends on the viewer."""
     claim = view["claim"]
     mine = claim and {**claim, "mine": claim["by"] == look.name}
-    return {**view, "claim": mine, "refusal": look.refusal}
+    remember = view["remember"]
+    if not look.may_pass:
+        known = [scope for scope in remember["approve"] if not scope["pass"]]
+        remember = {**remember, "approve": known}
+    return {**view, "claim": mine, "refusal": look.refusal, "remember": remember}
 
 
 def build_changes(rows: tuple[Change, ...]) -> list[list[Any]]:
@@ -137,8 +143,13 @@ def _build_state(card: Card) -> JsonObject:
 
 
 def _build_scopes(card: Card, record: Record, action: Action, *, reveal: bool) -> list[JsonObject]:
-    scopes = scopes_of(record, action, reveal=reveal) if action in card.remembers else ()
-    return [{"id": scope.id, "words": build_line(scope.words.segments)} for scope in scopes]
+    """Return what may be remembered, with passes: `add_viewer` takes out what is not theirs."""
+    if action not in card.remembers:
+        return []
+    return [
+        {"id": one.id, "words": build_line(one.words.segments), "pass": one.session_pass}
+        for one in scopes_of(record, action, reveal=reveal, passes=True)
+    ]
 
 
 def _build_block(block: Block) -> JsonObject:

@@ -18,7 +18,7 @@ from adapters.web.security import (
 )
 from gateway.errors import Conflict, Unconfirmed
 from gateway.models import Action
-from gateway.ports import Click, Desk, JsonObject, Remember, changes, draw
+from gateway.ports import Click, Desk, JsonObject, changes, draw, remember_as
 
 _DECISION: dict[str, type] = {
     "revision": int,
@@ -147,5 +147,5 @@ def _build_click(request_id: str, visitor: Visitor, body: JsonObject) -> Click:
         feedback=body.get("feedback", False),
         confirmed=body.get("confirmed", False),
         revealed=revealed,
-        remember=Remember(**remember) if remember is not None else None,
+        remember=remember_as(**remember) if remember is not None else None,
     )

@@ -27,6 +27,7 @@ from adapters.web.security import (
 )
 from gateway.ports import (
     LIFETIME_WORDS,
+    PASS_LIFETIME_WORDS,
     ROLES_ON_CARDS,
     Desk,
     JsonObject,
@@ -81,6 +82,7 @@ class ReadHandlers:
             "csrf": build_csrf_token(visitor.session),
             "lifetimes": LIFETIME_WORDS,
             "roles": ROLES_ON_CARDS,
+            "pass_lifetimes": PASS_LIFETIME_WORDS,
             "admin": person is not None and person.admin,
             "stopped": await self._desk.operator.is_stopped(),
         }
@@ -159,10 +161,12 @@ class ReadHandlers:
         return person.name if person else visitor.identity.written
 
     async def _find_viewer(self, record: Record, visitor: Visitor) -> Viewer:
-        refusal = None
-        if not record.final:
-            refusal = await self._desk.requests.may_decide(visitor.identity, record)
-        return Viewer(name=await self._find_name(visitor), refusal=refusal)
+        name = await self._find_name(visitor)
+        if record.final:
+            return Viewer(name=name)
+        requests, who = self._desk.requests, visitor.identity
+        refusal = await requests.may_decide(who, record)
+        return Viewer(name=name, refusal=refusal, may_pass=await requests.may_pass(who, record))
 
 
 def _add_seen_token(view: JsonObject, visitor: Visitor) -> JsonObject:

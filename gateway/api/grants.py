@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from aiohttp import web
 from pydantic import Field
 
 from gateway.api.call import ApiCall, masked_reply, reply
-from gateway.api.messages import MAX_PAGE, WhichAgent
+from gateway.api.messages import MAX_PAGE, NONCE, WhichAgent, check_match
 from gateway.api.operation import Nothing, operation
 from gateway.api.requests import find_visible
+from gateway.approvals.grants_by_hand import Wish
+from gateway.domain.parsing import check_request
 from gateway.errors import InvalidRequest, NotFound
+from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
 from gateway.policy.grants.grant import Effect, Grant, Match, Shape
 from gateway.policy.grants.offers import LIFETIMES, Offer, offers
+from gateway.policy.grants.pass_offers import passes_for
 from gateway.policy.grants.past_coverage import Blast
-from gateway.wire.codec import Wire
+from gateway.wire.codec import JsonObject, Wire
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME
 
 
@@ -65,16 +69,79 @@ class Grants(Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewGrant(Wire):
-    """A grant that no request asked for. Without `session` it holds everywhere."""
+class Example(Wire):
+    """A call like those that a grant is to decide: the id of a request, or what it would send."""
+
+    request: str | None = None
+    tool: str | None = None
+    kind: Kind = Kind.TOOL
+    arguments: JsonObject | None = None
+    context: Context | None = None
+
+    def __post_init__(self) -> None:
+        if (self.request is None) == (self.tool is None):
+            raise InvalidRequest("an example is the id of a request, or a tool with its arguments")
+        beside = (self.arguments, self.context)
+        if self.request is not None and (beside != (None, None) or self.kind is not Kind.TOOL):
+            raise InvalidRequest("a request that is named says itself what it would run")
+        check_match(REQUEST_ID, "request", self.request)
+
+    def of_agent(self, agent: str) -> str | ApprovalRequest:
+        """Return the id of the request, or the call as this agent would send it."""
+        if self.tool is None:
+            return str(self.request)
+        call = ApprovalRequest(
+            id=new_id(),
+            agent=agent,
+            tool=self.tool,
+            kind=self.kind,
+            arguments=self.arguments or {},
+            context=self.context or Context(),
+            digest="0" * 64,
+        )
+        call = replace(call, digest=digest_of(call))
+        check_request(call)
+        return call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferWish(Wire):
+    """Whose call to make offers of, and to which effect."""
 
     agent: str
     effect: Effect
-    match: Match
-    words: str
+    example: Example
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffersOfExample(Wire):
+    """What may be remembered of an example, narrow first."""
+
+    offers: tuple[Offer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewGrant(Wire):
+    """A grant that no request asked for: one of the offers of an example, by its id or its match.
+
+    Its words are the offer's. Without `session` it holds everywhere. `nonce` makes a repeated call
+    the same call.
+    """
+
+    agent: str
+    effect: Effect
+    example: Example
+    offer: str = ""
+    match: Match | None = None
     session: str | None = None
     lifetime: str = "1h"
     max_uses: int | None = None
+    nonce: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.offer) == (self.match is not None):
+            raise InvalidRequest("name one offer of the example, by its id or by its match")
+        check_match(NONCE, "nonce", self.nonce or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +182,12 @@ async def list_offers(call: ApiCall) -> web.Response:
     """Return what may be remembered about a request."""
     record = await find_visible(call)
     waits = not record.final
+    approve = offers(record) if waits else ()
+    if approve and await call.core.requests.may_pass(call.identity, record):
+        approve += passes_for(record)
     return await masked_reply(
         Offers(
-            approve=offers(record) if waits else (),
+            approve=approve,
             deny=offers(record, Effect.DENY) if waits else (),
             lifetimes=tuple(name for name, _, _ in LIFETIMES),
         )
@@ -146,19 +216,31 @@ async def look(call: ApiCall) -> web.Response:
     return await masked_reply(await call.core.grants.get(_grant_id(call)))
 
 
-@operation("grants.create", {201: Grant}, 409, body=NewGrant)
+@operation("grants.offered_by_hand", {200: OffersOfExample}, 404, body=OfferWish)
+async def list_offers_of_example(call: ApiCall) -> web.Response:
+    """Return what an admin may remember without being asked, of a call like the example."""
+    body: OfferWish = call.body
+    example = body.example.of_agent(body.agent)
+    found = await call.core.by_hand.offers(call.identity, body.agent, example, body.effect)
+    return await masked_reply(OffersOfExample(offers=found))
+
+
+@operation("grants.create", {201: Grant}, 404, 409, body=NewGrant)
 async def create(call: ApiCall) -> web.Response:
-    """Write a grant as an admin."""
+    """Write a grant as an admin: one of the offers of an example."""
     body: NewGrant = call.body
-    made = await call.core.remembering.create(
+    made = await call.core.by_hand.create(
         call.identity,
-        agent=body.agent,
-        effect=body.effect,
-        match=body.match,
-        words=body.words,
-        session=body.session,
-        lifetime=body.lifetime,
-        max_uses=body.max_uses,
+        body.example.of_agent(body.agent),
+        Wish(
+            agent=body.agent,
+            effect=body.effect,
+            chosen=body.offer if body.match is None else body.match,
+            session=body.session,
+            lifetime=body.lifetime,
+            max_uses=body.max_uses,
+        ),
+        nonce=body.nonce,
     )
     return await masked_reply(made, 201)
 

@@ -58,6 +58,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     ApiRoute("GET", "/v1/requests/{id}/reach", grants.measure_reach, APPROVERS),
     ApiRoute("GET", "/v1/grants", grants.list_grants, APPROVERS),
     ApiRoute("POST", "/v1/grants", grants.create, APPROVERS),
+    ApiRoute("POST", "/v1/grants/offers", grants.list_offers_of_example, APPROVERS),
     ApiRoute("POST", "/v1/grants/revoke", grants.revoke_all, APPROVERS),
     ApiRoute("GET", "/v1/grants/{grant}", grants.look, APPROVERS),
     ApiRoute("POST", "/v1/grants/{grant}/revoke", grants.revoke, APPROVERS),

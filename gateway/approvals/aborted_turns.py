@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from gateway.approvals.writer import Overtaken, Writer
-from gateway.domain.records import Outcome, Record
+from gateway.domain.records import Record, outcome_of
 from gateway.domain.store import Store, Transition
 from gateway.errors import NotFound
 
@@ -19,14 +19,7 @@ async def end_siblings(store: Store, writer: Writer, aborted: Record) -> None:
     decision, one = aborted.decision, aborted.request
     if decision is None or decision.abort is None or not one.turn:
         return
-    ending = Outcome(
-        status=decision.status,
-        reason=decision.reason,
-        by=decision.decided_by,
-        action=decision.action,
-        message=decision.message,
-        abort=decision.abort,
-    )
+    ending = outcome_of(decision)
 
     async def decide(record: Record) -> Transition | None:
         other = record.request

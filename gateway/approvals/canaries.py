@@ -20,7 +20,7 @@ from gateway.domain.records import Outcome, Query, Record
 from gateway.domain.redaction import mask
 from gateway.domain.store import MessageContext, Store
 from gateway.models import ApprovalRequest, Context, digest_of, new_id
-from gateway.policy.calls.argument_names import names_command
+from gateway.policy.calls.roles import COMMAND_NAMES, plain_name
 from gateway.ports.outgoing import Notes
 
 log = logging.getLogger("gateway.canaries")
@@ -144,6 +144,7 @@ def _command_of(record: Record) -> tuple[str, Any] | None:
     found = [
         (name, value)
         for name, value in record.request.arguments.items()
-        if names_command(name) and isinstance(value, str | list)
+        if plain_name(name) in COMMAND_NAMES | {"commands", "argv"}
+        and isinstance(value, str | list)
     ]
     return found[0] if len(found) == 1 else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gateway.approvals.decisions import ClickJudge
 from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.grant_lifecycle import GrantLifecycle
+from gateway.approvals.grants_by_hand import GrantsByHand
 from gateway.approvals.grouping import Grouping, GroupStore
 from gateway.approvals.hook_reviews import HookReviews
 from gateway.approvals.kill_switch_and_pauses import OperatorDesk
@@ -30,6 +32,14 @@ from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.signatures import Signer
 
 
+class OtherStores(NamedTuple):
+    """What is kept beside the requests: grants, the chats' outboxes, and who waits behind whom."""
+
+    grants: GrantStore
+    outbox: Outbox
+    held: GroupStore
+
+
 class Core:
     """The parts, each of which does its own; replicas share what the stores hold."""
 
@@ -41,10 +51,10 @@ class Core:
         clock: Clock,
         *,
         signer: Signer | None,
-        grants: GrantStore,
-        outbox: Outbox,
-        held: GroupStore,
+        stores: OtherStores,
+        denial_minutes: int,
     ) -> None:
+        grants, outbox, held = stores
         book = GrantBook(grants, clock)
         self.feed = feed
         self.outbox = outbox
@@ -55,7 +65,10 @@ class Core:
         chain = Chain([*book.deciders, *rule_links(writer.policy), *deciders])
         self.copies = PostedCopies(store, outbox)
         self.grants = GrantLifecycle(store, book, clock, writer, self.copies)
-        self.remembering = GrantCreation(store, chain, clock, writer, self.grants)
+        self.remembering = GrantCreation(
+            store, chain, clock, writer, self.grants, denial_minutes=denial_minutes
+        )
+        self.by_hand = GrantsByHand(store, writer, self.remembering)
         self.reviews = HookReviews(chain, writer, self.grants)
         self.holding = Grouping(store, held, writer)
         self.reporting = ReportQuery(store, writer)

@@ -113,8 +113,9 @@ class ClickJudge:
         if nonce in record.nonces:
             # Only what decided is remembered; a vote sent again waits for others as before.
             decided = record.final and record.nonces[-1] == nonce
-            again = self._remembering.plan_grant(record, click, who, nonce) if decided else None
-            return None, again
+            if not decided:
+                return None, None
+            return None, self._remembering.plan_grant(policy, record, click, who, nonce)
         if record.final:
             raise Conflict(f"this was decided already: {outcome_words(record)}")
         await self._refuse_hidden(record, click)
@@ -129,7 +130,9 @@ class ClickJudge:
         if click.action is Action.EDIT:
             effect = await self._review_edit(effect, click, policy)
         after = effect.after
-        grant = self._remembering.plan_grant(after, click, who, nonce) if after.final else None
+        grant = None
+        if after.final:
+            grant = self._remembering.plan_grant(policy, after, click, who, nonce)
         return _step(record, effect, policy), grant
 
     async def _approver(

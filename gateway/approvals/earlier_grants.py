@@ -7,15 +7,28 @@ until somebody remembers it anew. A grant decides nothing until it has been re-e
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gateway.approvals.writer import Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.redaction import mask
 from gateway.domain.store import Store
+from gateway.policy.calls.touches import touches_of
 from gateway.policy.grant_deciders import GrantBook
-from gateway.policy.grants.grant import PASSES, READING, Effect, Grant, Suspension
+from gateway.policy.grants.grant import (
+    PASSES,
+    READING,
+    Effect,
+    Grant,
+    Match,
+    Rule,
+    RuleKind,
+    Shape,
+    Suspension,
+)
 from gateway.policy.grants.offers import offers
 
 log = logging.getLogger("gateway.earlier_grants")
@@ -24,7 +37,9 @@ PASSES_CHANGED = "the rules for passes changed"
 WIDER = "it may have covered more than its words said, and today it is not offered so any more"
 GONE = "its request is no longer kept, so nothing tells whether it covered more than its words said"
 BY_HAND = "it was written by hand, before the rules for what a decision covers were made stricter"
+CHANGED = "what is declared about its tool was changed since"
 _GATEWAY = "gateway"
+_TOP = re.compile(r"[^.\[]+")
 _DONE = (
     "of what was remembered under earlier rules, %(rest)d are suspended and decide nothing, "
     "%(kept)d stay in force, %(ended)d passes ended, %(failed)d could not be read; see "
@@ -41,6 +56,7 @@ class EarlierGrants:
         self._book = book
         self._clock = clock
         self._writer = writer
+        self._settled: tuple[object, ...] = ()
 
     async def look(self, grants: Iterable[Grant]) -> None:
         """Re-evaluate those live grants that are of earlier rules; log how many are suspended.
@@ -50,17 +66,34 @@ class EarlierGrants:
         """
         known = list(grants)
         unread = [grant for grant in known if grant.unread]
-        if not unread:
-            return
-        found = [(grant, after) for grant in unread if (after := await self._read(grant))]
         policy = await self._writer.fresh_policy()
-        done = {"kept": 0, "rest": 0, "ended": 0, "failed": len(unread) - len(found)}
+        found = [(grant, after) for grant in unread if (after := await self._read(grant))]
+        found += await self._list_outdated(policy, known)
+        if not unread and not found:
+            return
+        done = {"kept": 0, "rest": 0, "ended": 0, "failed": 0}
+        done["failed"] = len(unread) - sum(grant.unread for grant, _ in found)
         for grant, after in order_announcements(policy, known, found):
             if became := await self._save(grant, after):
                 done[became] += 1
         self._writer.forget_policy()
         if any(done.values()):
             log.warning(_DONE, done, extra={"event": "grants_reread"})
+
+    async def _list_outdated(
+        self, policy: PolicyDocument, known: Iterable[Grant]
+    ) -> list[tuple[Grant, Grant]]:
+        """Return the grants whose declarations were changed, once for each set of those of the
+        policy, with what becomes of them."""
+        declared = (policy.tools, policy.trust_declarations)
+        if self._settled == declared:
+            return []
+        self._book.at(policy)
+        found = [
+            (one, self._suspend(one, CHANGED)) for one in known if await self._is_outdated(one)
+        ]
+        self._settled = declared
+        return found
 
     async def _read(self, grant: Grant) -> Grant | None:
         """Return a grant as it is to be from now on; None when that could not be determined."""
@@ -80,10 +113,23 @@ class EarlierGrants:
         record = await self._store.load(grant.from_request)
         if record is None or record.erased:
             return self._suspend(grant, GONE)
-        same = next((offer for offer in offers(record) if offer.match == grant.match), None)
-        if same is None:
+        made = [one for one in offers(self._book.redeclare(record))
+                if covers_no_more(one.match, grant.match)]  # fmt: skip
+        if not made:
             return self._suspend(grant, WIDER)
-        return replace(grant, reading=READING, words=same.words)
+        return replace(
+            grant, reading=READING, words=str(mask(made[-1].words)), match=made[-1].match
+        )
+
+    async def _is_outdated(self, grant: Grant) -> bool:
+        """Tell whether a declaration or a row of the table that a grant rests on was changed."""
+        if grant.match.answer is None or grant.rests is not None or grant.from_request is None:
+            return False
+        record = await self._store.load(grant.from_request)
+        if record is None or record.erased:
+            return False  # nothing tells; where it was changed, the grant covers nothing
+        now = touches_of(self._book.redeclare(record))[0].fingerprint
+        return now != grant.match.fingerprint
 
     def _suspend(self, grant: Grant, why: str) -> Grant:
         return replace(grant, rests=Suspension(why=why, at=self._clock.now_ms()))
@@ -96,6 +142,32 @@ class EarlierGrants:
             return "ended" if ended else ""
         became = "kept" if after.rests is None else "rest"
         return became if await store.reread(grant, after) else ""
+
+
+def covers_no_more(new: Match, old: Match) -> bool:
+    """Whether an offer of today's leaves nothing open that a match of earlier rules did not."""
+    if new == old:
+        return True
+    if Shape.PATTERN is not new.shape or new.shape is not old.shape or old.answer is not None:
+        return False
+    if (new.tool, new.kind, new.cwd, new.host) != (old.tool, old.kind, old.cwd, old.host):
+        return False
+    if new.base != new.cwd:
+        return False
+    before = {rule.name: rule for rule in old.rules}
+    return all(_is_no_wider(rule, before) for rule in new.rules)
+
+
+def _is_no_wider(rule: Rule, before: Mapping[str, Rule]) -> bool:
+    found = _TOP.match(rule.address)
+    was = before.get(found[0]) if found is not None else None
+    if was is None:
+        return False
+    if rule.kind is RuleKind.EQUALS:
+        return was.kind is not RuleKind.EQUALS or was.value == rule.value
+    if rule.kind is RuleKind.COMMAND and rule.type == "list" and rule.value is None:
+        return False  # a list was one command or several then
+    return (rule.kind, rule.value, rule.command) == (was.kind, was.value, was.command)
 
 
 def order_announcements(

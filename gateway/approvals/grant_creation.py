@@ -7,11 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import GrantLifecycle, grant_id_of
+from gateway.approvals.repeated_calls import repeated_denial
 from gateway.approvals.transitions import RememberRequest, agreeing_votes
 from gateway.approvals.writer import FOLLOWUPS, Overtaken, Writer
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import PolicyDocument, adapters_of
 from gateway.domain.records import Click, Identity, Record, Remember
+from gateway.domain.redaction import mask
 from gateway.domain.risk_rules import is_named
 from gateway.domain.store import Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized
@@ -38,8 +40,9 @@ from gateway.policy.grants.grant import (
     Shape,
 )
 from gateway.policy.grants.offers import HOUR_MS, LIFETIMES, Offer, find_offer, narrowest, offers
+from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, pass_words
 from gateway.policy.grants.past_coverage import Blast
-from gateway.ports.proven_masks import hides_words
+from gateway.ports.proven_masks import hides_offer
 
 _REMEMBERED = {
     Action.APPROVE: Effect.ALLOW,
@@ -53,13 +56,21 @@ class GrantCreation:
     """What people remember, while it is made. What becomes of it is with `granted`."""
 
     def __init__(
-        self, store: Store, chain: Chain, clock: Clock, writer: Writer, granted: GrantLifecycle
+        self,
+        store: Store,
+        chain: Chain,
+        clock: Clock,
+        writer: Writer,
+        granted: GrantLifecycle,
+        *,
+        denial_minutes: int,
     ) -> None:
         self._store = store
         self._chain = chain
         self._clock = clock
         self._writer = writer
         self._granted = granted
+        self._denial_minutes = denial_minutes
 
     # ---------------------------------------------------------------- made by a click
 
@@ -77,7 +88,9 @@ class GrantCreation:
         offer = _readable(shown, click, wish.offer, Effect.ALLOW)
         if wish.everywhere:
             refuse_requester(policy, shown, click.identity, "remember it for the session only")
-        _refuse_unlimited(wish)
+        _refuse_unlimited(wish, offer.match)
+        if offer.match.shape in PASSES:
+            _may_pass(policy, shown.request.agent, offer.match, click.identity)
         route = policy.route_for(shown.request.agent, shown.request.tool)
         needs = count_needed(
             shown.quorum, route.scope_quorum, offer.match, everywhere=wish.everywhere
@@ -86,23 +99,33 @@ class GrantCreation:
             refuse_unknown(policy, click.identity)
         return RememberRequest(remember=replace(wish, offer=offer.id), needs=needs)
 
-    def plan_grant(self, after: Record, click: Click, who: Approver, nonce: str) -> Grant | None:
+    def plan_grant(
+        self, policy: PolicyDocument, after: Record, click: Click, who: Approver, nonce: str
+    ) -> Grant | None:
         """Return the grant that a click which decided asks for, None when it asks for none.
 
-        Of all who voted for it, the shortest life and the fewest uses count. Raises InvalidRequest.
+        A plain denial also holds for the same call, for a few minutes. Of all who voted for a
+        grant, the shortest life and the fewest uses count; a pass speaks for whoever gave it last.
+        Raises InvalidRequest, and Unauthorized for a pass.
         """
         wish = click.remember
-        if wish is None or after.canary:
+        if after.canary:
             return None
+        if wish is None:
+            return repeated_denial(
+                after, who, nonce, minutes=self._denial_minutes, now=self._writer.now()
+            )
         effect = _REMEMBERED.get(click.action)
         if effect is None:
             raise InvalidRequest(f"{click.action} cannot be remembered")
-        _refuse_unlimited(wish)
         offer = _readable(after, click, wish.offer, effect)
+        _refuse_unlimited(wish, offer.match)
         own = replace(wish, offer=offer.id)
         voted = agreeing_votes(after.votes, own) if effect is Effect.ALLOW else ()
         wishes = [vote.remember for vote in voted if vote.remember is not None] or [own]
         backers = [GrantVoter(person=vote.person, via=(vote.via,)) for vote in voted]
+        if offer.match.shape in PASSES:
+            backers = [_may_pass(policy, after.request.agent, offer.match, click.identity)]
         now = self._clock.now_ms()
         return Grant(
             id=grant_id_of(after.id, nonce),
@@ -112,21 +135,31 @@ class GrantCreation:
             match=offer.match,
             made_by=who.name,
             made_at=now,
-            expires_at=min((_expiry(one.lifetime, now) for one in wishes), key=_end_of),
+            expires_at=min((expiry_of(one.lifetime, now) for one in wishes), key=_end_of),
             max_uses=min((one.max_uses for one in wishes), key=_end_of),
             from_request=after.id,
-            words=offer.words,
+            words=str(mask(offer.words)),
             backers=tuple(backers) or (GrantVoter(person=who.name, via=(who.via,)),),
             queues=tuple(name for name in after.queues if name != FOLLOWUPS),
         )
 
     async def keep(self, grant: Grant) -> Grant:
-        """Write a grant, then let it settle what waits. Kept twice, it is made once."""
+        """Write a grant, then let it settle what waits. Kept twice, it is made once.
+
+        A pass takes the place of an earlier one of its shape.
+        """
+        if grant.match.shape in PASSES and grant.session is not None:
+            if await self._writer.book.store.find(grant.id) is not None:
+                return grant
+            known = await self._writer.book.store.of_session(grant.agent, grant.session)
+            earlier = [one for one in known if one.match.shape is grant.match.shape]
+            await self._granted.end(earlier, "replaced", grant.made_by)
         outcome = await self._writer.book.store.add(grant)
         if outcome == WriteResult.FULL:
             raise Conflict("there are too many grants for this tool; revoke some, or make it exact")
         self._writer.forget_policy()
-        if outcome == WriteResult.OK:
+        # What waits and asks the same takes a plain denial over already: see `grouping`.
+        if outcome == WriteResult.OK and not grant.told:
             await self._settle(grant)
         return grant
 
@@ -164,39 +197,6 @@ class GrantCreation:
 
     # ---------------------------------------------------------------- made without a request
 
-    async def create(
-        self,
-        identity: Identity,
-        *,
-        agent: str,
-        effect: Effect,
-        match: Match,
-        words: str,
-        session: str | None = None,
-        lifetime: str = "1h",
-        max_uses: int | None = None,
-    ) -> Grant:
-        """Write a grant that no request asked for; raises Unauthorized unless an admin does it."""
-        policy = await self._writer.fresh_policy()
-        if not policy.is_admin(identity):
-            raise Unauthorized("only an admin may make a grant without a request")
-        name, now = policy.name_of(identity), self._clock.now_ms()
-        grant = Grant(
-            id=new_id(),
-            effect=effect,
-            agent=agent,
-            session=session,
-            match=match,
-            made_by=name,
-            made_at=now,
-            expires_at=_expiry(lifetime, now),
-            max_uses=max_uses,
-            words=words,
-            backers=(GrantVoter(person=name, via=(ADMIN,)),),
-            queues=_queues(policy, agent, match),
-        )
-        return await self.keep(grant)
-
     async def let_through(
         self,
         identity: Identity,
@@ -218,8 +218,6 @@ class GrantCreation:
         backer = _may_pass(policy, agent, match, identity)
         if not any(one.name == session for one in await self._store.sessions(agent)):
             raise InvalidRequest(f"{agent} has no open session of that name; see gateway sessions")
-        known = await self._writer.book.store.of_session(agent, session)
-        earlier = [one for one in known if one.match.shape is shape]
         now = self._clock.now_ms()
         grant = Grant(
             id=new_id(),
@@ -231,11 +229,10 @@ class GrantCreation:
             made_at=now,
             expires_at=now + int(hours * HOUR_MS),
             max_uses=max_uses,
-            words=_PASS_WORDS[shape],
+            words=pass_words(shape),
             backers=(backer,),
-            queues=_queues(policy, agent, match),
+            queues=queues_of_grant(policy, agent, match),
         )
-        await self._granted.end(earlier, "replaced", backer.person)
         return await self.keep(grant)
 
     async def reach(self, record: Record, offer_id: str) -> Blast:
@@ -244,14 +241,18 @@ class GrantCreation:
         Raises InvalidRequest when there is no such offer.
         """
         offer = _choose(record, offer_id, Effect.ALLOW)
-        return await self._granted.count_reach(offer.match, record.request.agent)
+        return await self._granted.count_reach(
+            offer.match, record.request.agent, record.request.session
+        )
 
 
-_PASS_WORDS = {
-    Shape.EDITS: "creating, changing and moving files below where the agent works, not deleting; "
-    "delicate ones ask",
-    Shape.ALL: "everything but high risk, secrets and what looks destructive",
-}
+def may_pass(policy: PolicyDocument, agent: str, identity: Identity) -> bool:
+    """Whether somebody may give passes to an agent's sessions."""
+    try:
+        _may_pass(policy, agent, Match(shape=Shape.ALL, tool=ANY_TOOL), identity)
+    except Unauthorized:
+        return False
+    return True
 
 
 def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identity) -> GrantVoter:
@@ -267,19 +268,24 @@ def _may_pass(policy: PolicyDocument, agent: str, match: Match, identity: Identi
     )
     if not routes or None in entries or not alone:
         raise Unauthorized(
-            "only an admin, or who may approve all of this agent's requests alone, may"
+            "only an admin, or who may approve all of this agent's requests alone, may give its "
+            "session a pass"
         )
     return GrantVoter(person=names[0], via=via)
 
 
-def _queues(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
+def queues_of_grant(policy: PolicyDocument, agent: str, match: Match) -> tuple[str, ...]:
     """Return the outboxes of the places where a grant that nobody asked for is shown."""
     route = policy.route_for(agent, match.tool)
     return adapters_of(route.places(len(route.escalations)))
 
 
-def _refuse_unlimited(wish: Remember) -> None:
-    _expiry(wish.lifetime, 0)
+def _refuse_unlimited(wish: Remember, match: Match) -> None:
+    expiry_of(wish.lifetime, 0)
+    if match.shape in PASSES and wish.everywhere:
+        raise InvalidRequest("a pass is for one session, not for all: choose this session")
+    if match.shape in PASSES and wish.lifetime not in PASS_LIFETIMES:
+        raise InvalidRequest("a pass lasts 8 hours at most: choose a shorter time")
     if wish.max_uses is not None and wish.max_uses < 1:
         raise InvalidRequest("a grant with a limit may be used at least once")
 
@@ -288,7 +294,8 @@ def _end_of(limit: int | None) -> float:
     return math.inf if limit is None else limit
 
 
-def _expiry(lifetime: str, now: int) -> int | None:
+def expiry_of(lifetime: str, now: int) -> int | None:
+    """Return when a grant made now ends, None for never; raises InvalidRequest."""
     lengths = {name: length for name, _, length in LIFETIMES}
     if lifetime not in lengths:
         raise InvalidRequest(f"a grant lasts one of {', '.join(lengths)}")
@@ -300,7 +307,7 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
     """Return the offer that a click names. Raises InvalidRequest when its words hid what could act
     where they were read."""
     offer = _choose(record, offer_id, effect)
-    if not click.revealed and hides_words(record, offer.words):
+    if not click.revealed and hides_offer(record, offer, effect):
         raise InvalidRequest(
             "a mask hides what this would cover: it is remembered in the inbox only, once it is "
             "revealed there"
@@ -310,6 +317,8 @@ def _readable(record: Record, click: Click, offer_id: str, effect: Effect) -> Of
 
 def _choose(record: Record, offer_id: str, effect: Effect) -> Offer:
     made = find_offer(record, offer_id, effect) if offer_id else narrowest(record, effect)
+    if made is None and effect is Effect.ALLOW:
+        made = find_pass(record, offer_id)
     if made is not None:
         return made
     if not offers(record, effect):

@@ -18,7 +18,7 @@ from gateway.errors import Conflict, NotFound, Unauthorized
 from gateway.models import DeciderKind
 from gateway.policy.authorization import is_backed, matching_approver
 from gateway.policy.grant_deciders import GrantBook, every
-from gateway.policy.grants.grant import Effect, Grant, Match, Rule, RuleKind
+from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Rule, RuleKind
 from gateway.policy.grants.past_coverage import Blast, blast
 from gateway.ports.grant_cards import GrantCard, grant_card_of
 from gateway.ports.outgoing import GRANT
@@ -27,6 +27,7 @@ from gateway.wire.identifiers import REQUEST_ID
 
 RECENT = 500  # how far back a grant's reach is counted
 _MOST_LISTED, _MOST_ENDED = 500, 50  # as many as people look at
+_ALL_ENDED = 1_000_000
 _GATEWAY = "gateway"
 _DAY_SECONDS = 24 * 3600
 _UNUSED_MS = 30 * _DAY_SECONDS * 1000
@@ -101,7 +102,7 @@ class GrantLifecycle:
         record = await self._store.load(grant.from_request) if grant.from_request else None
         reach = ""
         if grant.end is None and record is not None:
-            reach = (await self.count_reach(grant.match, grant.agent)).words()
+            reach = (await self.count_reach(grant.match, grant.agent, grant.session)).words()
         policy = await self._writer.policy()
         route = policy.route_for(grant.agent, grant.match.tool)
         card = news = grant_card_of(grant, record, reach=reach)
@@ -119,7 +120,7 @@ class GrantLifecycle:
             raise NotFound("no such grant")
         return shown.card
 
-    async def count_reach(self, match: Match, agent: str) -> Blast:
+    async def count_reach(self, match: Match, agent: str, session: str | None) -> Blast:
         """Return what an approval remembered so would have covered among the recent requests."""
         recent: list[Record] = []
         query = Query(final=True, agent=agent, limit=100)
@@ -129,7 +130,9 @@ class GrantLifecycle:
             if page.next is None:
                 break
             query = replace(query, after=page.next)
-        return blast(match, agent, recent[:RECENT])
+        if match.shape not in PASSES:
+            session = None  # how far it reaches is told of all sessions
+        return blast(match, agent, recent[:RECENT], session)
 
     # ---------------------------------------------------------------- taken back by people
 
@@ -164,11 +167,17 @@ class GrantLifecycle:
     async def erase(self, record: Record, *, by: str) -> None:
         """Take back what was remembered of a request, and forget what that covered.
 
-        Raises nothing when it was done before; grants are found by the clicks that made them.
+        Raises nothing when it was done before. Grants are found by the clicks that made them, and
+        those that an admin made of it by looking through all.
         """
-        for nonce in record.nonces:
-            grant = await self._book.store.find(grant_id_of(record.id, nonce))
-            if grant is not None and not grant.erased:
+        clicked = [
+            await self._book.store.find(grant_id_of(record.id, nonce)) for nonce in record.nonces
+        ]
+        kept = [*await self.all(), *await self.list_ended(_ALL_ENDED)]
+        by_hand = [one for one in kept if one.from_request == record.id]
+        found = {one.id: one for one in (*clicked, *by_hand) if one is not None}
+        for grant in found.values():
+            if not grant.erased:
                 await self.end([grant], "its request was erased", by)
                 await self._book.store.erase(_erase_content(grant))
 
@@ -293,4 +302,4 @@ def _erase_content(grant: Grant) -> Grant:
     """Return a grant with the names of the arguments that it covered, and no value of them."""
     rules = tuple(Rule(name=rule.name, kind=RuleKind.ANY) for rule in grant.match.rules)
     match = replace(grant.match, rules=rules, cwd=None, host=None)
-    return replace(grant, match=match, words="", erased=True)
+    return replace(grant, match=match, words="", told="", erased=True)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from gateway.approvals.writer import Overtaken, Writer
 from gateway.domain.policy_document import Budget, PolicyDocument, adapters_of
-from gateway.domain.records import AgentLoad, Outcome, Paused, Record, crowd_of
+from gateway.domain.records import AgentLoad, Paused, Record, crowd_of, outcome_of
 from gateway.domain.store import Store, Transition
 from gateway.errors import NotFound
 from gateway.models import DeciderKind, Decision, RiskLevel, Status
@@ -133,14 +133,7 @@ class Grouping:
         self, policy: PolicyDocument, leader: Record, decision: Decision, known: Record
     ) -> None:
         """Have a request that waits behind another take over its denial."""
-        ending = Outcome(
-            status=decision.status,
-            reason=decision.reason,
-            by=decision.decided_by,
-            action=decision.action,
-            message=decision.message,
-            abort=decision.abort,
-        )
+        ending = outcome_of(decision)
 
         async def decide(follower: Record) -> Transition | None:
             if not shares(policy, leader, follower):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gateway.approvals.batches import Batches
 from gateway.approvals.decisions import ClickJudge
-from gateway.approvals.grant_creation import GrantCreation
+from gateway.approvals.grant_creation import GrantCreation, may_pass
 from gateway.approvals.posted_copies import PostedCopies, shorten
 from gateway.approvals.writer import Writer
 from gateway.domain.records import Claim, Click, Identity, Outcome, Page, Person, Query, Record
@@ -33,7 +33,7 @@ class RequestDesk:
         self._store = store
         self._writer = writer
         self._clicks = clicks
-        self._batches = Batches(writer, clicks)
+        self._batches = Batches(writer, clicks, remembering)
         self._remembering = remembering
         self._copies = copies
 
@@ -67,6 +67,10 @@ class RequestDesk:
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""
         return (await self._writer.policy()).person_of(identity)
+
+    async def may_pass(self, identity: Identity, record: Record) -> bool:
+        """Whether this identity may give the request's session a pass."""
+        return may_pass(await self._writer.policy(), record.request.agent, identity)
 
     async def may_decide(self, identity: Identity, record: Record) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence."""

@@ -174,10 +174,15 @@ class Approvals:
     async def explain(self, request: ApprovalRequest) -> list[Opinion]:
         """Return what each decider would answer to this request; nothing is stored."""
         policy = await self._writer.policy()
-        record, _ = self._writer.new_record(
-            request, policy, MessageContext(agent=request.agent), None
-        )
+        record = await self.draft(request)
         return await self._chain.explain(record, policy.route_for(request.agent, request.tool))
+
+    async def draft(self, request: ApprovalRequest) -> Record:
+        """Return the record that this request would become; nothing is stored."""
+        record, _ = self._writer.new_record(
+            request, await self._writer.policy(), MessageContext(agent=request.agent), None
+        )
+        return record
 
     # ---------------------------------------------------------------- what operators do
 

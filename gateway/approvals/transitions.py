@@ -117,6 +117,7 @@ def erase_content(record: Record) -> Record:
         edited=None,
         findings=(),
         asks_because="",
+        finding_places=(),
         decision=decision,
         note="",
         erased=True,

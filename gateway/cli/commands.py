@@ -143,7 +143,9 @@ def _add_remember_options(parser: argparse.ArgumentParser) -> None:
         help="remember it: as one of `gateway grant offers ID`, or the narrowest",
     )
     parser.add_argument(
-        "--for", dest="lifetime", help="with --remember: 1h (the default), 1d, 1w or revoked"
+        "--for",
+        dest="lifetime",
+        help="with --remember: 15m, 1h (the default), 8h, 1d, 1w or revoked",
     )
     parser.add_argument("--uses", type=int, metavar="N", help="with --remember: at most N times")
     parser.add_argument(
@@ -166,6 +168,8 @@ def _add_grant_commands(verbs: Verbs) -> None:
     revoke.add_argument("id", nargs="?", help="the grant's id, or its first characters")
     revoke.add_argument("--session", help="all of this session")
     revoke.add_argument("--all", action="store_true", help="all grants")
+    add = _command(kinds, "add", "grants.add", "remember a decision without being asked")
+    _add_example_options(add)
     through = _command(kinds, "pass", "grants.add_pass", "approve what a session asks, for a while")
     through.add_argument("agent")
     through.add_argument("session")
@@ -193,6 +197,24 @@ def _add_tool_commands(verbs: Verbs) -> None:
     declare.add_argument("--yes", action="store_true", help="confirm what it frees")
     listing = _command(kinds, "list", "tools.show_all", "print it, as a policy file has it")
     listing.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_example_options(add: argparse.ArgumentParser) -> None:
+    add.add_argument("agent")
+    example = add.add_mutually_exclusive_group(required=True)
+    example.add_argument("--like", metavar="ID", help="a request, by its id or first characters")
+    example.add_argument("--tool", help="or the tool of an example call")
+    add.add_argument("--arguments", metavar="JSON", help="the example's arguments")
+    add.add_argument("--kind", choices=_KINDS, help="what the example is (default: tool)")
+    add.add_argument("--cwd", help="where the example would run")
+    add.add_argument("--host", help="the host where it would run")
+    add.add_argument(
+        "--offer", metavar="ID", help="what to remember; without it, prints the offers"
+    )
+    add.add_argument("--deny", action="store_true", help="deny such calls (default: approve)")
+    add.add_argument("--session", metavar="S", help="in this session only (default: everywhere)")
+    add.add_argument("--for", dest="lifetime", help="1h (the default), 1d, 1w or revoked")
+    add.add_argument("--uses", type=int, metavar="N", help="at most N times")
 
 
 def _add_credential_commands(verbs: Verbs) -> None:

@@ -13,9 +13,16 @@ from typing import Any
 
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.policy_document import PolicyDocument
+from gateway.domain.records import Record
+from gateway.domain.safe_text import make_visible
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
+from gateway.policy.calls.roles import VARYING
+from gateway.policy.calls.touches import Leaf, touches_of
 from gateway.policy.chain import Opinion, find_decisive
+from gateway.policy.grants.coverage import what_differs
+from gateway.policy.grants.grant import Effect, Grant, Shape
+from gateway.policy.guardrails import find_signs
 from gateway.policy.hooks.host import host_hooks
 from gateway.server.settings import Settings
 from gateway.stores.credentials import AGENT
@@ -29,11 +36,14 @@ async def run(options: argparse.Namespace) -> int:
     hooks = host_hooks(Settings().hooks_file)
     async with connect_backend() as found, hooks.running():
         store = found.store
-        opinions = await operator_core(found, hooks).approvals.explain(request)
+        core = operator_core(found, hooks)
+        opinions = await core.approvals.explain(request)
         stopped = await store.is_stopped()
         policy = await store.policy()
+        record = await core.approvals.draft(request)
+        grants = [one for one in await core.grants.all() if _is_about(one, record)]
         agents = {agent.name for agent in await found.credentials.list_all(AGENT)}
-    answer = _build_answer(request, policy, opinions, stopped=stopped)
+    answer = _build_answer(record, policy, opinions, grants, stopped=stopped)
     if options.json:
         print(json.dumps(answer))
         return 0
@@ -41,6 +51,14 @@ async def run(options: argparse.Namespace) -> int:
         print(f"there is no agent {request.agent} so far; if there were:")
     _print_answer(answer)
     return 0
+
+
+def _is_about(grant: Grant, record: Record) -> bool:
+    """Whether a remembered approval of the same tool might cover a call, but for what it runs."""
+    request = record.request
+    near = (grant.agent, grant.match.tool) == (request.agent, request.tool)
+    allows = grant.effect is Effect.ALLOW and grant.match.shape is Shape.PATTERN
+    return near and allows and grant.session in (None, request.session)
 
 
 def _build_request(options: argparse.Namespace) -> ApprovalRequest:
@@ -67,8 +85,14 @@ def _build_request(options: argparse.Namespace) -> ApprovalRequest:
 
 
 def _build_answer(
-    request: ApprovalRequest, policy: PolicyDocument, opinions: Sequence[Opinion], *, stopped: bool
+    record: Record,
+    policy: PolicyDocument,
+    opinions: Sequence[Opinion],
+    grants: Sequence[Grant],
+    *,
+    stopped: bool,
 ) -> JsonObject:
+    request = record.request
     route = policy.route_for(request.agent, request.tool)
     risk = policy.risk_of(request, request.arguments)
     decided = find_decisive(opinions)
@@ -81,11 +105,36 @@ def _build_answer(
         "targets": list(route.targets),
         "approvers": list(route.approvers),
         "quorum": route.quorum,
+        "arguments": [_describe(leaf) for one in touches_of(record) for leaf in one.leaves],
+        "doubts": [
+            f"{one.address}: {one.words}" for call in touches_of(record) for one in call.doubts
+        ],
+        "findings": [{"place": one.place, "words": one.words} for one in find_signs(record)],
+        "grants": [
+            {"id": one.id, "words": one.words, "differs": what_differs(one, record)}
+            for one in grants
+        ],
         "deciders": [asdict(opinion) for opinion in opinions],
         "session": request.session,
         "kind": request.kind.value,
         "cwd": request.context.cwd,
         "result": "denied: the kill switch is on" if stopped else result,
+    }
+
+
+def _describe(leaf: Leaf) -> JsonObject:
+    """Return what one value is taken for, who says so, and under what it may differ."""
+    if leaf.free:
+        varies = "may differ"
+    elif leaf.role in VARYING:
+        varies = "may differ under a rule that reads it"
+    else:
+        varies = "stays as it is"
+    return {
+        "address": leaf.address,
+        "role": leaf.role.value,
+        "said_by": leaf.source.value,
+        "varies": varies,
     }
 
 
@@ -97,6 +146,16 @@ def _print_answer(answer: dict[str, Any]) -> None:
     print(f"shown in {', '.join(answer['targets'])}")
     print(f"risk {risk['level']}{''.join(f': {reason}' for reason in risk['reasons'])}")
     print(f"kill switch: {'on, everything is denied' if answer['stopped'] else 'off'}")
+    for one in answer["arguments"]:
+        address = make_visible(one["address"]).text
+        print(f"argument {address}: {one['role']} (said by {one['said_by']}), {one['varies']}")
+    for one in answer["doubts"]:
+        print(f"not understood: {make_visible(one).text}")
+    for one in answer["findings"]:
+        print(f"finding at {make_visible(one['place']).text}: {make_visible(one['words']).text}")
+    for one in answer["grants"]:
+        why = f"does not cover it: {one['differs']}" if one["differs"] else "covers it"
+        print(make_visible(f"remembered {one['id'][:8]}, {one['words']}: {why}").text)
     for one in answer["deciders"]:
         print(f"{one['priority']:5} {one['decider']:16} {one['effect']} {one['message']}".rstrip())
     print(f"result: {answer['result']}")

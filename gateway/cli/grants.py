@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +15,9 @@ from gateway.cli.http_access import ID_LENGTH, connect_as_approver, find_request
 from gateway.client.http_pool import HttpPool
 from gateway.domain.safe_text import make_visible
 from gateway.errors import Conflict, InvalidRequest, NotFound
+from gateway.models import new_id
 from gateway.policy.grants.grant import Shape
+from gateway.wire.canonical_json import parse
 
 
 async def offers(options: argparse.Namespace) -> int:
@@ -68,6 +71,53 @@ def _add_pass(options: argparse.Namespace) -> int:
     with connect_as_approver() as http:
         print(_format_line(http, http.call("POST", path, body)))
     return 0
+
+
+async def add(options: argparse.Namespace) -> int:
+    """Write a grant of a call like an example; without an offer, print what may be remembered."""
+    return await asyncio.to_thread(_add, options)
+
+
+def _add(options: argparse.Namespace) -> int:
+    with connect_as_approver() as http:
+        effect = "deny" if options.deny else "allow"
+        body = {"agent": options.agent, "effect": effect, "example": _read_example(http, options)}
+        if options.offer is None:
+            _refuse_limits(options)
+            for offer in http.call("POST", "/v1/grants/offers", body)["offers"]:
+                print(f"{offer['id']}  {make_visible(offer['words']).text}")
+            print("choose one with --offer ID; nothing is remembered so far", file=sys.stderr)
+            return 2
+        limits = {
+            "session": options.session, "lifetime": options.lifetime, "max_uses": options.uses
+        }  # fmt: skip
+        body |= {name: value for name, value in limits.items() if value is not None}
+        body |= {"offer": options.offer, "nonce": new_id()}
+        print(_format_line(http, http.call("POST", "/v1/grants", body)))
+    return 0
+
+
+def _refuse_limits(options: argparse.Namespace) -> None:
+    if (options.session, options.lifetime, options.uses) != (None, None, None):
+        raise InvalidRequest("--session, --for and --uses need --offer: choose what to remember")
+
+
+def _read_example(http: HttpPool, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the example that the options name. Raises InvalidRequest."""
+    where = {"cwd": options.cwd, "host": options.host}
+    context = {name: value for name, value in where.items() if value is not None}
+    if options.like is not None:
+        if context or options.arguments is not None or options.kind is not None:
+            raise InvalidRequest("with --like the request says what it would run, and where")
+        return {"request": find_request(http, options.like)["request"]["id"]}
+    try:
+        arguments = parse((options.arguments or "{}").encode())
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--arguments: {error}") from error
+    if not isinstance(arguments, dict):
+        raise InvalidRequest("--arguments takes a JSON object")
+    example = {"tool": options.tool, "kind": options.kind or "tool", "arguments": arguments}
+    return {**example, "context": context} if context else example
 
 
 def _offers(options: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from gateway.client import config
 from gateway.client.approval import Approval, Event, exception_for, local_expiry
 from gateway.client.bound_files import check_files, hash_files
 from gateway.client.context import session_name
-from gateway.client.reach import Reach, Say, say_on_stderr
+from gateway.client.reach import GatewayReach, Say, say_on_stderr
 from gateway.client.transport import Transport, aged
 from gateway.client.unsent import GOODBYE_SECONDS, Unsent
 from gateway.errors import (
@@ -93,7 +93,7 @@ class AsyncClient:
         self._verifier = Verifier(public_key) if public_key else None
         self._on_event = on_event
         self._say = say
-        self._reach = Reach(connect_timeout, say or say_on_stderr)
+        self._reach = GatewayReach(connect_timeout, say or say_on_stderr)
         self._unsent = Unsent(transport, self._reach)
         self._asked: Counter[str] = Counter()
 

@@ -23,7 +23,7 @@ def say_on_stderr(sentence: str) -> None:
     sys.stderr.write(f"gateway client: {sentence}\n")
 
 
-class Reach:
+class GatewayReach:
     """Repeats calls, which must be idempotent, with growing random pauses.
 
     A gateway that has answered before is waited for until a call's own deadline; one that never

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from gateway.client.reach import Reach
+from gateway.client.reach import GatewayReach
 from gateway.client.transport import Transport
 from gateway.errors import GatewayError
 from gateway.models import Execution, Reason, Report, State, Status
@@ -33,7 +33,7 @@ class Withdrawal:
 class Unsent:
     """Sends it in the background, as soon as the gateway can be reached."""
 
-    def __init__(self, transport: Transport, reach: Reach) -> None:
+    def __init__(self, transport: Transport, reach: GatewayReach) -> None:
         self._transport = transport
         self._reach = reach
         self._withdrawals: dict[str, Withdrawal] = {}

@@ -43,7 +43,8 @@ class PolicyRule(Wire):
     of plain commands, such as `git log`; `folders` hold the paths that a tool names. `contains` are
     strings sought in arguments and payload without regard to case; an allow has none, because text
     around them could say anything. A rule in `shadow` decides nothing, and the audit says what it
-    would have done. `message` is for the agent.
+    would have done. `message` is for the agent. `arguments` are values by the name of an argument,
+    or by an address such as `edits[].path`, in which `*` stands for anything; all must fit.
     """
 
     name: str
@@ -54,6 +55,7 @@ class PolicyRule(Wire):
     commands: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     contains: tuple[str, ...] = ()
+    arguments: dict[str, str] = field(default_factory=dict)
     shadow: bool = False
     message: str = ""
 

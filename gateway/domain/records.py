@@ -67,7 +67,7 @@ class Remember(Wire):
     """How a decision is to be remembered.
 
     `offer` is the id of an offer made for the request, empty for the narrowest. `lifetime` is one
-    of 1h, 1d, 1w and revoked. Without `everywhere` it holds for the request's session.
+    of 15m, 1h, 8h, 1d, 1w and revoked. Without `everywhere` it holds for the request's session.
     """
 
     offer: str = ""
@@ -128,12 +128,13 @@ class Record(Wire):
     due. A `canary` is a request of the gateway's own that tests whether people look: it is in no
     agent's reach, and can never be approved. One that is `behind` another, or behind its agent's
     digest card, has no card of its own; `alike` counts those behind this one. `findings` are what
-    the guardrails see in what would run now, none where they are off. A `harmless` tool was
+    the guardrails see in what would run now, none where they are off; `finding_places` say for
+    each where in the arguments, none in records of the version before. A `harmless` tool was
     declared so when it was asked, by the operator or by an author whom the policy trusts.
     `declared` are the operator's roles for its arguments; where it is `trusted`, those of the
     request may free arguments too. Where something is decided, the policy of that moment counts for
-    all three (`PolicyDocument.declare`). `asks_because` is a sentence: what kept a remembered
-    approval from covering it; empty where none was near.
+    all three (`PolicyDocument.declare`). `asks_because` is a sentence without secrets: what
+    kept a remembered approval of the same tool from covering it; empty where none was near.
     """
 
     request: ApprovalRequest
@@ -157,6 +158,7 @@ class Record(Wire):
     waiting: bool = True
     risk: Risk = field(default_factory=lambda: Risk(level=RiskLevel.MEDIUM))
     findings: tuple[str, ...] = ()
+    finding_places: tuple[str, ...] = ()
     edited: JsonObject | None = None
     votes: tuple[Vote, ...] = ()
     decision: Decision | None = None
@@ -349,6 +351,18 @@ class Outcome(NamedTuple):
     answers: JsonObject | None = None
     result: Any = None
     abort: str | None = None
+
+
+def outcome_of(decision: Decision) -> Outcome:
+    """Return the outcome by which another request ends as this one was decided."""
+    return Outcome(
+        status=decision.status,
+        reason=decision.reason,
+        by=decision.decided_by,
+        action=decision.action,
+        message=decision.message,
+        abort=decision.abort,
+    )
 
 
 def summary(decision: JsonObject, note: str) -> JsonObject:

@@ -118,6 +118,7 @@ _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
 _DIGEST_CHARS = 8
 _SpanOf = Callable[[re.Match[str]], tuple[int, int]]
+_NAMES = re.compile(r"[A-Za-z0-9_-]+")
 _MASK = re.compile(rf"⟨secret of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
 
@@ -134,7 +135,7 @@ def render_safe(text: str, *, reveal: bool = False) -> Visible:
     done = 0
     for start, end in found:
         before = make_visible(text[done:start])
-        parts += [*before.segments, (_mask(text[start:end]), True)]
+        parts += [*before.segments, (mask_of(text[start:end]), True)]
         hidden, mixed = hidden or before.hidden, mixed or before.mixed_script
         done = end
     rest = make_visible(text[done:])
@@ -203,8 +204,13 @@ def _in_text(text: str, begin: int = 0) -> str:
 
 def _replace(text: str, found: list[tuple[int, int]]) -> str:
     for start, end in reversed(found):
-        text = f"{text[:start]}{_mask(text[start:end])}{text[end:]}"
+        text = f"{text[:start]}{mask_of(text[start:end])}{text[end:]}"
     return text
+
+
+def names_secret(address: str) -> bool:
+    """Whether a name in the address of a value says that the value is a secret."""
+    return any(holds_secrets(f"{name}: {'x' * 20}") for name in _NAMES.findall(address))
 
 
 def masks_in(value: Any) -> set[str]:
@@ -292,6 +298,7 @@ def _merge(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield begun
 
 
-def _mask(secret: str) -> str:
+def mask_of(secret: str) -> str:
+    """Return what people are shown in the place of a secret."""
     digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
     return f"⟨secret of {len(secret)} characters, SHA-256 {digest}…⟩"

@@ -9,28 +9,30 @@ from gateway.domain.policy_document import Guardrails, PolicyDocument, PolicyRul
 from gateway.domain.records import Record
 from gateway.domain.risk_rules import is_named, searchable_text
 from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
-from gateway.policy.calls.argument_names import (
-    commands_in,
-    is_content,
-    is_said,
-    is_shell,
-    names_command,
-    names_path,
-    names_script,
-    pathlike,
-    paths_in,
-    second_paths_in,
-)
-from gateway.policy.calls.paths import is_root
+from gateway.policy.calls.call import Call, Declaration
+from gateway.policy.calls.paths import delicate, is_root, within
+from gateway.policy.calls.roles import COMMAND_NAMES, COMMANDS, RoleSource, plain_name
+from gateway.policy.calls.tool_names import may_run_anything
+from gateway.policy.calls.touches import DoubtKind, Touches, touch, touches_of
+from gateway.policy.calls.values import fits_text, values_named
 from gateway.policy.chain import ALLOW, ASK, DENY, Shadow
 from gateway.policy.decider import Verdict
 from gateway.policy.grants.command_patterns import derive_allow_pattern, derive_deny_pattern
-from gateway.policy.grants.coverage import fits_tool, legible, lies_in, runs_only
-from gateway.policy.grants.denials import command_reaches, forbids_command, forbids_folder, most
-from gateway.policy.grants.grant import CommandPattern, MatchResult
-from gateway.policy.guardrails import findings
-from gateway.wire.codec import JsonObject
+from gateway.policy.grants.coverage import runs_only
+from gateway.policy.grants.denials import (
+    forbids_command,
+    most,
+    over_readings,
+    reaches_folder,
+    read_without_authors,
+)
+from gateway.policy.grants.grant import MatchResult
+from gateway.policy.grants.variations import command_leaf, is_delicate, legible, may_write
+from gateway.policy.guardrails import find_signs
+from gateway.wire.roles import Role
 
+_RUNNING = (Role.ACTION, Role.INPUT, Role.NESTED, *COMMANDS)
+_UNCLEAR = frozenset(DoubtKind) - {DoubtKind.CONTAINER, DoubtKind.URL}
 GUARDRAILS_PRIORITY = 1000
 PRIORITIES = {RuleEffect.DENY: 950, RuleEffect.ASK: 700, RuleEffect.ALLOW: 300}
 
@@ -89,12 +91,18 @@ class GuardrailLink:
         mode = (await self._policy()).guardrails
         if mode not in (Guardrails.ASK, Guardrails.DENY):
             return None
-        found = findings(record)
+        found = find_signs(record)
         if not found:
             return None
         by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
-        effect = DENY if mode is Guardrails.DENY else ASK
-        return Verdict(effect=effect, by=by, reason=Reason.RULE, message="; ".join(found))
+        # What is only worth a look is for people, however strict the policy is.
+        refused = mode is Guardrails.DENY and any(one.destroys for one in found)
+        return Verdict(
+            effect=DENY if refused else ASK,
+            by=by,
+            reason=Reason.RULE,
+            message="; ".join(one.words for one in found),
+        )
 
     async def shadows(self, record: Record) -> list[Shadow]:
         """Return what would have been stopped."""
@@ -106,7 +114,7 @@ class GuardrailLink:
 def fits(rule: PolicyRule, record: Record) -> MatchResult:
     """Return whether a rule fits a request: an allow must be certain, others miss nothing."""
     request = record.request
-    if not (is_named(rule.agents, request.agent) and is_named(rule.tools, request.tool)):
+    if not (is_named(rule.agents, request.agent) and _is_for_tool(rule, record)):
         return MatchResult.NO
     if rule.kinds and request.kind not in rule.kinds:
         return MatchResult.NO
@@ -116,6 +124,16 @@ def fits(rule: PolicyRule, record: Record) -> MatchResult:
     if MatchResult.NO in found:
         return MatchResult.NO
     return MatchResult.UNSURE if MatchResult.UNSURE in found else MatchResult.YES
+
+
+def _is_for_tool(rule: PolicyRule, record: Record) -> bool:
+    """Whether a rule names the tool; a deny or ask also by other names, and within a call."""
+    if is_named(rule.tools, record.request.tool):
+        return True
+    if rule.effect is RuleEffect.ALLOW:
+        return False
+    calls = (one for part in touches_of(record) for one in part.everything())
+    return any(is_named(rule.tools, name) for one in calls for name in one.names)
 
 
 def mistakes(rule: PolicyRule) -> Iterator[str]:
@@ -147,38 +165,108 @@ def _may_allow(rule: PolicyRule, record: Record) -> bool:
         return False
     if request.context.env or request.payload is not None:
         return False
-    if rule.commands:
-        return _runs_one_of(rule, record)
-    if rule.folders:
-        return _stays_in(rule.folders, record)
-    return bool(rule.tools) and fits_tool(record)
-
-
-def _runs_one_of(rule: PolicyRule, record: Record) -> bool:
-    cwd = record.request.context.cwd
-    values = commands_in(record.arguments)
-    others = {name: value for name, value in record.arguments.items() if not names_command(name)}
-    if len(values) != 1 or not all(is_said(*one) for one in others.items()):
+    touches = _read(rule, record)
+    if not all(
+        [*values_named(touches, address)] != []
+        and all(fits_text(wanted, one) for one in values_named(touches, address))
+        for address, wanted in rule.arguments.items()
+    ):
         return False
-    # Which tools are shells their names tell, or the operator, who wrote them down.
-    if not (rule.tools or is_shell(record.request.tool)):
+    if rule.commands:
+        return _runs_plainly(rule, touches) and _runs_one_of(rule, record, touches)
+    if rule.folders:
+        return request.kind is not Kind.COMMAND and _stays_in(rule, record, touches)
+    return bool(rule.tools) and request.kind is Kind.TOOL and _is_ordinary(rule, touches)
+
+
+def _read(rule: PolicyRule, record: Record) -> Touches:
+    """Return what a call touches. A rule that names tools beside commands says that they run them,
+    as a declaration would."""
+    (found,) = touches_of(record)
+    if not (rule.tools and rule.commands):
+        return found
+    call: Call = found.call
+    roles = {name: role for name in call.arguments if (role := _role_of_command(name))}
+    return touch(
+        replace(call, roles=(*call.roles, Declaration(by=RoleSource.OPERATOR, roles=roles)))
+    )
+
+
+def _role_of_command(name: str) -> Role | None:
+    plain = plain_name(name)
+    if plain in COMMAND_NAMES:
+        return Role.COMMAND
+    return {"commands": Role.COMMANDS, "argv": Role.ARGV}.get(plain)
+
+
+def _runs_plainly(rule: PolicyRule, touches: Touches) -> bool:
+    """Whether a call runs where its context says, or in the rule's folders, as nobody else and
+    with no other rights, under every reading."""
+    if touches.rights or touches.users or touches.environment or touches.foreign_shell:
+        return False
+    if any(one is not touches for one in touches.everything()) or touches.with_role(
+        Role.INPUT, Role.HOST
+    ):
+        return False
+    if touches.base_source == "context":
+        return True
+    return touches.base is not None and any(within(touches.base, one) for one in rule.folders)
+
+
+def _adds_nothing(touches: Touches, rule: PolicyRule) -> bool:
+    """Whether a call changes no environment, asks for no rights and hands on no other call, but for
+    what the rule names with its value."""
+    inner = any(one is not touches for one in touches.everything())
+    more = (*touches.rights, *touches.users, *touches.environment)
+    named = set(map(plain_name, rule.arguments))
+    return not inner and all(plain_name(one.address) in named for one in more)
+
+
+def _stays_in(rule: PolicyRule, record: Record, touches: Touches) -> bool:
+    """Whether a call names paths, each in one of the folders under every reading and not delicate,
+    and nothing runs."""
+    if not _adds_nothing(touches, rule) or any(touches.all_programs()):
+        return False
+    if touches.urls or touches.with_role(*_RUNNING, Role.HOST, Role.URL):
+        return False
+    paths = list(touches.all_paths())
+    written = any(may_write(touches, path) for path in paths)
+    # What the agent's side resolved must lie there too, and nothing there may be delicate.
+    bound = record.request.context.files
+    return (
+        any(not path.looks for path in paths)
+        and all(_lies_in(rule, path.absolute) and not is_delicate(touches, path) for path in paths)
+        and all(_lies_in(rule, one) and not delicate(one, written=written) for one in bound)
+    )
+
+
+def _lies_in(rule: PolicyRule, path: str | None) -> bool:
+    return path is not None and any(within(path, one) for one in rule.folders)
+
+
+def _is_ordinary(rule: PolicyRule, touches: Touches) -> bool:
+    """Whether a call may be allowed whatever its arguments are: nothing runs, nothing is delicate,
+    and each path is one to all readers."""
+    if may_run_anything(touches.call.tool) or not _adds_nothing(touches, rule):
+        return False
+    if touches.with_role(*_RUNNING) or any(one.kind in _UNCLEAR for one in touches.doubts):
+        return False
+    return not any(is_delicate(touches, path) for path in touches.all_paths())
+
+
+def _runs_one_of(rule: PolicyRule, record: Record, touches: Touches) -> bool:
+    cwd = record.request.context.cwd
+    leaf = command_leaf(touches)
+    if leaf is None or touches.readings:
+        return False
+    # Beside the command stand words about it, and where it runs, which was looked at.
+    beside = {one.role for one in touches.leaves if one is not leaf}
+    if not beside <= {Role.REMARK, Role.WORKING_FOLDER}:
         return False
     # An agent says where it works: that must not be everywhere.
     folders = rule.folders or (() if is_root(cwd) else (cwd,))
     patterns = (derive_allow_pattern(text, folder) for text in rule.commands for folder in folders)
-    return any(one is not None and runs_only(one, *values[0], record) for one in patterns)
-
-
-def _stays_in(folders: tuple[str, ...], record: Record) -> bool:
-    paths, arguments = paths_in(record.arguments), record.arguments
-    commands = commands_in(arguments)
-    if not paths or commands or record.request.kind is Kind.COMMAND:
-        return False
-    named = {name: value for name, value in arguments.items() if not is_content(name)}
-    return all(
-        any(lies_in(folder, path, record) for folder in folders)
-        for path in (*paths, *second_paths_in(named), *pathlike(named))
-    )
+    return any(one is not None and runs_only(one, touches.programs, record) for one in patterns)
 
 
 def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:
@@ -189,41 +277,25 @@ def _hits(rule: PolicyRule, record: Record) -> Iterator[MatchResult]:
             if any(part.lower() in text for part in rule.contains)
             else MatchResult.NO
         )
+    parts = read_without_authors(record)
     if rule.commands:
-        patterns = filter(None, map(derive_deny_pattern, rule.commands))
-        yield most([_forbidden(pattern, record) for pattern in patterns])
+        patterns = list(filter(None, map(derive_deny_pattern, rule.commands)))
+        yield most([forbids_command(one, part) for one in patterns for part in parts])
     if rule.folders:
-        yield most(
-            [
-                found
-                for folder in rule.folders
-                for part in record.parts
-                for found in _reaches(folder, part, record.request.context.cwd)
-            ]
-        )
+        yield most([reaches_folder(one, part) for one in rule.folders for part in parts])
+    for address, wanted in rule.arguments.items():
+        yield most([_has_argument(part, address, wanted) for part in parts])
 
 
-def _forbidden(pattern: CommandPattern, record: Record) -> MatchResult:
-    values = [found for part in record.parts for found in commands_in(part)]
-    scripts = any(names_script(name) for part in record.parts for name in part)
-    if scripts or (not values and record.request.kind is Kind.COMMAND):
-        values = [*values, ("", None)]
-    return most([forbids_command(pattern, *found) for found in values])
+def _has_argument(touches: Touches, address: str, wanted: str) -> MatchResult:
+    """Whether a call, or one within it, has a value that a condition on its arguments means."""
+    return over_readings(touches, lambda one: _has_value(one, address, wanted))
 
 
-def _reaches(folder: str, arguments: JsonObject, cwd: str | None) -> Iterator[MatchResult]:
-    """Yield for each path that a call names whether it lies in a folder."""
-    yield from (command_reaches(folder, *found, cwd) for found in commands_in(arguments))
-    for path in paths_in(arguments):
-        yield from (
-            forbids_folder(folder, one, cwd) for one in (path if isinstance(path, list) else [path])
-        )
-    # Text of any other name may be a path, or only look so.
-    rest = {
-        name: value
-        for name, value in arguments.items()
-        if not (names_command(name) or names_path(name) or is_content(name))
-    }
-    for text in pathlike(rest):
-        found = forbids_folder(folder, text, cwd)
-        yield MatchResult.NO if found is MatchResult.NO else MatchResult.UNSURE
+def _has_value(touches: Touches, address: str, wanted: str) -> MatchResult:
+    values = list(values_named(touches, address))
+    if any(fits_text(wanted, one) for one in values):
+        return MatchResult.YES
+    hidden = any(one.kind is DoubtKind.LIMIT for one in touches.doubts)
+    plain = all(isinstance(one, str | int | float) or one is None for one in values)
+    return MatchResult.NO if plain and not hidden else MatchResult.UNSURE

@@ -56,6 +56,14 @@ class HasShadows(Protocol):
         """Return what that part would have done."""
 
 
+@runtime_checkable
+class HasReasons(Protocol):
+    """A decider that can tell what kept it from allowing a request."""
+
+    async def asks_because(self, record: Record) -> str:
+        """Return that in a sentence, "" where there is nothing to say."""
+
+
 class Chain:
     """Asks deciders from the highest priority down. One that takes longer than `seconds`, or
     than the `seconds` of its own, has failed."""
@@ -65,6 +73,7 @@ class Chain:
         self._deciders = sorted(deciders, key=lambda decider: -decider.priority)
         # Asked once: whether a class fits a protocol takes longer than most deciders.
         self._shadowing = [one for one in self._deciders if isinstance(one, HasShadows)]
+        self._reasoning = [one for one in self._deciders if isinstance(one, HasReasons)]
 
     async def decide(self, record: Record, route: Route, *, stored: bool = True) -> Verdict | None:
         """Return the first answer; None means people decide.
@@ -108,6 +117,17 @@ class Chain:
                 )
         return found
 
+    async def asks_because(self, record: Record) -> str:
+        """Return why people are asked though something like it was remembered; "" without."""
+        for decider in self._reasoning:
+            try:
+                if said := await decider.asks_because(record):
+                    return said
+            except Exception:
+                # It is a help for whoever decides: without it people are asked all the same.
+                log.exception("a decider gave no reason", extra={"event": "reason_failed"})
+        return ""
+
     async def explain(self, record: Record, route: Route) -> list[Opinion]:
         """Return what each decider answers, in the order they are asked."""
         return [await self._opinion(decider, record, route) for decider in self._deciders]
@@ -120,10 +140,17 @@ class Chain:
             effect, message = FAILED, str(error) or type(error).__name__
         else:
             effect = verdict.effect if verdict else NO_OPINION
-            message = verdict.message if verdict else ""
+            message = verdict.message if verdict else await _in_shadow(decider, record)
         return Opinion(
             decider=decider.name, priority=decider.priority, effect=effect, message=message
         )
+
+
+async def _in_shadow(decider: Decider, record: Record) -> str:
+    """Say what a decider without an opinion would have done, were it not in shadow."""
+    found = await decider.shadows(record) if isinstance(decider, HasShadows) else []
+    said = dict.fromkeys(f"{one.effect}: {one.why or one.rule}" for one in found)
+    return f"in shadow, would {'; '.join(said)}" if said else ""
 
 
 def find_decisive(opinions: Iterable[Opinion]) -> Opinion | None:
@@ -203,7 +230,10 @@ async def judge(
             # What the hook wanted changed must not run as it was.
             return record, _outcome_of(record, replace(verdict, effect=DENY, message=str(error)))
         verdict = await chain.decide(record, route)
-    return record, None if verdict is None else _outcome_of(record, verdict)
+    outcome = None if verdict is None else _outcome_of(record, verdict)
+    if outcome is None:
+        record = record.copy_with(asks_because=await chain.asks_because(record))
+    return record, outcome
 
 
 def _modify(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:

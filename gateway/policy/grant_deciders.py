@@ -16,7 +16,7 @@ from gateway.models import DecidedBy, DeciderKind, Reason
 from gateway.policy.authorization import is_still_authorized, lets_through
 from gateway.policy.chain import ALLOW, ASK, DENY
 from gateway.policy.decider import Decider, Verdict
-from gateway.policy.grants.coverage import covers
+from gateway.policy.grants.coverage import covers, why_asked
 from gateway.policy.grants.grant import PASSES, Effect, Grant, MatchResult
 from gateway.policy.guardrails import findings
 
@@ -112,7 +112,7 @@ class GrantBook:
     @property
     def deciders(self) -> tuple[Decider, Decider]:
         """The two links of the chain."""
-        return _Link(self, Effect.DENY, DENY_PRIORITY), _Link(self, Effect.ALLOW, ALLOW_PRIORITY)
+        return _Link(self, Effect.DENY, DENY_PRIORITY), _Allows(self, Effect.ALLOW, ALLOW_PRIORITY)
 
     def at(self, policy: PolicyDocument) -> None:
         """Use only what is of this policy's generation from now on."""
@@ -184,15 +184,26 @@ class _Link:
         for cover, grant in covered:
             if cover is MatchResult.YES:
                 effect = DENY if self._effect is Effect.DENY else ALLOW
-                return _cite(effect, grant, grant.match.scope.value)
+                return _cite(effect, grant, grant.told or grant.match.scope.value)
         for cover, grant in covered:
             if cover is MatchResult.UNSURE:
                 return _cite(ASK, grant, "may be what a remembered denial covers")
         return None
 
 
+class _Allows(_Link):
+    """The remembered approvals, which can tell what kept them from covering a request."""
+
+    async def asks_because(self, record: Record) -> str:
+        """Return what kept the nearest remembered approval of the tool from covering it."""
+        record = self._book.redeclare(record)
+        near = [one for one in await self._book.about(record) if one.effect is Effect.ALLOW]
+        return why_asked(near, record)
+
+
 def _cite(effect: str, grant: Grant, message: str) -> Verdict:
-    # Agents and the audit read the message: nothing of what the grant covers stands in it.
+    # Agents and the audit read the message: nothing of what the grant covers stands in it, but
+    # what they were told when it was denied.
     by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
     return Verdict(effect=effect, by=by, reason=Reason.GRANT, message=message)
 

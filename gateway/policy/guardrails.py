@@ -10,22 +10,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
 from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
-from gateway.models import Kind
-from gateway.policy.calls.argument_names import paths_in, runs_what_it_is_given
-from gateway.policy.calls.paths import delicate_word
+from gateway.policy.calls.paths import components, delicate_word
 from gateway.policy.calls.tables import rows
-from gateway.wire.codec import JsonObject
+from gateway.policy.calls.touches import PathEffect, Touches, touches_of
 
 _MOST_TEXT = 20_000
 _MOST_FOUND = 8
 _MOST_PATH = 80
+_CHANGING = frozenset({PathEffect.DELETE, PathEffect.WRITE})
+_ROOT = frozenset({"root", "0"})
 
 _SIGNS = tuple(
     (says, tuple(hints.split()), re.compile(pattern, re.IGNORECASE))
@@ -41,52 +40,84 @@ def assess(record: Record, policy: PolicyDocument) -> Record:
     """
     request = replace(record.request, arguments=record.arguments)
     watched = policy.guardrails is not Guardrails.OFF
+    found = find_signs(record) if watched else ()
     return record.copy_with(
         risk=policy.risk_of(request, record.arguments),
-        findings=findings(record) if watched else (),
+        findings=tuple(one.words for one in found),
+        finding_places=tuple(one.place for one in found),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One sign in a few words, and the place of the value that shows it."""
+
+    words: str
+    place: str
+    destroys: bool = True  # or reaches for secrets; else it is only worth a look
 
 
 def findings(record: Record) -> tuple[str, ...]:
     """Return what a request shows signs of, each in a few words."""
-    found: dict[str, None] = {}
-    for text in _commands(record):
+    return tuple(one.words for one in find_signs(record))
+
+
+def find_signs(record: Record) -> tuple[Sign, ...]:
+    """Return each sign that a request shows, with the place of the first value that shows it."""
+    found: dict[str, Sign] = {}
+    for call in chain.from_iterable(one.everything() for one in touches_of(record)):
+        for sign in chain(_in_texts(call), _in_paths(call), _in_surroundings(call)):
+            found.setdefault(sign.words, sign)
+            if len(found) == _MOST_FOUND:
+                return tuple(found.values())
+    return tuple(found.values())
+
+
+def _in_texts(call: Touches) -> Iterator[Sign]:
+    """Look through all that runs, is typed, handed on or unknown; never data or remarks."""
+    for place, text in call.texts_to_look_through():
         if len(text) > _MOST_TEXT:
-            found["is too long to be looked through"] = None
+            yield Sign("is too long to be looked through", place)
         shown = text[:_MOST_TEXT]
         lower = shown.lower()
         for says, hints, sign in _SIGNS:
             if any(hint in lower for hint in hints) and sign.search(shown):
-                found[says] = None
+                yield Sign(says, place)
         for word in _WORDS.findall(shown):
-            found |= _secret(word)
-    for path in chain.from_iterable(map(paths_in, record.parts)):
-        for one in path if isinstance(path, list) else [path]:
-            found |= _secret(one)
-    return tuple(found)[:_MOST_FOUND]
+            yield from _secret(word, place)
 
 
-def _secret(path: Any) -> dict[str, None]:
-    why = delicate_word(path, written=False) if isinstance(path, str) else None
-    if why is None:
-        return {}
-    # Quoted, in ASCII: whatever the agent named, it neither ends the quotation nor begins a line.
-    return {f"names {json.dumps(start_of(path, _MOST_PATH))}: {why}": None}
+def _in_paths(call: Touches) -> Iterator[Sign]:
+    folder = call.call.context.cwd
+    home = components(folder) if folder is not None else None
+    ways = (way for one in call.readings for way in one.ways)
+    for path in chain(call.paths, *(way.paths for way in ways)):
+        if path.looks:
+            continue
+        secret = list(_secret(path.text, path.place))
+        yield from secret
+        if path.effect not in _CHANGING or secret:
+            continue
+        if path.delicate is not None:
+            yield Sign(f"changes {_quoted(path.text)}: {path.delicate}", path.place, False)
+        elif home and path.parts is not None and path.parts[: len(home)] != home:
+            yield Sign("changes what is outside its working folder", path.place, False)
 
 
-def _commands(record: Record) -> Iterator[str]:
-    """Yield what looks like something to run: all text of a command, else what is named so."""
-    for name, value in chain.from_iterable(part.items() for part in record.parts):
-        if record.request.kind is Kind.COMMAND or runs_what_it_is_given(name):
-            yield from _texts(value)
+def _in_surroundings(call: Touches) -> Iterator[Sign]:
+    for leaf in call.rights:
+        yield Sign("asks for more rights", leaf.place, False)
+    for leaf in call.users:
+        if str(leaf.value).strip().lower() in _ROOT:
+            yield Sign("runs as root", leaf.place, False)
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        yield " ".join(part for part in value if isinstance(part, str))
-        yield from (text for part in value if not isinstance(part, str) for text in _texts(part))
-    elif isinstance(value, dict):
-        parts: JsonObject = value
-        yield from (text for part in parts.values() for text in _texts(part))
+def _secret(path: str, place: str) -> Iterator[Sign]:
+    why = delicate_word(path, written=False)
+    if why is not None:
+        yield Sign(f"names {_quoted(path)}: {why}", place)
+
+
+def _quoted(path: str) -> str:
+    """Quote a path in ASCII: it neither ends the quotation nor begins a line."""
+    return json.dumps(start_of(path, _MOST_PATH))

@@ -81,7 +81,13 @@ from gateway.ports.outgoing import (
 )
 from gateway.ports.proven_masks import HIDDEN, NEEDS_ALL_SEEN, hides
 from gateway.ports.rate_limit import Pace, Rate
-from gateway.ports.remember_options import LIFETIME_WORDS, RememberOption, scopes_of
+from gateway.ports.remember_options import (
+    LIFETIME_WORDS,
+    PASS_LIFETIME_WORDS,
+    RememberOption,
+    remember_as,
+    scopes_of,
+)
 from gateway.ports.worklist import Worklist
 from gateway.wire.canonical_json import parse as parse_json
 from gateway.wire.codec import JsonObject, plain
@@ -93,6 +99,7 @@ __all__ = [
     "LABEL_CHARS",
     "LIFETIME_WORDS",
     "NEEDS_ALL_SEEN",
+    "PASS_LIFETIME_WORDS",
     "REQUEST_ID",
     "ROLES_ON_CARDS",
     "Adapter",
@@ -175,6 +182,7 @@ __all__ = [
     "parse_json",
     "plain",
     "read_whole",
+    "remember_as",
     "render_safe",
     "report_doubt",
     "report_failure",

@@ -112,6 +112,12 @@ class RequestCalls(Protocol):
     async def person(self, identity: Identity) -> Person | None:
         """Return the person whom an identity belongs to."""
 
+    async def may_pass(self, identity: Identity, record: Record) -> bool:
+        """Whether this identity may give the request's session a pass.
+
+        It is for what people see: `decide` asks again.
+        """
+
     async def may_decide(self, identity: Identity, record: Record) -> str | None:
         """Return None when this identity may decide the request, else the reason as a sentence.
 

@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import secrets_in
+from gateway.domain.redaction import mask_of, masks_in, secrets_in
 from gateway.models import Action
+from gateway.policy.grants.grant import Effect, Shape
+from gateway.policy.grants.offers import Offer
 from gateway.ports.blocks import texts_of
 
 NEEDS_ALL_SEEN = (Action.APPROVE, Action.EDIT, Action.RESPOND)
@@ -25,6 +27,7 @@ HIDDEN = "A masked part could act: reveal and approve it in the inbox."
 
 _MOST_KNOWN = 10_000
 _MOST_MASKS = 100  # in one request that are looked at
+_MASKED = re.compile("⟨secret of [0-9]+ characters")  # also where the rest was cut off
 _MOST_CHARS = 20_000  # of a text that is taken apart into words
 _NAME = r"(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|token|authorization)"
 _SCHEMES = r"(?:bearer|basic|token) "
@@ -104,13 +107,25 @@ def hides(record: Record) -> bool:
     return _proven_in(record) is None
 
 
-def hides_words(record: Record, words: str) -> bool:
+def hides_offer(record: Record, offer: Offer, effect: Effect) -> bool:
+    """Whether what an offer covers cannot be read in full where its secrets are masked.
+
+    Exactly this is what the card of the request shows, and denying exactly that hides nothing.
+    """
+    if offer.match.shape is Shape.EXACT:
+        return effect is Effect.ALLOW and hides(record)
+    return _hides_words(record, offer.words)
+
+
+def _hides_words(record: Record, words: str) -> bool:
     """Whether a mask in words about a request leaves out more than is proven data in it."""
     found = [words[start:end] for start, end in secrets_in(words)]
-    if not found:
+    if not found and not _MASKED.search(words):
         return False
     proven = _proven_in(record)
-    return proven is None or not proven.issuperset(found)
+    if proven is None or not proven.issuperset(found):
+        return True
+    return not masks_in(words) <= set(map(mask_of, proven))
 
 
 def _key(record: Record) -> tuple[str, int, str]:

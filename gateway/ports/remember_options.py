@@ -4,43 +4,72 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.domain.records import Record, Vote
+from gateway.domain.records import Record, Remember, Vote
 from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
 from gateway.models import Action
 from gateway.policy.authorization import count_needed
-from gateway.policy.grants.grant import Effect, Match
-from gateway.policy.grants.offers import LIFETIMES, find_offer, narrowest, offers
-from gateway.ports.proven_masks import hides_words
+from gateway.policy.grants.grant import PASSES, Effect, Match
+from gateway.policy.grants.offers import LIFETIMES, Offer, find_offer, narrowest, offers
+from gateway.policy.grants.pass_offers import PASS_LIFETIMES, find_pass, passes_for
+from gateway.ports.proven_masks import hides_offer
 
-# What is shown for each lifetime that `Remember` knows.
-LIFETIME_WORDS = {name: words for name, words, _ in LIFETIMES}
+# Ways to end that count uses, within an hour.
+_NEXT = {"next5": 5, "next20": 20}
+_LONGER = {name: words for name, words, _ in LIFETIMES}
+# What is shown for each way to end, the default first; `remember_as` reads the names.
+LIFETIME_WORDS = {
+    "1h": _LONGER.pop("1h"),
+    **{name: f"for the next {uses}, within an hour" for name, uses in _NEXT.items()},
+    **_LONGER,
+}
+# Those of them that a pass may have.
+PASS_LIFETIME_WORDS = {
+    name: words for name, words in LIFETIME_WORDS.items() if name in (*PASS_LIFETIMES, *_NEXT)
+}
 
 
 @dataclass(frozen=True, slots=True)
 class RememberOption:
-    """One offer: the id that a click names, and in words what would then be covered."""
+    """One offer: the id that a click names, and in words what would then be covered.
+
+    `session_pass` ones are for the request's session, and end by `PASS_LIFETIME_WORDS`.
+    """
 
     id: str
     words: Visible
+    session_pass: bool = False
+
+
+def remember_as(offer: str, lifetime: str, *, everywhere: bool) -> Remember:
+    """Return the wish of somebody who chose among `LIFETIME_WORDS`."""
+    uses = _NEXT.get(lifetime)
+    lasts = lifetime if uses is None else "1h"
+    return Remember(offer=offer, everywhere=everywhere, lifetime=lasts, max_uses=uses)
 
 
 def scopes_of(
-    record: Record, action: Action, *, reveal: bool = False
+    record: Record, action: Action, *, reveal: bool = False, passes: bool = False
 ) -> tuple[RememberOption, ...]:
     """Return what may be remembered with this action, narrow first; nothing on what has ended.
 
-    Without `reveal` nothing whose words would hide what could act.
+    Without `reveal` nothing whose words would hide what could act; with `passes`, which is for who
+    may give them, also the passes of the session, last.
     """
     if record.final or action not in (Action.APPROVE, Action.DENY):
         return ()
     effect = Effect.ALLOW if action is Action.APPROVE else Effect.DENY
+    made = offers(record, effect)
+    if passes and made and effect is Effect.ALLOW:
+        made += passes_for(record)
     return tuple(
         RememberOption(
-            offer.id, render_safe(offer.words + _votes(record, offer.match, effect), reveal=reveal)
+            offer.id,
+            render_safe(_said(record, offer, effect), reveal=reveal),
+            offer.match.shape in PASSES,
         )
-        for offer in offers(record, effect)
-        if reveal or not hides_words(record, offer.words)
+        for offer in made
+        if reveal or not hides_offer(record, offer, effect)
     )
 
 
@@ -66,6 +95,12 @@ def wishes(record: Record) -> list[str]:
     ]
 
 
+def _said(record: Record, offer: Offer, effect: Effect) -> str:
+    """Say what an offer covers, a pass by its name, and the votes that it takes."""
+    lead = "a pass, 8 hours at most: " if offer.match.shape in PASSES else ""
+    return lead + offer.words + _votes(record, offer.match, effect)
+
+
 def _votes(record: Record, match: Match, effect: Effect) -> str:
     """Say how many votes a scope takes, where one is not enough."""
     if effect is Effect.DENY:
@@ -74,12 +109,12 @@ def _votes(record: Record, match: Match, effect: Effect) -> str:
         count_needed(record.quorum, record.scope_quorum, match, everywhere=every)
         for every in (False, True)
     )
-    if here == everywhere:
+    if here == everywhere or match.shape in PASSES:
         return f" ({here} must vote for it)" if here > 1 else ""
     session = f"{here} must vote for it, " if here > 1 else ""
     return f" ({session}{everywhere} in all sessions)"
 
 
 def _words(record: Record, offer_id: str) -> str:
-    offer = find_offer(record, offer_id)
+    offer = find_offer(record, offer_id) or find_pass(record, offer_id)
     return render_safe(offer.words).text if offer is not None else "what is not offered any more"

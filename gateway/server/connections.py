@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from gateway.approvals.core import Core
+from gateway.approvals.core import Core, OtherStores
 from gateway.domain.clock import Clock, SystemClock
 from gateway.errors import Unreachable
 from gateway.policy.chain import ModeDecider
@@ -70,7 +70,8 @@ def build_core(
     """Return the core of a namespace with its whole chain of deciders: hooks, installed deciders,
     the mode last. Built here alone, so that no entry point misses a link."""
     judges = [*links(hooks), *plugged_in(settings.deciders), ModeDecider()]
-    return core_over(store, feed, judges, SystemClock(), signer)
+    minutes = settings.denial_minutes
+    return core_over(store, feed, judges, SystemClock(), signer, denial_minutes=minutes)
 
 
 def core_over(
@@ -79,6 +80,8 @@ def core_over(
     deciders: Sequence[Decider],
     clock: Clock,
     signer: Signer | None,
+    *,
+    denial_minutes: int = 0,
 ) -> Core:
     """Return the requests of a namespace, with these deciders below its rules and grants."""
     return Core(
@@ -87,9 +90,8 @@ def core_over(
         deciders,
         clock,
         signer=signer,
-        grants=RedisGrants(store),
-        outbox=RedisOutbox(store),
-        held=RedisGroups(store),
+        stores=OtherStores(RedisGrants(store), RedisOutbox(store), RedisGroups(store)),
+        denial_minutes=denial_minutes,
     )
 
 

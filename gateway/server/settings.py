@@ -86,6 +86,13 @@ class Settings(BaseSettings):
     grants: Literal["storage", "memory"] = Field(
         "storage", description="memory forgets all remembered decisions when a gateway starts"
     )
+    denial_minutes: int = Field(
+        5,
+        ge=0,
+        le=1440,
+        description="how long a person's denial answers the same call in the same session, in "
+        "minutes; 0 asks again at once",
+    )
     hooks_file: Path | None = Field(
         None, description="policy hooks to run as processes of ours, see docs/hooks.md"
     )

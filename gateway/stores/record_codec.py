@@ -128,6 +128,7 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
     ("consumer", ("consumers",), " ".join),
     ("gone", ("waiting",), _write_gone),
     ("found", ("findings",), _json_or_absent),
+    ("found_at", ("finding_places",), _json_or_absent),
     ("edited", ("edited",), _json_or_absent),
     ("votes", ("votes",), _json_or_absent),
     ("note", ("note",), str),
@@ -168,12 +169,12 @@ def fields_of(record: Record) -> dict[str, str]:
 
 def changed_fields(before: Record, after: Record) -> dict[str, str]:
     """Return those in which two records differ, as `after` has them: "" for one to delete."""
-    was: dict[str, Any] = vars(before)
+    was, now = vars(before), vars(after)
     changed: dict[str, str] = {}
-    for member, value in vars(after).items():
-        if value is was[member]:
+    for member, written in _FROM.items():
+        if now[member] is was[member]:
             continue  # most are the very same
-        for name, read, write in _FROM.get(member, ()):
+        for name, read, write in written:
             found = read(after)
             if found != read(before):
                 changed[name] = write(found)
@@ -225,6 +226,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         consumers=tuple(fields.get("consumer", "").split()),
         waiting="gone" not in fields,
         findings=tuple(_load(fields, "found") or ()),
+        finding_places=tuple(_load(fields, "found_at") or ()),
         edited=_load(fields, "edited"),
         votes=tuple(build(Vote, vote) for vote in _load(fields, "votes") or ()),
         decision=_built(Decision, fields, "decision"),

@@ -69,6 +69,7 @@ _AT_BIRTH = (
     "consumer",
     "queues",
     "found",
+    "found_at",
     "edited",
     "canary",
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.domain.policy_document import Mode, PolicyRule, Route, RuleEffect
-from gateway.models import Context, Kind
-from gateway.policy.grants.grant import Grant
+from gateway.models import Context, Kind, new_id
+from gateway.policy.authorization import ADMIN
+from gateway.policy.grants.grant import Grant, GrantVoter
 from gateway.wire.codec import plain
-from tests.api.replica import ANN_TOKEN, Replica, made
+from tests.api.replica import Replica, made
 from tests.grants.test_everyday import EVERYDAY
 from tests.grants.test_hostile_inputs import ASK, FOLDER, MORE, TEMPLATES
 
@@ -16,14 +17,14 @@ CWD = {"context": plain(Context(cwd="/ws"))}
 
 
 async def granted(gate: Replica, grants: list[Grant]) -> None:
-    """Have Ann, an admin for it, remember these."""
+    """Have these remembered, by Ann, who is an admin for it."""
     policy = await gate.store.policy()
     people = tuple(replace(one, admin=one.name == "ann") for one in policy.people)
     await gate.store.apply(replace(policy, people=people), by="test")
     for grant in grants:
-        body = {"agent": "agent1", "effect": "allow", "match": plain(grant.match), "words": "x"}
-        answer = await gate.call("POST", "/v1/grants", body, token=ANN_TOKEN)
-        assert answer.status == 201, answer.text
+        backer = GrantVoter(person="ann", via=(ADMIN,))
+        kept = replace(grant, id=new_id(), agent="agent1", session=None)
+        await gate.core.remembering.keep(replace(kept, made_by="ann", backers=(backer,)))
 
 
 async def outcome(gate: Replica, **more: object) -> str:

@@ -87,21 +87,21 @@ async def test_what_may_be_and_what_is_remembered_carries_masks(gate: Replica) -
     said.append(await gate.call("GET", "/v1/grants", token=EVE_TOKEN))
     (grant,) = said[1].json["items"]
     said.append(await gate.call("GET", f"/v1/grants/{grant['id']}", token=EVE_TOKEN))
-    match = {
-        "shape": "pattern",
-        "tool": "mail",
-        "rules": [{"name": "password", "kind": "equals", "value": SECRET}],
-    }
-    body = {"agent": "agent1", "effect": "deny", "match": match, "words": f"password={SECRET}"}
+    like: dict[str, Any] = {"tool": "send_mail", "arguments": {**asked, "body": "b" * 60}}
+    body = {"agent": "agent1", "effect": "allow", "example": like}
+    said.append(await gate.call("POST", "/v1/grants/offers", body, token=ANN_TOKEN))
+    (wide,) = [one for one in said[-1].json["offers"] if "with any body" in one["words"]]
+    body["offer"] = wide["id"]
     said.append(await gate.call("POST", "/v1/grants", body, token=ANN_TOKEN))
     said.append(await gate.call("POST", f"/v1/grants/{grant['id']}/revoke", {}, token=ANN_TOKEN))
-    assert [one.status for one in said] == [200, 200, 200, 201, 200]
+    assert [one.status for one in said] == [200, 200, 200, 200, 201, 200]
     for one in said:
         assert (SECRET in one.text, "ghp_" in one.text) == (False, False), one.text
         assert re.search("secret of (15|40) characters", one.text)
     kept = await gate.core.grants.get(grant["id"])
     values = {rule.name: rule.value for rule in kept.match.rules}
-    assert values == {**asked, "body": None}  # and so it decides
+    same = {f"$.{name}": value for name, value in asked.items()}
+    assert values == {**same, "$.body": None}  # and so it decides
 
 
 @pytest.mark.parametrize("action", ["approve", "edit"])

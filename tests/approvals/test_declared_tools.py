@@ -9,7 +9,7 @@ from typing import Any
 from gateway.domain.policy_document import ToolRow
 from gateway.domain.records import Remember
 from gateway.models import Action, Status
-from gateway.policy.grants.grant import Shape
+from gateway.policy.grants.grant import Scope
 from gateway.policy.grants.offers import offers
 from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
@@ -35,11 +35,11 @@ async def asked(world: World, city: str, **changes: Any) -> Status:
 async def test_an_authors_word_counts_while_it_is_trusted_and_said(world: World) -> None:
     """It offers the whole tool; without the trust, the word or the row it covers nothing."""
     first = await world.submit(**HARMLESS, arguments={"city": "Oslo"})
-    assert Shape.TOOL not in [one.match.shape for one in offers(first)]
+    assert Scope.TOOL not in [one.match.scope for one in offers(first)]
     await trusting(world, AGENT)
     second = await world.submit(**HARMLESS, arguments={"city": "Bergen"})
     whole = offers(second)[-1]
-    assert whole.match.shape is Shape.TOOL
+    assert whole.match.scope is Scope.TOOL
     decided = click(second, Action.APPROVE, remember=Remember(offer=whole.id))
     await world.core.requests.decide(decided)
     assert await asked(world, "Rome") is Status.APPROVED

@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.earlier_grants import BY_HAND, GONE, PASSES_CHANGED, WIDER
+from gateway.approvals.earlier_grants import (
+    BY_HAND,
+    CHANGED,
+    GONE,
+    PASSES_CHANGED,
+    WIDER,
+    covers_no_more,
+)
 from gateway.domain.clock import SystemClock
-from gateway.domain.policy_document import Route
+from gateway.domain.policy_document import Route, ToolRow
 from gateway.domain.records import Outcome, Record
 from gateway.domain.store import Transition, WriteResult
 from gateway.errors import Conflict
@@ -154,6 +161,71 @@ def widest_pattern(record: Record) -> str:
     return [one.id for one in offers(record) if one.match.shape is Shape.PATTERN][-1]
 
 
+async def test_the_form_of_the_version_before_becomes_that_of_today(world: World) -> None:
+    """Rules by the names of arguments: the offer of today that covers no more takes their place,
+    with its words, and covers what it covered."""
+    record = await asked(world, **GIT_LOG)
+    new = next(one for one in reversed(offers(record)) if one.match.shape is Shape.PATTERN)
+    (rule,) = new.match.rules
+    by_name = replace(rule, name="command", type="", optional=False)
+    old = replace(new.match, rules=(by_name,), answer=None, base=None, fingerprint="")
+    grant = await stored(world.store, old, from_request=record.id, max_uses=9)
+    assert (await world.submit(**GIT_LOG)).status is Status.PENDING
+    await world.core.grants.reread()
+    (kept,) = await world.core.grants.all()
+    assert (kept.id, kept.max_uses, kept.rests) == (grant.id, 9, None)
+    assert (kept.match, kept.words, kept.reading) == (new.match, new.words, READING)
+    assert (await world.submit(**GIT_LOG)).status is Status.APPROVED
+    wider = replace(old, rules=(replace(by_name, command=LISTED.command),))
+    assert not covers_no_more(new.match, wider)
+    assert covers_no_more(new.match, old)
+
+
+async def declare(world: World, arguments: dict[str, str]) -> None:
+    """Have the operator declare the arguments of one tool."""
+    row = ToolRow(name="lookup_order", harmless=False, arguments=arguments)
+    await world.store.apply(replace(await world.store.policy(), tools=(row,)), by="test")
+    world.core.writer.forget_policy()
+
+
+async def test_a_declaration_that_changes_suspends_what_rests_on_it(world: World) -> None:
+    """At once it covers nothing; the next look suspends it, and says why."""
+    await declare(world, {"order": "data"})
+    first = await world.submit(tool="lookup_order", arguments={"order": "A-1"})
+    await remember(world, first, offer=widest_pattern(first), lifetime="1w")
+    again = {"tool": "lookup_order", "arguments": {"order": "A-2"}}
+    assert (await world.submit(**again)).status is Status.APPROVED
+    await world.core.grants.reread()
+    assert (await world.submit(**again)).status is Status.APPROVED
+    await declare(world, {"order": "data", "refund": "amount"})
+    asks = await world.submit(**again)
+    assert asks.status is Status.PENDING
+    assert asks.asks_because == "what is declared about the tool was changed"
+    await world.core.grants.reread()
+    (rested,) = await world.core.grants.all()
+    assert rested.rests is not None
+    assert rested.rests.why == CHANGED
+    await world.core.grants.reread()
+    assert len(await told(world, "grant_rests")) == 1
+
+
+async def test_people_are_told_what_kept_an_answer_from_covering(world: World) -> None:
+    """The nearest remembered approval of the tool, the first value that differs; no secret."""
+    first = await world.submit(**GIT_LOG)
+    await remember(world, first, offer=widest_pattern(first), lifetime="1w")
+    arguments = {**GIT_LOG["arguments"], "auto_run": True}
+    then = await world.submit(**{**GIT_LOG, "arguments": arguments})
+    assert then.asks_because == "`auto_run` is new"
+    assert (await world.store.load(then.id)).asks_because == "`auto_run` is new"  # type: ignore[union-attr]
+    secret = "ghp_" + "a1B2" * 9
+    hides = await world.submit(**{**GIT_LOG, "arguments": {**GIT_LOG["arguments"], secret: 1}})
+    assert hides.asks_because.endswith("is new")
+    assert secret not in hides.asks_because
+    await world.core.requests.decide(click(then))
+    await world.approvals.erase(then.id, by="test")
+    assert (await world.store.load(then.id)).asks_because == ""  # type: ignore[union-attr]
+
+
 async def test_exact_answers_and_denials_go_on_as_they_were(world: World) -> None:
     """Exactly this is exactly this; a denial allows nothing. Neither is written anew."""
     same = {"arguments": {"command": "make x"}}
@@ -176,11 +248,11 @@ async def test_what_nothing_tells_of_rests_unless_it_is_exact(world: World) -> N
     record = await asked(world, **GIT_LOG)
     match = next(one.match for one in offers(record) if one.match.shape is Shape.PATTERN)
     gone = await stored(world.store, match, from_request=new_id())
+    await world.approvals.erase(record.id, by="test")
     erased = await stored(world.store, match, from_request=record.id)
     by_hand = await stored(world.store, match)
     digest = (await world.submit(tool="once")).digest
     exact = await stored(world.store, Match(shape=Shape.EXACT, tool="once", digest=digest))
-    await world.approvals.erase(record.id, by="test")
     await world.core.grants.reread()
     whys = {one.id: one.rests and one.rests.why for one in await world.core.grants.all()}
     assert whys == {gone.id: GONE, erased.id: GONE, by_hand.id: BY_HAND, exact.id: None}

@@ -79,12 +79,12 @@ async def test_a_pattern_covers_its_siblings_everywhere(world: World) -> None:
 
 
 async def test_a_whole_tool_is_remembered_for_the_session_or_everywhere(world: World) -> None:
-    """Whatever its arguments are, while the policy has it as harmless; for the session in it."""
+    """With other values, while the policy has it as harmless; for the session in it."""
     await policy(world.store, Route(approvers=("ann",)), harmless="get_weather")
     world.core.writer.forget_policy()
     first = await world.submit(tool="get_weather", arguments={"city": "Oslo"})
     grant = await remember(world, first, offer=widest(first))
-    other: dict[str, Any] = {"tool": "get_weather", "arguments": {"city": "Bergen", "days": 3}}
+    other: dict[str, Any] = {"tool": "get_weather", "arguments": {"city": "Bergen"}}
     assert (await world.submit(**other)).status is Status.APPROVED
     elsewhere = await world.submit(**other, session="s2")
     assert elsewhere.status is Status.PENDING

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 
-from gateway.approvals.core import Core
+from gateway.approvals.core import Core, OtherStores
+from gateway.approvals.grants_by_hand import Wish
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Remember
@@ -69,9 +69,12 @@ async def test_there_is_an_end_to_patterns(world: World) -> None:
         [],
         SystemClock(),
         signer=world.signer,
-        grants=RedisGrants(world.store, most_patterns=1),
-        outbox=RedisOutbox(world.store),
-        held=RedisGroups(world.store),
+        stores=OtherStores(
+            RedisGrants(world.store, most_patterns=1),
+            RedisOutbox(world.store),
+            RedisGroups(world.store),
+        ),
+        denial_minutes=0,
     )
     world = replace(world, core=core)
     first = await world.submit(**GIT_LOG)
@@ -84,16 +87,19 @@ async def test_there_is_an_end_to_patterns(world: World) -> None:
 
 async def test_only_an_admin_makes_a_grant_without_a_request(world: World) -> None:
     """Pre-approval is an admin's; the grant then works like any other."""
-    match = (await remember(world, await world.submit())).match
+    record = await world.submit()
+    match = (await remember(world, record)).match
     await world.core.grants.revoke_all(identity("ann"))
-    wish: dict[str, Any] = {"agent": "bot", "effect": Effect.ALLOW, "match": match, "words": "ls"}
+    wish = Wish(agent="bot", effect=Effect.ALLOW, chosen=match, lifetime="1w")
     for nobody in ("ann", "stranger"):
         with pytest.raises(Unauthorized):
-            await world.core.remembering.create(identity(nobody), **wish)
+            await world.core.by_hand.create(identity(nobody), record.id, wish)
+        with pytest.raises(Unauthorized):
+            await world.core.by_hand.offers(identity(nobody), "bot", record.id, Effect.ALLOW)
     current = await world.store.policy()
     root = Person(name="root", identities=("token:root",), admin=True)
     await world.store.apply(replace(current, people=(*current.people, root)), by="test")
-    made = await world.core.remembering.create(identity("root"), lifetime="1w", **wish)
+    made = await world.core.by_hand.create(identity("root"), record.id, wish)
     assert made.made_by == "root"
     assert (await world.submit(session="any")).status is Status.APPROVED
 

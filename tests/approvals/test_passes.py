@@ -45,7 +45,9 @@ async def test_everything_goes_through_and_cites_the_pass(world: World) -> None:
     done = await world.submit(tool="anything", arguments={"x": 1})
     assert done.decision is not None
     assert done.decision.decided_by.name == grant.id
-    assert (await written(world, "/elsewhere/a")).status is Status.APPROVED
+    assert (await written(world, "/ws/a")).status is Status.APPROVED
+    outside = await written(world, "/elsewhere/a")
+    assert (outside.status, len(outside.findings)) == (Status.PENDING, 1)
     assert (await world.submit(session="other")).status is Status.PENDING
     assert (await world.core.grants.get(grant.id)).used == 3
 

@@ -11,6 +11,7 @@ from gateway.domain.policy_document import Route
 from gateway.domain.records import Record, Remember
 from gateway.errors import BatchRefused, InvalidRequest
 from gateway.models import Action, Kind, Status
+from gateway.policy.grants.grant import Shape
 from gateway.policy.grants.offers import offers
 from tests.world import World, assembled, click, identity, policy
 
@@ -97,12 +98,30 @@ async def test_words_that_hide_something_are_not_remembered_unrevealed(world: Wo
     """An offer's id can be forged; its words put together what stood apart."""
     command = ["git", "push", "token", "attackerhost12"]
     record = await world.submit(**{**HIDING, "arguments": {"argv": command}})
-    offer = next(one for one in offers(record) if "attackerhost12" in one.words)
+    offer = next(one for one in offers(record) if one.match.shape is Shape.PATTERN)
     tap = click(record, remember=Remember(offer=offer.id))
     with pytest.raises(InvalidRequest, match="a mask hides what this would cover"):
         await world.core.requests.decide(tap)
     assert await status(world, record) is Status.PENDING
     assert (await world.core.requests.decide(replace(tap, revealed=True))).final
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("make deploy TOKEN=ghp_" + "a1B2" * 9, "ghp_"),
+        ("git push https://u:pw12@h/r", "pw12"),
+    ],
+)
+async def test_a_kept_grant_says_no_secret(world: World, text: str, secret: str) -> None:
+    """Each offer that was revealed may be remembered; what is kept of its words is masked."""
+    record = await world.submit(**{**HIDING, "arguments": {"command": text}})
+    made = offers(record)
+    assert any(secret in one.words for one in made)
+    wide = next(one for one in made if secret in one.words)
+    await world.core.requests.decide(click(record, remember=Remember(offer=wide.id), revealed=True))
+    (grant,) = await world.core.grants.all()
+    assert secret not in grant.words and "secret of" in grant.words
 
 
 async def test_no_click_waits_for_the_proof(world: World) -> None:

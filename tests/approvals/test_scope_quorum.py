@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
+from gateway.approvals.grants_by_hand import Wish
 from gateway.domain.policy_document import PolicyDocument, Route, ToolRow
 from gateway.domain.records import Person, Record, Remember, ScopeQuorum
 from gateway.errors import Conflict, InvalidRequest, Unauthorized
 from gateway.models import Action, Status, new_id
-from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.policy.grants.grant import Effect, Grant, Match, Scope, Shape
 from gateway.ports.cards import card_of
 from gateway.ports.remember_options import scopes_of
 from tests.approvals.test_grant_creation import widest
-from tests.world import World, click, identity, policy
+from tests.world import World, click, identity, policy, request
 
 WIDE = ScopeQuorum(tool=2, everywhere=3)
 
@@ -23,7 +24,7 @@ WIDE = ScopeQuorum(tool=2, everywhere=3)
 async def asked(world: World) -> Record:
     """Return a request on a route where one approves, and two must vote for the whole tool."""
     await route(world)
-    return await world.submit(tool="deploy", arguments={"to": "staging"})
+    return await world.submit(tool="deploy", arguments={"version": "staging"})
 
 
 async def route(world: World, *approvers: str, quorum: int = 1, wide: ScopeQuorum = WIDE) -> None:
@@ -49,19 +50,18 @@ async def test_the_request_waits_until_enough_vote_for_the_scope(
     assert voted.status is Status.PENDING
     assert await world.core.grants.all() == []
     card = card_of(voted, lines=9, chars=999)
-    assert "1 of 2 votes to remember “everything that deploy can do” for this session" in (
-        card.progress
-    )
+    words = "everything that deploy can do with version and what is declared"
+    assert f"1 of 2 votes to remember “{words}” for this session" in card.progress
     widest = scopes_of(voted, Action.APPROVE)[-1]
     assert "(2 must vote for it, 3 in all sessions)" in widest.words.text
     ended = await vote(world, voted, "bob", lifetime="1d", max_uses=5)
     assert ended.status is Status.APPROVED
     (grant,) = await world.core.grants.all()
     assert [one.person for one in grant.backers] == ["ann", "bob"]
-    assert grant.match.shape is Shape.TOOL
+    assert grant.match.scope is Scope.TOOL
     assert grant.max_uses == 5
     assert grant.expires_at == grant.made_at + 86_400_000, "the shortest life counts"
-    again = await world.submit(tool="deploy", arguments={"to": "production"})
+    again = await world.submit(tool="deploy", arguments={"version": "production"})
     assert again.status is Status.APPROVED
 
 
@@ -88,7 +88,7 @@ async def test_approving_once_stays_possible_and_remembers_nothing(
 async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: Record) -> None:
     """Neither a vote for once, nor one for another place, is a vote for the whole tool."""
     await route(world, quorum=2)
-    asked = await world.submit(tool="deploy", arguments={"to": "x"})
+    asked = await world.submit(tool="deploy", arguments={"version": "x"})
     asked = await vote(world, asked, "ann", everywhere=True)
     asked = await vote(world, asked, "bob")
     assert asked.status is Status.PENDING
@@ -139,7 +139,7 @@ async def test_a_denial_is_remembered_by_one(world: World, asked: Record) -> Non
 async def test_a_grant_that_names_no_backers_speaks_for_its_maker(world: World) -> None:
     """As those of an earlier version: it holds for a route that admits them, and for no other."""
     await route(world, "ann")
-    same: dict[str, Any] = {"tool": "deploy", "arguments": {"to": "staging"}}
+    same: dict[str, Any] = {"tool": "deploy", "arguments": {"version": "staging"}}
     match = Match(shape=Shape.EXACT, tool="deploy", digest=(await world.submit(**same)).digest)
     values: dict[str, Any] = {"id": new_id(), "effect": Effect.ALLOW, "agent": "bot"}
     plain = Grant(**values, match=match, made_by="ann", made_at=0, session="default")
@@ -160,10 +160,11 @@ async def test_whoever_is_called_admin_does_not_speak_for_one(world: World) -> N
         await world.store.apply(document, by="test")
         world.core.writer.forget_policy()
         if admins:
-            match = Match(shape=Shape.TOOL, tool="deploy")
-            how: dict[str, Any] = {"agent": "bot", "effect": Effect.ALLOW, "words": "all"}
-            await world.core.remembering.create(identity("boss"), match=match, **how)
-        asked = await world.submit(tool="deploy", arguments={"to": "staging"})
+            like = request(tool="deploy", arguments={"version": "production"})
+            made = await world.core.by_hand.offers(identity("boss"), "bot", like, Effect.ALLOW)
+            wish = Wish(agent="bot", effect=Effect.ALLOW, chosen=made[-1].id)
+            await world.core.by_hand.create(identity("boss"), like, wish)
+        asked = await world.submit(tool="deploy", arguments={"version": "staging"})
         assert asked.status is status
 
 
@@ -173,7 +174,7 @@ async def test_a_grant_counts_while_enough_of_its_voters_may_approve(
     """One of two was removed: it asks again, says so, and comes back with them."""
     voted = await vote(world, asked, "ann")
     await vote(world, voted, "bob")
-    same = {"tool": "deploy", "arguments": {"to": "staging"}}
+    same = {"tool": "deploy", "arguments": {"version": "staging"}}
     for approvers, status in ((("bob", "eve"), Status.PENDING), (("ann", "bob"), Status.APPROVED)):
         await route(world, *approvers)
         await world.core.grants.look_over()

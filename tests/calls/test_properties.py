@@ -76,7 +76,7 @@ def test_every_value_has_exactly_one_role(
         assert all(isinstance(leaf.role, Role) for leaf in one.leaves)
         assert all(doubt.words for doubt in one.doubts)
     list(found.all_programs()), list(found.all_paths()), list(found.texts_to_look_through())
-    assert found.hosts is not None and found.paths_worst_first() is not None
+    assert found.hosts is not None
 
 
 @settings(max_examples=40, deadline=None)

@@ -7,28 +7,29 @@ import pytest
 from gateway.models import Kind
 from gateway.policy.calls.known_tools import known_tools
 from gateway.policy.calls.roles import FREE, RoleSource, looks_like
+from gateway.policy.calls.tool_names import is_lookup
 from gateway.wire.roles import Role
 from tests.calls.reading import author, operator, read, roles_of
 
 C, F, T = Kind.COMMAND, Kind.FILE_CHANGE, Kind.TOOL
 
 BY_NAME: list[tuple[str, Kind, dict[str, Any], dict[str, str]]] = [
-    ("bash", C, {"command": "ls", "description": "Look around"},
+    ("sh_run", C, {"command": "ls", "description": "Look around"},
      {"command": "command", "description": "remark"}),
-    ("bash", C, {"command": "ls", "timeout": 5}, {"command": "command", "timeout": "remark"}),
-    ("bash", C, {"command": "ls", "timeout": 10**9}, {"command": "command", "timeout": "unknown"}),
-    ("bash", C, {"command": "ls", "timeout": "x"}, {"command": "command", "timeout": "unknown"}),
-    ("bash", C, {"command": "ls", "timeout": True}, {"command": "command", "timeout": "unknown"}),
-    ("bash", C, {"command": "ls", "user": "root"}, {"command": "command", "user": "user"}),
-    ("bash", C, {"command": "ls", "sudo": True}, {"command": "command", "sudo": "rights"}),
-    ("bash", C, {"command": "ls", "env": {"A": "1"}},
+    ("sh_run", C, {"command": "ls", "timeout": 5}, {"command": "command", "timeout": "remark"}),
+    ("sh_run", C, {"command": "ls", "timeout": 9**9}, {"command": "command", "timeout": "unknown"}),
+    ("sh_run", C, {"command": "ls", "timeout": "x"}, {"command": "command", "timeout": "unknown"}),
+    ("sh_run", C, {"command": "ls", "timeout": True}, {"command": "command", "timeout": "unknown"}),
+    ("sh_run", C, {"command": "ls", "user": "root"}, {"command": "command", "user": "user"}),
+    ("sh_run", C, {"command": "ls", "sudo": True}, {"command": "command", "sudo": "rights"}),
+    ("sh_run", C, {"command": "ls", "env": {"A": "1"}},
      {"command": "command", "env.A": "environment"}),
-    ("bash", C, {"command": "ls", "host": "prod"}, {"command": "command", "host": "host"}),
-    ("bash", C, {"command": "ls", "dir_path": "a"},
+    ("sh_run", C, {"command": "ls", "host": "prod"}, {"command": "command", "host": "host"}),
+    ("sh_run", C, {"command": "ls", "dir_path": "a"},
      {"command": "command", "dir_path": "working_folder"}),
-    ("bash", C, {"command": "ls", "path": "a"}, {"command": "command", "path": "working_folder"}),
-    ("bash", C, {"command": "ls", "cwd": None}, {"command": "command", "cwd": "working_folder"}),
-    ("bash", C, {"command": "ls", "cwd": True}, {"command": "command", "cwd": "unknown"}),
+    ("sh_run", C, {"command": "ls", "path": "a"}, {"command": "command", "path": "working_folder"}),
+    ("sh_run", C, {"command": "ls", "cwd": None}, {"command": "command", "cwd": "working_folder"}),
+    ("sh_run", C, {"command": "ls", "cwd": True}, {"command": "command", "cwd": "unknown"}),
     ("run", C, {"command": "y", "is_input": "true"}, {"command": "input", "is_input": "flag"}),
     ("run", C, {"command": "y", "is_input": "false"}, {"command": "command", "is_input": "flag"}),
     ("npm", T, {"command": "ls"}, {"command": "action"}),
@@ -40,7 +41,7 @@ BY_NAME: list[tuple[str, Kind, dict[str, Any], dict[str, str]]] = [
     ("page", T, {"js": "x"}, {"js": "action"}),
     ("k8s", T, {"manifest": "x"}, {"manifest": "action"}),
     ("Taskx", T, {"prompt": "x"}, {"prompt": "action"}),
-    ("save_memory", T, {"fact": "x"}, {"fact": "unknown"}),
+    ("keep_a_fact", T, {"fact": "x"}, {"fact": "unknown"}),
     ("http_post", T, {"url": "https://example.org/a", "body": "x"},
      {"url": "url", "body": "action"}),
     ("post_message", T, {"channel": "#ops", "text": "all is well"},
@@ -49,22 +50,22 @@ BY_NAME: list[tuple[str, Kind, dict[str, Any], dict[str, str]]] = [
      {"channel": "recipient", "text": "unknown"}),
     ("post_message", C, {"channel": "#ops", "text": "all is well"},
      {"channel": "recipient", "text": "unknown"}),
-    ("send_email", T, {"to": "kim@example.org", "subject": "hi you", "body": "a b", "bcc": "x"},
+    ("send_mail_to", T, {"to": "kim@example.org", "subject": "hi you", "body": "a b", "bcc": "x"},
      {"to": "recipient", "subject": "data", "body": "data", "bcc": "recipient"}),
     ("write_file", F, {"path": "a", "content": "x", "line": 3},
      {"path": "write", "content": "data", "line": "part"}),
-    ("write_file", C, {"path": "a", "content": "x"}, {"path": "path", "content": "unknown"}),
+    ("write_a_file", C, {"path": "a", "content": "x"}, {"path": "path", "content": "unknown"}),
     ("write_file", F, {"path": "a", "content": ["x"]}, {"path": "write", "content[0]": "unknown"}),
     ("write_file", F, {"path": True, "content": "x"}, {"path": "unknown", "content": "data"}),
     ("write_file", F, {"path": "a", "line": "3"}, {"path": "write", "line": "unknown"}),
-    ("read_file", T, {"path": "a", "offset": 1}, {"path": "read", "offset": "part"}),
+    ("read_a_file", T, {"path": "a", "offset": 1}, {"path": "read", "offset": "part"}),
     ("delete_file", F, {"path": "a"}, {"path": "delete"}),
-    ("move_file", F, {"source": "a", "destination": "b"},
+    ("move_a_file", F, {"source": "a", "destination": "b"},
      {"source": "path", "destination": "destination"}),
     ("copy", F, {"src": "a", "dst": "b"}, {"src": "path", "dst": "destination"}),
     ("str_replace_based_edit_tool", F, {"command": "view", "path": "a"},
      {"command": "flag", "path": "write"}),
-    ("str_replace_based_edit_tool", F, {"command": "rm x", "path": "a"},
+    ("str_replace_edit_tool", F, {"command": "rm x", "path": "a"},
      {"command": "action", "path": "write"}),
     ("apply_patch", F, {"patch": "x", "explanation": "why it is"},
      {"patch": "patch", "explanation": "remark"}),
@@ -152,7 +153,8 @@ def test_every_row_of_the_table_is_read_as_it_is_written() -> None:
     """Each row fits a call of its own, and its values have the roles of the row."""
     assert known_tools()
     for row in known_tools():
-        assert row.names and row.host and row.checked and row.arguments
+        assert row.names and row.host and row.checked
+        assert row.arguments or row.harmless
         assert not row.fits({"no such argument": 1})
         assert row.fits({})
 
@@ -175,3 +177,17 @@ def test_a_command_or_a_plan_has_no_data() -> None:
     for kind in (C, Kind.PLAN):
         found = read("write_file", {"path": "a", "content": "x"}, kind)
         assert not {leaf.role for leaf in found.leaves} & FREE
+
+
+@pytest.mark.parametrize(
+    ("tool", "is_one"),
+    [("get_weather", True), ("mcp__w__getWeather", True), ("lookup", False), ("weather", False),
+     ("set_and_get", False), ("get_shell", False), ("get_sql", False), ("get_wetter\u202e", False),
+     ("find_and_delete", False), ("check_out", False), ("checkOut", False),
+     ("list_for_sale", False),
+     ("get_shares", False), ("look_up_city", True), ("get_exchange_rate", True),
+     ("mcp__shop__get_order", False)],
+)  # fmt: skip
+def test_lookups_begin_with_their_verb(tool: str, is_one: bool) -> None:
+    """A look-up's first word says so, and none of its words may run anything."""
+    assert is_lookup(tool) is is_one

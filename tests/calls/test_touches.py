@@ -283,6 +283,25 @@ def test_limits_are_doubts_and_never_free() -> None:
         assert cut and {leaf.role for leaf in cut} == {Role.UNKNOWN}
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [("apply_patch", {"patch": "x\n" + "+++ b/f\n" * 600}),
+     ("x", {"note": "diff --git a/a b/b\n" + "+++ b/f\n" * 600}),
+     ("x", {"note": " ".join(f"https://x{at}.org/" for at in range(65))}),
+     ("x", {"a_path": "a", **{f"p{at}_path": "b" for at in range(9)}})],
+)  # fmt: skip
+def test_what_is_not_read_to_its_end_is_a_doubt(tool: str, arguments: dict[str, Any]) -> None:
+    """More files, addresses or paths side by side than are read are never passed over silently."""
+    assert DoubtKind.LIMIT in kinds_of_doubts(read(tool, arguments, F))
+
+
+def test_as_much_as_is_read_is_no_doubt() -> None:
+    """The limits themselves are no doubts."""
+    urls = " ".join(f"https://x{at}.org/" for at in range(64))
+    paths = {f"p{at}_path": "b" for at in range(8)}
+    assert DoubtKind.LIMIT not in kinds_of_doubts(read("x", {"note": urls, **paths}, F))
+
+
 def test_data_may_be_long() -> None:
     """What is only kept need not be read."""
     found = read("write_file", {"path": "a", "content": "x" * 1_000_000}, F)
@@ -295,17 +314,9 @@ def test_data_may_be_long() -> None:
 def test_texts_to_look_through_hold_no_data() -> None:
     """A message that tells of a command is not one; what nobody knows is looked through."""
     found = read(
-        "send_email", {"to": "kim@example.org", "body": "never rm -rf it", "x": "rm -rf y"}
+        "send_mail_to", {"to": "kim@example.org", "body": "never rm -rf it", "x": "rm -rf y"}
     )
-    assert [text for _, text in found.texts_to_look_through()] == ["rm -rf y"]
-
-
-def test_paths_are_told_worst_first_and_below_the_base() -> None:
-    """Heads name what is deleted first, and paths without the folder that all share."""
-    changes = [{"path": "/ws/a", "type": "update"}, {"path": "/ws/b/c", "type": "delete"}]
-    found = read("edit_files", {"changes": changes}, F)
-    told = [(one.effect.value, one.relative_to(found.base)) for one in found.paths_worst_first()]
-    assert told == [("delete", "b/c"), ("write", "a")]
+    assert [text for _, text in found.texts_to_look_through()] == ["kim@example.org", "rm -rf y"]
 
 
 def test_the_fingerprint_follows_declarations_and_rows() -> None:

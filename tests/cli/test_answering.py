@@ -196,13 +196,11 @@ def test_what_a_mask_could_hide_is_not_approved_here(up: Shell, agent: HttpPool)
 def test_nothing_that_deceives_the_eye_reaches_the_terminal(up: Shell, agent: HttpPool) -> None:
     """Characters that move, hide or pose as others are written out, wherever they stand."""
     asked = ask(agent, new_id(), tool=f"sh{DECEIVING}", command=f"cat a{DECEIVING}b", text="é")
-    match = {"shape": "exact", "tool": "shell", "digest": "0" * 64}
-    grant = {"agent": "sly", "effect": "deny", "match": match, "words": f"all{DECEIVING}"}
-    state = Path(up.env["GATEWAY_DATA_DIR"])
-    with http(up, json.loads((state / "approver.json").read_text())["token"]) as owner:
-        made = owner.call("POST", "/v1/grants", grant)["id"]
-    said = [up.run("pending"), up.run("show", asked), up.run("deny", asked)]
-    said += [up.run("grant", "list"), up.run("grant", "show", made)]
+    said = [up.run("pending"), up.run("show", asked)]
+    said += [up.run("deny", asked, "--reason", f"all{DECEIVING}")]
+    said += [up.run("grant", "list")]
+    said += [up.run("grant", "show", said[-1].split()[0])]
+    assert "all\\u202e" in said[-1], "what agents that ask again are told"
     assert [line for line in said if set(DECEIVING) & set(line)] == []
     assert "⟨U+202E⟩" in said[0]
     assert "\\u202e" in said[1]

@@ -36,3 +36,30 @@ def test_it_says_what_it_took_for_granted(up: Shell) -> None:
     assert "there is no agent nobody" in told
     assert "kind tool, session default, in /srv" in told
     assert "--arguments:" in up.run("explain", "local", "shell", "--arguments", "rm", code=2)
+
+
+def test_it_says_what_each_argument_is_and_what_was_found(up: Shell) -> None:
+    """Address, role, who said it and what may differ; then findings, also those in shadow."""
+    words = ("--arguments", '{"sudo": true, "x": {"y": 1}}', "shell", "--", "rm", "-rf", "x")
+    told = up.run("explain", "local", *words)
+    assert "argument command: command (said by " in told
+    assert "may differ under a rule that reads it" in told
+    assert "argument sudo: rights (said by name), stays as it is" in told
+    assert "argument x.y: unknown (said by nobody), stays as it is" in told
+    assert "finding at command: removes folders whole" in told
+    assert "finding at sudo: asks for more rights" in told
+    assert "no opinion in shadow, would deny: removes folders whole" in told
+
+
+def test_it_says_what_kept_a_remembered_answer_from_covering(up: Shell) -> None:
+    """The first difference of each approval of the tool; one that covers says so."""
+    asking = up.popen("ask", "shell", "--", "git", "log", "-n", "5")
+    request = first_pending(up)["request"]["id"]
+    lines = up.run("grant", "offers", request, "--json")
+    offers = json.loads(lines)["approve"]
+    wide = next(one["id"] for one in offers if "with no flags but" in one["words"])
+    up.run("approve", request, "--remember", wide)
+    asking.communicate(timeout=30)
+    assert "covers it" in up.run("explain", "local", "shell", "--", "git", "log", "-n", "9")
+    other = up.run("explain", "local", "shell", "--", "git", "log", "--stat")
+    assert "does not cover it: `command` runs something else" in other

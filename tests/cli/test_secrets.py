@@ -98,7 +98,9 @@ def through_everything(agent: HttpPool, owner: HttpPool) -> None:
         body = {"action": action, "revision": 1, **words, **more}
         owner.call("POST", f"/v1/requests/{one}/decide", body)
 
-    decide(ask(asked()), "deny")
+    decide(ask(asked(session="denied")), "deny")
+    again = agent.call("GET", f"/v1/requests/{ask(asked(session='denied'))}")
+    assert again["decision"]["reason"] == "grant", "the denial's words answer the same call"
     decide(ask(provable()), "approve")
     edited = ask(provable())
     for action in ("approve", "edit", "respond"):

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
+from gateway.approvals.grants_by_hand import Wish
 from gateway.domain.policy_document import ToolRow
 from gateway.domain.records import MessageRef, Person
 from gateway.errors import Conflict, Unauthorized
-from gateway.policy.grants.grant import Effect, Grant, Match, Shape
+from gateway.policy.grants.grant import Effect, Grant
 from gateway.policy.grants.offers import offers
 from gateway.ports.outgoing import GRANT, DeliveryUncertain, RetryLater
 from gateway.stores.retention import Retention
 from tests.approvals.test_grant_creation import remember, widest
 from tests.delivery.test_outbox import Office, route
-from tests.world import World, identity
+from tests.world import World, identity, request
 
 SECRET = "channel-of-the-board"
 
@@ -53,7 +54,8 @@ async def test_a_grant_has_a_card_at_every_place_and_revoking_is_shown_on_each(
     facts = {fact.label: fact.text.text for fact in cards[0].facts}
     assert facts["Remembered by"] == "ann"
     assert facts["Where"] == "all sessions of this agent"
-    assert cards[0].words.text == "everything that tell can do"
+    said = "everything that tell can do with n and what is declared, always with channel = "
+    assert cards[0].words.text.startswith(said)
     assert cards[0].asked is not None
     assert SECRET in cards[0].asked.text
     assert cards[0].until == grant.expires_at
@@ -186,10 +188,10 @@ async def test_before_there_is_a_route_a_grant_has_no_card(world: World) -> None
     current = await world.store.policy()
     root = Person(name="root", identities=("token:root",), admin=True)
     await world.store.apply(replace(current, people=(*current.people, root), routes=()), by="test")
-    match = Match(shape=Shape.TOOL, tool="shell")
-    grant = await world.core.remembering.create(
-        identity("root"), agent="bot", effect=Effect.ALLOW, match=match, words="ls"
-    )
+    asked = request()
+    (exact, *_) = await world.core.by_hand.offers(identity("root"), "bot", asked, Effect.ALLOW)
+    wish = Wish(agent="bot", effect=Effect.ALLOW, chosen=exact.id)
+    grant = await world.core.by_hand.create(identity("root"), asked, wish)
     office = Office(world)
     await office.settle()
     assert grant.queues == ()

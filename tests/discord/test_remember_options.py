@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.domain.risk_rules import RiskRule
 from gateway.models import Reason, RiskLevel, Status
+from gateway.policy.grants.pass_offers import passes_for
 from tests.discord.interactions import OPEN_MODAL, Interaction
 from tests.discord.stage import Stage, labels, private_text
 from tests.discord.town import Json
@@ -101,3 +102,42 @@ async def test_a_stranger_learns_nothing_and_remembers_nothing(stage: Stage) -> 
     assert "Not you" in private_text(await stage.server.eve.submit(opened))
     assert "Not you" in private_text(await stage.click(stage.server.eve, card, "Remember…"))
     assert not (await stage.core.requests.get(record.id)).final
+
+
+async def test_a_pass_is_given_in_the_modal(stage: Stage) -> None:
+    """It stands last, lets the session's next through, is listed with its end and taken back."""
+    record, card = await stage.asked(arguments={"command": "make lint"})
+    server, offer = stage.server, passes_for(record)[-1].id
+    done = await remembered(stage, card, "Approve", scope=offer, life="8h")
+    assert (await stage.ended(record)).status is Status.APPROVED
+    again = await stage.ended(await stage.ask(tool="anything", arguments={"x": 1}))
+    assert again.decision is not None and again.decision.reason is Reason.GRANT
+    listed = private_text(await server.bob.command(server.app, server.channel, "grants"))
+    assert "everything but high risk" in listed and "until <t:" in listed and "used once" in listed
+    assert "Revoked" in private_text(await stage.click(server.ann, last(done), "Revoke"))
+    await stage.asked(tool="anything", arguments={"x": 1})
+
+
+async def test_too_long_a_pass_is_refused_in_words(stage: Stage) -> None:
+    """Nothing is decided then; the next five of the ordinary kind are remembered as such."""
+    record, card = await stage.asked(arguments={"command": "make lint"})
+    offer = passes_for(record)[-1].id
+    refused = await remembered(stage, card, "Approve", scope=offer, life="revoked")
+    assert "8 hours at most" in private_text(refused)
+    assert not (await stage.core.requests.get(record.id)).final
+    await remembered(stage, card, "Approve", life="next5")
+    await stage.ended(record)
+    (grant,) = await stage.core.grants.all()
+    assert (grant.match.shape.value, grant.max_uses) == ("exact", 5)
+
+
+async def test_who_may_not_give_a_pass_sees_none(stage: Stage) -> None:
+    """Ann answers for one tool of the agent alone."""
+    await stage.policy(
+        stage.route(tools=("sh",)),
+        stage.route(approvers=("bob",)),
+    )
+    _, card = await stage.asked(tool="sh", arguments={"command": "make lint"})
+    for who, sees in ((stage.server.ann, False), (stage.server.bob, True)):
+        offer = private_text(await stage.click(who, card, "Remember…"))
+        assert ("a pass" in offer) is sees

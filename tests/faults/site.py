@@ -247,9 +247,9 @@ class Site:
 
     async def remember(self) -> None:
         """Have something remembered that covers nothing here, and its end come near."""
-        match = {"shape": "exact", "tool": "unheard", "digest": "0" * 64}
-        grant = {"agent": self.agent, "effect": "deny", "match": match, "words": "nothing"}
-        made = await self._call("POST", "/v1/grants", grant)
+        grant = {"agent": self.agent, "effect": "deny", "example": {"tool": "unheard"}}
+        exact = (await self._call("POST", "/v1/grants/offers", grant))["offers"][0]["id"]
+        made = await self._call("POST", "/v1/grants", {**grant, "offer": exact})
         await self.store.redis.zadd(self.store.keys.grants_ending, {made["id"]: 0})
         await self.until("grant_ending")
         await self._reviewed("remembered", self.agent)  # what is remembered is looked up for it

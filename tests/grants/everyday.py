@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,7 @@ _FILES = ("commands.toml", "agents.toml", "more_agents.toml", "servers.toml")
 class Pair:
     """A remembered call and the next one.
 
-    It is `next` where the next one should go through, `ask` where it is asked about, and `open`
-    where it should be asked about and is not yet.
+    It is `next` where the next one should go through, and `ask` where it is asked about.
     """
 
     family: str
@@ -38,6 +37,7 @@ class Pair:
     next_one: JsonObject
     group: str
     harmless: bool
+    declared: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.host}: {self.tool} {self.first} -> {self.next_one}"
@@ -45,7 +45,7 @@ class Pair:
 
 @cache
 def pairs(group: str) -> tuple[Pair, ...]:
-    """Return all pairs of a group: `next`, `ask` or `open`."""
+    """Return all pairs of a group: `next` or `ask`."""
     return tuple(pair for pair in _read_pairs() if pair.group == group)
 
 
@@ -71,7 +71,8 @@ def count(found: Iterable[Pair]) -> dict[str, int]:
 
 
 def _record(pair: Pair, arguments: JsonObject) -> Record:
-    return asked(pair.tool, kind=pair.kind, arguments=arguments, harmless=pair.harmless)
+    record = asked(pair.tool, kind=pair.kind, arguments=arguments, harmless=pair.harmless)
+    return record.copy_with(declared=pair.declared)
 
 
 def _read_pairs() -> Iterator[Pair]:
@@ -92,12 +93,11 @@ def _as_calls(group: dict[str, Any]) -> dict[str, Any]:
         "first": {"command": group["first"]},
         "next": [{"command": text} for text in group["next"]],
         "ask": [{"command": text} for text in group.get("ask", [])],
-        "open": [{"command": text} for text in group.get("open", [])],
     }
 
 
 def _pairs_of(group: dict[str, Any]) -> Iterator[Pair]:
-    for name in ("next", "ask", "open"):
+    for name in ("next", "ask"):
         for arguments in group.get(name, []):
             yield Pair(
                 family=group["family"],
@@ -108,6 +108,7 @@ def _pairs_of(group: dict[str, Any]) -> Iterator[Pair]:
                 next_one=arguments,
                 group=name,
                 harmless=group.get("harmless", False),
+                declared=group.get("arguments", {}),
             )
 
 

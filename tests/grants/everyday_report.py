@@ -26,7 +26,7 @@ def _lines() -> Iterator[str]:
         yield f"{family:<24}{figure['before']:>7}{figure['floor']:>7}{now:>7}{all_of_it:>7}"
     yield f"\n{len(asked)} of {len(wanted)} ask:"
     yield from (f"  {pair.family}: {pair}" for pair in asked)
-    refused = pairs("ask") + pairs("open")
+    refused = pairs("ask")
     free = [pair for pair in refused if covered(pair)]
     yield f"\n{len(free)} of {len(refused)} should ask and do not:"
     yield from (f"  {pair.family}: {pair}" for pair in free)

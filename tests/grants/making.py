@@ -7,7 +7,7 @@ from typing import Any
 from gateway.domain.records import Record
 from gateway.models import Context, Kind, new_id
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Effect, Grant, Match, MatchResult, Shape
+from gateway.policy.grants.grant import Effect, Grant, Match, MatchResult, Scope, Shape
 from gateway.policy.grants.offers import Offer, offers
 from tests.unit.test_transitions import record
 from tests.world import AGENT, request
@@ -44,8 +44,12 @@ def remembered(
 
 
 def offer_of(record: Record, shape: Shape = Shape.PATTERN, effect: Effect = Effect.ALLOW) -> Offer:
-    """Return the widest offer of this shape."""
-    return [offer for offer in offers(record, effect) if offer.match.shape is shape][-1]
+    """Return the widest offer of this shape; that of a whole tool is a pattern of its own."""
+    whole = [offer for offer in offers(record, effect) if offer.match.scope is Scope.TOOL]
+    if shape is Shape.TOOL:
+        return whole[-1]
+    made = [offer for offer in offers(record, effect) if offer.match.shape is shape]
+    return [offer for offer in made if offer not in whole][-1]
 
 
 def allowed(grants: list[Grant], record: Record) -> bool:

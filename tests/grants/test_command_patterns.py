@@ -198,6 +198,5 @@ def test_the_root_of_the_disk_is_no_place_to_work() -> None:
 def test_a_whole_tool_does_not_reach_secrets(arguments: dict[str, Any]) -> None:
     """Whatever the argument is called."""
     whole = remembered(asked("get_item", arguments={"id": 1}, harmless=True), Shape.TOOL)
-    page = {"url": "https://example.com/a b"}
-    assert allowed([whole], asked("get_item", arguments=page, harmless=True))
+    assert allowed([whole], asked("get_item", arguments={"id": 2}, harmless=True))
     assert not allowed([whole], asked("get_item", arguments=arguments, harmless=True))

@@ -104,14 +104,13 @@ def test_what_is_not_asks(first: Record, then: Record) -> None:
     [
         call("run", C, command=["cat", "a"]),
         call("run", C, argv="cat a"),
-        *(call("shell", C, command="cat a", **{name: "/srv/other"}) for name in (
-            "cwd", "workdir", "working_dir", "working_directory", "chdir", "directory", "dir",
-            "dir_path", "folder", "path", "root", "repo_path", "unheard_of",
+        call("shell", C, command="cat a", unheard_of="/srv/other"),
+        *(call("shell", C, command="cat a", workdir=folder) for folder in (
+            "/", "~/.ssh", "/root/.ssh", "/etc/cron.d", "/ws/../x", "",
         )),
         call("shell", C, command="git log", env={"A": "1"}),
         call("shell", C, command="cat a", user="root"),
         call("shell", C, command="cat a", sudo=True),
-        call("shell", C, command="ls", host="prod"),
         call("shell", C, command="ls", cmd="cat a"),
         call("npm", T, command="ls"),
         call("redis", C, command="echo a"),
@@ -137,6 +136,22 @@ def test_what_is_not_asks(first: Record, then: Record) -> None:
 def test_the_rest_is_remembered_exactly_or_not(first: Record) -> None:
     """A text that is the action, a place or right beside a command: no offer but the exact one."""
     assert [one.match.shape for one in offers(first)] == [Shape.EXACT]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cwd", "workdir", "working_dir", "working_directory", "chdir", "directory", "dir", "dir_path",
+     "folder", "path", "root", "repo_path"],
+)  # fmt: skip
+def test_a_folder_beside_a_command_is_where_it_runs(name: str) -> None:
+    """The words name it, paths are resolved from it, and another folder asks."""
+    first = call("shell", C, command="cat a", **{name: "/srv/other"})
+    assert all("in /srv/other" in one.words and "/ws" not in one.words for one in offers(first))
+    grants = wide(first)
+    assert allowed(grants, call("shell", C, command="cat b/c", **{name: "/srv/other"}))
+    for text, folder in (("cat /ws/a", "/srv/other"), ("cat a", "/srv/x"), ("cat a", "/ws")):
+        assert not allowed(grants, call("shell", C, command=text, **{name: folder}))
+    assert not allowed(grants, call("shell", C, command="cat a"))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +199,7 @@ def test_the_words_say_what_is_fixed() -> None:
     assert ", always with mode = x, note_on = yyy" in offer.words
     assert "(90 characters)" in offer.words
     assert _differs("post_message", channel="#ops", text="Hi all", thread_ts="1.2").endswith(
-        "with any text, always with channel = #ops, thread_ts = 1.2"
+        "with any text, always with channel = #ops, thread_ts = 1.2, run in /ws"
     )
 
 

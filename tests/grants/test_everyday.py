@@ -161,10 +161,12 @@ def test_ordinary_tools_are_remembered_by_argument_or_whole() -> None:
     other = {"to": "#ops", "text": "Another long enough message about the nightly run.\nBye."}
     assert allowed([grant], asked("send_message", arguments=other))
     assert not allowed([grant], asked("send_message", arguments={**other, "to": "#all"}))
-    oslo, bergen = {"city": "Oslo"}, {"city": "Bergen", "days": 3}
+    oslo, bergen = {"city": "Oslo"}, {"city": "Bergen"}
     whole = remembered(asked("get_weather", arguments=oslo, harmless=True), Shape.TOOL)
     assert allowed([whole], asked("get_weather", arguments=bergen, harmless=True))
     assert not allowed([whole], asked("get_weather", arguments=bergen))
+    more = {**bergen, "days": 3}  # nobody declared it
+    assert not allowed([whole], asked("get_weather", arguments=more, harmless=True))
     write = asked("write_file", kind=Kind.FILE_CHANGE, arguments={"path": "/ws/a.py", "text": "x"})
     folder = remembered(write)
     again = {"path": "/ws/src/b.py", "text": "y\nz"}
@@ -221,12 +223,14 @@ def test_the_words_say_what_is_covered() -> None:
     words = offer_of(command("cat -n a.txt")).words
     assert words.startswith("cat on any paths in /ws, with any of its ")
     exact = offer_of(asked(arguments={"x": 1}), Shape.EXACT)
-    assert exact.words == "exactly this, and nothing else"
+    assert exact.words == "exactly this: lookup with x = 1 in /ws"
+    run = offer_of(command("rm -rf build"), Shape.EXACT)
+    assert run.words == "exactly this: `rm -rf build` in /ws"
 
 
 def test_the_corpus_is_as_large_as_it_says() -> None:
     """At least 300 pairs go through, 150 of them calls of real agents, and 150 ask; none twice."""
-    wanted, refused = pairs("next"), pairs("ask") + pairs("open")
+    wanted, refused = pairs("next"), pairs("ask")
     assert len(wanted) >= 300
     own = sum(pair.host in ("a shell", "own tool") for pair in wanted)
     assert len(wanted) - own >= 150
@@ -247,9 +251,3 @@ def test_another_call_is_asked_about() -> None:
     """The widest answer to a call covers none that does more, reads elsewhere or goes elsewhere."""
     wrong = [str(pair) for pair in pairs("ask") if covered(pair)]
     assert not wrong, "\n".join(wrong)
-
-
-def test_what_is_covered_wrongly_is_written_down() -> None:
-    """A pair that begins to ask is mended: it moves from `open` to `ask`."""
-    mended = [str(pair) for pair in pairs("open") if not covered(pair)]
-    assert not mended, "\n".join(mended)

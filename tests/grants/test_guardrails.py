@@ -1,10 +1,15 @@
 """The built-in guardrails: what they see, and what they leave alone."""
 
+import json
 import time
 
 import pytest
 
-from gateway.policy.guardrails import findings
+from gateway.domain.policy_document import PolicyDocument
+from gateway.policy.guardrails import assess, find_signs, findings
+from gateway.stores.record_codec import changed_fields
+from gateway.wire.codec import JsonObject
+from tests.grants.everyday import pairs
 from tests.grants.making import asked, command
 from tests.grants.test_everyday import EVERYDAY
 
@@ -69,3 +74,72 @@ def test_long_text_is_looked_through_in_bounded_time_and_says_so() -> None:
     for part in ("rm ", "rm -", "curl a", "git push ", "find x ", "chmod ", "delete from "):
         assert "too long" in findings(command(part * 200_000))[0]
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "words", "place"),
+    [
+        ("shell", {"command": "rm -rf x"}, "removes folders whole", "command"),
+        ("shell", {"commands": ["ls", "rm -rf x"]}, "removes folders whole", "commands"),
+        ("lookup", {"what": [{"x": "rm -rf x"}]}, "removes folders whole", "what[0].x"),
+        ("shell", {"command": "ls", "sudo": True}, "asks for more rights", "sudo"),
+        ("shell", {"command": "ls", "user": "root"}, "runs as root", "user"),
+        (
+            "write_file",
+            {"path": "/srv/other/a", "content": ""},
+            "changes what is outside its working folder",
+            "path",
+        ),
+        (
+            "write_file",
+            {"path": "/ws/.git/hooks/pre-commit", "content": ""},
+            "what stands there runs later",
+            "path",
+        ),
+        (
+            "multi_tool_use.parallel",
+            {"tool_uses": [{"recipient_name": "shell", "parameters": {"command": "rm -rf x"}}]},
+            "removes folders whole",
+            "tool_uses[0].parameters.command",
+        ),
+    ],
+)
+def test_a_finding_names_the_place_that_shows_it(
+    tool: str, arguments: JsonObject, words: str, place: str
+) -> None:
+    """So that a card can mark the value, in each element and each call within."""
+    found = [one for one in find_signs(asked(tool, arguments=arguments)) if words in one.words]
+    assert [one.place for one in found] == [place]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("post_message", {"channel": "#ops", "text": "never type rm -rf /"}),
+        ("write_file", {"path": "/ws/a.md", "content": "sudo rm -rf /"}),
+        ("Bash", {"command": "ls", "description": "instead of rm -rf x"}),
+        ("read_file", {"path": "/srv/other/a"}),
+        ("shell", {"command": "ls", "sudo": False}),
+        ("shell", {"command": "ls", "user": "ann"}),
+    ],
+)
+def test_data_and_remarks_show_no_signs(tool: str, arguments: JsonObject) -> None:
+    """A mail that says `rm -rf` finds nothing, and reading elsewhere is nobody's alarm."""
+    assert findings(asked(tool, arguments=arguments)) == ()
+
+
+def test_hardly_any_everyday_call_shows_a_sign() -> None:
+    """Less than 3 % of the calls in the corpus: no finding, no colour and no word."""
+    first = {(one.tool, str(one.first)): one for one in pairs("next")}.values()
+    loud = [one for one in first if findings(asked(one.tool, kind=one.kind, arguments=one.first))]
+    assert len(first) > 100
+    assert len(loud) < 0.03 * len(first), loud
+
+
+def test_places_are_stored_beside_the_findings_and_may_be_absent() -> None:
+    """A record of the version before has the findings alone, and stays readable."""
+    record = assess(command("rm -rf x"), PolicyDocument())
+    assert record.finding_places == ("command",) * len(record.findings)
+    changed = changed_fields(command("rm -rf x"), record)
+    assert json.loads(changed["found"]) == list(record.findings)
+    assert json.loads(changed["found_at"]) == ["command"]

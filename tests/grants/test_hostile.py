@@ -69,6 +69,7 @@ _NAMES = (
     "attachment bcc is_input"
 )
 NAMES = _NAMES.split()
+_REMARKS = {"description", "timeout", "offset", "limit", "replace_all"}
 
 
 def hostile(arguments: JsonObject, chance: random.Random) -> Iterator[JsonObject]:
@@ -96,13 +97,13 @@ def open_in(offer: Offer) -> set[str]:
     rules = offer.match.rules
     read = {RuleKind.COMMAND, RuleKind.FOLDER}
     reads = any(rule.kind in read for rule in rules)
-    named = {rule.name for rule in rules if rule.kind is RuleKind.ANY}
+    named = {rule.address.partition("[")[0] for rule in rules if rule.kind is RuleKind.ANY}
     if not reads or any(rule.kind is RuleKind.COMMAND for rule in rules):
         assert all(name in offer.words for name in named), offer.words
     for rule in rules:
         if rule.kind is RuleKind.EQUALS:
-            assert f"{rule.name} = " in offer.words
-    return named | {rule.name for rule in rules if rule.kind in read}
+            assert f"{rule.address} = " in offer.words
+    return named | {rule.address for rule in rules if rule.kind in read}
 
 
 def harmful(kind: Kind, arguments: JsonObject) -> bool:
@@ -114,6 +115,11 @@ def harmful(kind: Kind, arguments: JsonObject) -> bool:
         return listed or any(part in text for part in ("rm ", "reboot", "; ", "u202e"))
     message = kind is T and "file_path" not in arguments
     return message and any(part in text for part in ("@here", "<!", "u202e", '"/merge"'))
+
+
+def _is_here(name: str, *calls: JsonObject) -> bool:
+    """Whether one of the calls names the folder there in which it works anyway."""
+    return any(call.get(name, "") in (None, "/ws") for call in calls)
 
 
 def made(tool: str, kind: Kind, arguments: JsonObject) -> Record:
@@ -133,8 +139,12 @@ def test_a_hostile_next_call_is_not_covered(tool: str, kind: Kind, arguments: Js
             if then.digest == first.digest or not allowed([granted(offer.match)], then):
                 continue
             differing = {name for name in changed if changed[name] != arguments.get(name, ...)}
-            assert set(changed) == set(arguments), changed
-            assert differing <= open_in(offer), (offer.words, changed)
+            # A remark, a part, and the folder that it works in anyway may come and go.
+            moved = set(changed) ^ set(arguments)
+            named = {name.lower() for name in moved if not _is_here(name, arguments, changed)}
+            assert named <= _REMARKS, (offer.words, changed)
+            here = {name for name in differing if changed[name] in (None, "/ws")}
+            assert differing - moved - here <= open_in(offer), (offer.words, changed)
             assert not harmful(kind, changed), (offer.words, changed)
 
 
@@ -144,6 +154,7 @@ def test_wide_offers_are_made_for_what_is_understood() -> None:
         tool for tool, kind, arguments in CALLS if len(offers(made(tool, kind, arguments))) > 1
     }
     assert with_wide == {
-        "Bash", "shell", "terminal", "Edit", "Write", "Read", "post_message", "send_email",
-        "create_issue",
+        "Bash", "shell", "terminal", "exec_command", "run_shell_command", "Edit", "MultiEdit",
+        "Write", "Read", "str_replace_editor", "post_message", "send_email", "create_issue",
+        "get_weather",
     }  # fmt: skip

@@ -107,6 +107,24 @@ async def test_guardrails_do_what_the_policy_says(
     assert again.status is forced.get(mode, Status.APPROVED)
 
 
+async def test_explain_says_what_guardrails_found_in_shadow(world: World) -> None:
+    """They decide nothing, and the operator sees what they would have done."""
+    await in_force(world, guardrails=Guardrails.SHADOW)
+    for text, said in (("rm -rf x", "in shadow, would deny: removes folders whole"), ("ls", "")):
+        opinions = await world.approvals.explain(command(text).request)
+        (found,) = [one for one in opinions if one.decider == "guardrails"]
+        assert (found.effect, found.message) == ("no opinion", said)
+
+
+async def test_what_is_only_worth_a_look_is_asked_where_guardrails_deny(world: World) -> None:
+    """Writing elsewhere destroys nothing: people decide, and no mode approves it."""
+    route = Route(approvers=("ann",), mode=Mode.AUTO_APPROVE)
+    await in_force(world, guardrails=Guardrails.DENY, routes=(route,))
+    elsewhere = {"path": "/srv/other/a", "content": "x"}
+    record = await world.submit(tool="write_file", arguments=elsewhere, context=CWD)
+    assert record.status is Status.PENDING
+
+
 class Hanging:
     """A decider that never answers."""
 

@@ -64,7 +64,10 @@ async def safe(tmp_path: Path) -> AsyncIterator[tuple[Settings, Backend]]:
 async def test_everything_that_is_unsafe_is_named(
     server_url: str, namespace: str, kind: str
 ) -> None:
-    """One sentence each, all at once: the test server keeps nothing and nobody may approve."""
+    """One sentence each, all at once: the test server keeps nothing and nobody may approve.
+
+    The first policy, which is written before, lets no author's declarations count.
+    """
     unsafe = settings(server_url, namespace=namespace, host="0.0.0.0", signing_key=None)
     store = RedisStore(connect(server_url), Keys(namespace))
     await store.register_agent("orphan")
@@ -73,21 +76,19 @@ async def test_everything_that_is_unsafe_is_named(
             pass
     for word in ("SIGNING_KEY", "TLS", "append-only", "orphan", "approver add", OPEN_DEFAULT):
         assert word in str(refused.value), word
+    assert (await store.policy()).trust_declarations == ()
     await store.redis.aclose()
 
 
 @pytest.mark.parametrize("kind", ["gateway", "adapter"])
 async def test_it_starts_on_what_is_safe(safe: tuple[Settings, Backend], kind: str) -> None:
-    """Also after agents came and went: what is left of a revoked one is no reason to refuse.
-
-    What the authors of tools declare counts where a policy says so, and not by default.
-    """
+    """Also after agents came and went: what is left of a revoked one is no reason to refuse."""
     chosen, backend = safe
     for name in ("stays", "goes"):
         await backend.credentials.add_agent(name)
     await backend.credentials.revoke_agent("goes")
     async with process(kind, chosen):
-        assert (await backend.store.policy()).trust_declarations == ()
+        pass
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def views() -> dict[str, Json]:
     long = full_view(LONG, fits=modals.page_fits)
     short = full_view(asked(), fits=modals.page_fits)
     last = replace(form, page=len(long.pages) - 1)
-    git = scopes_of(RECORDS["pending-git"], Action.APPROVE)
+    git = scopes_of(RECORDS["pending-git"], Action.APPROVE, passes=True)
     said = "It would have covered 3 of the last 500 requests."
     reach = {scope.id: said for scope in git}
     diff = '  {\n-   "command": "rm -rf build && make release"\n+   "command": "make release"\n  }'

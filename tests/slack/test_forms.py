@@ -7,7 +7,7 @@ from dataclasses import replace
 from gateway.domain.risk_rules import RiskRule
 from gateway.models import Action, Kind, Option, Question, Reason, RiskLevel, Status
 from gateway.models import FieldKind as Kinds
-from tests.slack.office import HIGH, Office, form, labels, shown, told
+from tests.slack.office import HIGH, ROUTE, Office, form, labels, put_in_force, shown, told
 
 
 async def test_an_edit_is_checked_shown_as_a_diff_and_runs(office: Office) -> None:
@@ -144,7 +144,7 @@ async def test_remembering_says_what_it_covers_and_can_be_taken_back(office: Off
     ann = office.ann
     await ann.click(message, "Remember…")
     await form(ann, "remember")
-    assert "exactly this, and nothing else" in office.modal_says(ann)
+    assert "exactly this: `" in office.modal_says(ann)
     assert "It would have covered" in office.modal_says(ann)
     ann.fill("Where", "Everywhere")
     ann.fill("How long", "For a day")
@@ -189,3 +189,41 @@ async def test_high_risk_is_never_remembered(office: Office) -> None:
     await office.slack.until(lambda: "asked about each time" in office.modal_says(office.ann))
     assert "submit" not in office.ann.modal.view
     assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+
+
+async def test_a_pass_is_given_in_the_form(office: Office) -> None:
+    """It stands last and is not chosen; too long a one is refused in words, and decides nothing."""
+    record, message = await office.asked(kind=Kind.COMMAND, arguments={"command": "make lint"})
+    ann = office.ann
+    for life in ("Until revoked", "For the next 5, within an hour"):
+        await ann.click(message, "Remember…")
+        await form(ann, "remember")
+        says = office.modal_says(ann)
+        assert "a pass, 8 hours at most: everything but high risk" in says
+        scopes = next(one for one in ann.modal.view["blocks"] if one.get("block_id") == "scope")
+        options = scopes["element"]["options"]
+        assert scopes["element"]["initial_option"] == options[0] != options[-1]
+        ann.fill("Approve this, and from now on", options[-1]["text"]["text"])
+        ann.fill("How long", life)
+        await ann.submit()
+        if life == "Until revoked":
+            await office.slack.until(lambda: "choose a shorter time" in office.modal_says(ann))
+            assert (await office.desk.requests.get(record.id)).status is Status.PENDING
+    assert (await office.ended(record)).status is Status.APPROVED
+    (grant,) = await office.desk.grants.newest()
+    assert (grant.match.scope.value, grant.max_uses) == ("a pass for the session", 5)
+    other = await office.ask(tool="anything", arguments={"x": 1})
+    assert other.decision is not None and other.decision.decided_by.name == grant.id
+
+
+async def test_no_pass_is_offered_to_who_may_not_give_it(office: Office) -> None:
+    """Where another route of the agent has other approvers, the form has no pass in it."""
+    routes = (replace(ROUTE, tools=("sh",)), replace(ROUTE, approvers=("bob",)))
+    await put_in_force(office.world, *routes)
+    _, message = await office.asked(
+        tool="sh", kind=Kind.COMMAND, arguments={"command": "make lint"}
+    )
+    await office.ann.click(message, "Remember…")
+    await form(office.ann, "remember")
+    assert "exactly this" in office.modal_says(office.ann)
+    assert "a pass" not in office.modal_says(office.ann)

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.widgets import Select
 
+from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
 from gateway.domain.risk_rules import RiskRule
 from gateway.models import (
@@ -22,6 +24,7 @@ from gateway.models import (
     RiskLevel,
     Status,
 )
+from gateway.policy.grants.pass_offers import passes_for
 from tests.terminal.seat import by_bob, seated, staffed
 from tests.world import World
 
@@ -336,13 +339,50 @@ async def test_an_approval_is_remembered_as_chosen(world: World) -> None:
     async with seated(world, size=(100, 44)) as seat:
         await seat.sees("Approval needed")
         await seat.press("r")
-        await seat.sees("exactly this, and nothing else", "how long")
+        await seat.sees("exactly this: `git status`", "how long")
         await seat.press("ctrl+s")
         assert (await seat.ended(record)).status is Status.APPROVED
         await world.until(lambda events: "grant_made" in {event.type for event in events})
         again = await world.submit(arguments={"command": "git status"})
     assert again.decision is not None
     assert (again.status, again.decision.reason) == (Status.APPROVED, Reason.GRANT)
+
+
+async def test_a_pass_is_given_at_the_terminal(world: World) -> None:
+    """It is the last of the scopes; the session's next request is let through, and `g` shows it."""
+    record = await world.submit(arguments={"command": "git status"})
+    async with seated(world, size=(100, 60)) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("r")
+        await seat.sees("a pass, 8 hours at most: everything but high risk")
+        asking = seat.screen.screen
+        scopes = asking.query(Select).first()
+        scopes.value = passes_for(record)[-1].id
+        list(asking.query(Select))[-1].value = "next5"
+        await seat.press("ctrl+s")
+        assert (await seat.ended(record)).status is Status.APPROVED
+        await world.until(lambda events: "grant_made" in {event.type for event in events})
+        again = await world.submit(tool="anything", arguments={"x": 1})
+        assert again.status is Status.APPROVED
+        await seat.press("g")
+        await seat.sees("Session let through", "until ", "used 1 of 5 times")
+
+
+async def test_who_may_not_give_a_pass_sees_none_at_the_terminal(world: World) -> None:
+    """Ann answers for one tool of the agent alone."""
+    now = await world.store.policy()
+    routes = (
+        Route(tools=("shell",), approvers=("ann",), targets=("terminal",)),
+        Route(approvers=("bob",), targets=("terminal",)),
+    )
+    await world.store.apply(replace(now, routes=routes), by="test")
+    world.core.writer.forget_policy()
+    await world.submit(tool="shell", arguments={"command": "git status"})
+    async with seated(world, size=(100, 60)) as seat:
+        await seat.sees("Approval needed")
+        await seat.press("r")
+        await seat.sees("exactly this: ", "how long")
+        assert "a pass" not in seat.text()
 
 
 async def test_high_risk_is_never_remembered(world: World) -> None:

@@ -164,13 +164,16 @@ def test_a_proof_is_known_to_its_owner_alone() -> None:
 
 
 def test_an_offer_whose_words_hide_something_is_none() -> None:
-    """Words put together what stood apart in the arguments. Revealed, it is offered."""
+    """Words put together what stood apart in the arguments. Revealed, it is offered, and read.
+
+    Exactly this is offered all the same: what it covers stands on the card, apart and unmasked.
+    """
     one = asking({"argv": ["git", "push", "token", "attackerhost12"]}, kind=Kind.COMMAND)
     assert not hides(one)
     said, bare = (scopes_of(one, Action.APPROVE, reveal=reveal) for reveal in (False, True))
-    assert said
-    assert not any("secret of" in scope.words.text for scope in said)
-    assert any("token attackerhost12" in scope.words.text for scope in bare)
+    assert [scope.words.text.partition(":")[0] for scope in said] == ["exactly this"]
+    assert len(bare) > 1
+    assert all("token attackerhost12" in scope.words.text for scope in bare)
 
 
 SECRETS = (

@@ -266,7 +266,9 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
     await store.apply(replace(policy, budgets=(Budget(denials=1),)), by="test")
     box.gateway.core.writer.forget_policy()
     await box.decide(await box.ask(**COMMAND), Action.DENY)
-    refused = await box.ask(**COMMAND)
+    # Another call: the same one is answered by its denial, paused or not.
+    other = {**COMMAND, "session": "other"}
+    refused = await box.ask(**other)
     assert refused.decision is not None and refused.decision.reason is Reason.BREAKER
     await page.press("Sessions")
     await page.until("document.querySelector('.sessions').textContent.includes('asks nobody')")
@@ -275,7 +277,7 @@ async def test_a_paused_agent_may_be_let_ask_again(box: Inbox, page: Page) -> No
     await page.until("!document.querySelector('.sessions').textContent.includes('asks nobody')")
     await page.press("History")
     await page.until(f"{card(refused)}?.textContent.includes('Denied unasked')")
-    assert (await box.ask(**COMMAND)).status is Status.PENDING
+    assert (await box.ask(**other)).status is Status.PENDING
 
 
 async def test_identical_requests_are_one_card_that_counts(box: Inbox, page: Page) -> None:
@@ -352,9 +354,9 @@ async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -
     """What it covers is said first; it decides the next one, is listed, and can be revoked."""
     record = await box.ask(**COMMAND)
     await page.press("Remember…")
-    await page.until(f"{card(record)}.textContent.includes('exactly this, and nothing else')")
+    await page.until(f"{card(record)}.textContent.includes('exactly this: `')")
     await page.until(f"{card(record)}.textContent.includes('It would have covered')")
-    await page.evaluate(f"{card(record)}.querySelector('[data-key=lifetime-1]').click()")
+    await page.evaluate(f"{card(record)}.querySelector('[data-key=lifetime-5]').click()")
     await page.press("Approve and remember")
     await page.until(f"{card(record)}.classList.contains('approved')")
     again = await box.ask(**COMMAND)
@@ -369,6 +371,37 @@ async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -
         "document.querySelector('.grant.ended').textContent.includes('revoked, by ann')"
     )
     assert (await box.ask(**COMMAND)).status is Status.PENDING
+
+
+PLAIN = {"tool": "order.note", "arguments": {"order": "A-1", "text": "hello"}}
+
+
+async def test_a_pass_is_given_in_the_inbox(box: Inbox, page: Page) -> None:
+    """Below the other scopes; its own ways to end; listed with its end and uses, and revoked."""
+    record = await box.ask(**PLAIN)
+    pick = f"{card(record)}.querySelector"
+    await page.press("Remember…")
+    await page.until(f"{card(record)}.textContent.includes('a pass, 8 hours at most: everything')")
+    assert await page.evaluate(f"{pick}('[data-key=scope-approve-0]').checked")
+    assert await page.evaluate(f"{card(record)}.textContent.includes('until revoked')")
+    last = f"[...{pick}All('[data-key^=scope-approve]')].at(-1)"
+    await page.evaluate(f"{last}.click()")
+    await page.until(f"!{card(record)}.textContent.includes('until revoked')")
+    assert not await page.evaluate(f"{card(record)}.textContent.includes('in all sessions')")
+    await page.evaluate(f"{pick}('[data-key=lifetime-1]').click()")
+    await page.press("Approve and remember")
+    await page.until(f"{card(record)}.classList.contains('approved')")
+    assert (await box.ask(tool="anything", arguments={"x": 1})).status is Status.APPROVED
+    await page.evaluate("document.querySelector('[data-view=grants]').click()")
+    shown = "document.querySelector('.grants').textContent"
+    await page.until(f"{shown}.includes('used 1 of 5 times')")
+    assert await page.evaluate(f"{shown}.includes('Session let through')")
+    await page.press(f"Revoke what ann remembered for {AGENT}")
+    await page.press(f"Really revoke what ann remembered for {AGENT}")
+    await page.until(
+        "document.querySelector('.grant.ended').textContent.includes('revoked, by ann')"
+    )
+    assert (await box.ask(tool="anything", arguments={"x": 1})).status is Status.PENDING
 
 
 async def test_a_denial_is_remembered_everywhere(box: Inbox, page: Page) -> None:

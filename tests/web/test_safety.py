@@ -11,8 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.domain.records import ScopeQuorum
 from gateway.errors import Unauthorized
 from gateway.models import Action, Status, new_id
+from gateway.policy.grants.pass_offers import passes_for
 from tests.waiting import announced
 from tests.web.inbox import COMMAND, HIGH_RISK, LONG, MASKED, SECRET, Inbox, inbox
 from tests.web.visitor import Visitor, visitor
@@ -152,6 +154,35 @@ async def test_what_may_not_be_remembered_decides_nothing(box: Inbox, ann: Visit
         assert status == 422, wish
         assert (await box.get(record)).status is Status.PENDING
     assert (await ann.get("grants"))["items"] == []
+
+
+async def test_a_pass_is_for_who_may_give_it(box: Inbox, ann: Visitor) -> None:
+    """Where widening takes two, bob alone is shown no pass, and a forged one decides nothing."""
+    await box.route(scope_quorum=ScopeQuorum(tool=2))
+    record = await box.ask(tool="sh", arguments={"order": "A-1"})
+    shown = passes_for(record)[-1].id
+    wish = {"offer": shown, "everywhere": False, "lifetime": "next5"}
+    async with visitor(box, "bob") as bob:
+        row = await bob.get(f"requests/{record.id}")
+        assert row["remember"]["approve"]
+        assert not any(one["pass"] for one in row["remember"]["approve"])
+        status, answer = await bob.decide(record, remember=wish)
+        assert (status, "give its session a pass" in answer["detail"]) == (403, True)
+    assert (await box.get(record)).status is Status.PENDING
+
+
+async def test_a_pass_is_short_and_for_one_session(box: Inbox, ann: Visitor) -> None:
+    """Longer and wider ones are refused as a whole; the right one is given once."""
+    record = await box.ask(tool="sh", arguments={"order": "A-1"})
+    wish = {"offer": passes_for(record)[-1].id, "everywhere": False, "lifetime": "8h"}
+    for wrong in ({"lifetime": "1d"}, {"lifetime": "revoked"}, {"everywhere": True}):
+        status, _ = await ann.decide(record, remember={**wish, **wrong})
+        assert status == 422, wrong
+    assert (await box.get(record)).status is Status.PENDING
+    assert (await ann.decide(record, remember=wish))[0] == 200
+    assert (await ann.decide(record, remember=wish))[0] == 409
+    (grant,) = (await ann.get("grants"))["items"]
+    assert "Session let through" in grant["word"]
 
 
 async def test_only_who_may_takes_a_grant_back(box: Inbox, ann: Visitor) -> None:

@@ -15,7 +15,8 @@ const older = document.getElementById("more");
 const offline = document.getElementById("offline");
 const announce = document.getElementById("announce");
 const items = new Map(), drafts = new Map();
-let view = "pending", next = null, online = false, loads = 0, lifetimes = {}, roles = {}, admin = false;
+let view = "pending", next = null, online = false, loads = 0, lifetimes = {}, passLifetimes = {};
+let roles = {}, admin = false;
 
 const FLOOD = 20; // so many changes at once are read as a list
 const CALM_MS = 1000; // changes after the first are gathered for so long
@@ -192,7 +193,8 @@ function put(item) {
 
 function made(item) {
   const draft = draftOf(item.id);
-  return card(item, { draft, online, busy: Boolean(draft.busy), acts, lifetimes, roles, admin });
+  const facts = { lifetimes, passLifetimes, roles, admin };
+  return card(item, { draft, online, busy: Boolean(draft.busy), acts, ...facts });
 }
 
 function render(id) {
@@ -395,7 +397,7 @@ listen(list, { enabled: () => settings.keys.checked, close: (id) => drafts.get(i
 follow({
   ready: async () => {
     const me = await signIn();
-    ({ lifetimes, roles, admin } = me);
+    ({ lifetimes, pass_lifetimes: passLifetimes, roles, admin } = me);
     document.getElementById("who").textContent = me.name;
     standing(me);
     await refresh();

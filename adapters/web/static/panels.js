@@ -137,8 +137,10 @@ function remember(item, view) {
   const effect = chosen(text, "effect", effects);
   const scopes = item.remember[effect].map(({ id, words }) => [id, line(words)]);
   const scope = chosen(text, `scope-${effect}`, scopes);
-  const where = chosen(text, "where", WHERE);
-  const lifetimes = Object.entries(view.lifetimes);
+  const pass = item.remember[effect].some((one) => one.id === scope && one.pass);
+  const places = pass ? WHERE.slice(0, 1) : WHERE;
+  const where = chosen(text, "where", places);
+  const lifetimes = Object.entries(pass ? view.passLifetimes : view.lifetimes);
   const lifetime = chosen(text, "lifetime", lifetimes);
   const group = (key, legend, options) => radios(item, view, key, legend, options);
   const send = () => view.acts.decide(item, { action: effect, remember: { offer: scope, everywhere: where === "everywhere", lifetime } });
@@ -147,7 +149,7 @@ function remember(item, view) {
     effects.length > 1 ? group("effect", "From now on", effects) : make("p", {}, `From now on: ${effects[0][1].toLowerCase()}`),
     group(`scope-${effect}`, "What it covers", scopes),
     reach ? make("p", { class: "quiet" }, reach) : null,
-    group("where", "Where", WHERE),
+    group("where", "Where", places),
     group("lifetime", "How long", lifetimes),
     button(view, `${effect === "approve" ? "Approve" : "Deny"} and remember`, { key: "send-remember", class: effect, run: send }));
 }

@@ -21,6 +21,7 @@ RUNNERS = load_words("runners.txt")
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _NAME = re.compile(r"[A-Za-z0-9_@](?:[A-Za-z0-9_.@~^+-]|[/:](?![/:]))*")
+_EXPANDED = re.compile(r"[{}\[\]()!]")
 _DASHED_NUMBER = re.compile(r"-[0-9]{1,6}")
 # Other spellings that their programs take as these very words.
 _ALIASES: dict[tuple[str, ...], tuple[str, ...]] = {("npm", "run", "test"): ("npm", "test")}
@@ -250,8 +251,9 @@ def _fits(reading: ParsedCommand) -> bool:
     texts = operands[: _count_texts(reading)] if known.operands is Operands.TEXT_PATHS else operands
     if known.first is not None and not all(map(known.first.fullmatch, texts)):
         return False
-    if any(path.startswith("@") for path in paths_of(reading)):
-        return False  # some programs read more arguments from such a file
+    if any(path.startswith("@") or _EXPANDED.search(path) for path in paths_of(reading)):
+        # Some programs read more arguments from such a file, or take it for a pattern of files.
+        return False
     if known.operands is Operands.NONE:
         return not operands
     if known.operands is Operands.NAMES:
@@ -284,8 +286,10 @@ def _sort_spellings(flags: Iterable[str]) -> list[str]:
 
 
 def _flag(marked: str) -> tuple[str, Flag]:
-    text = marked.lstrip("!+").replace("--/", "-- ", 1)
-    marks = {"restrains": marked.startswith("!"), "extends": marked.startswith("+")}
+    bare = marked.lstrip("!+")
+    signs = marked.removesuffix(bare)
+    text = bare.replace("--/", "-- ", 1)
+    marks = {"restrains": "!" in signs, "extends": "+" in signs}
     name, colon, kind = text.partition(":")
     if colon:
         return name, Flag(value=kind, **marks)

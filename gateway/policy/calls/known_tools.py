@@ -92,7 +92,7 @@ def narrowing_roles(tool: str) -> Mapping[str, Role]:
         address: known.role
         for row in rows_of_any_name(tool)
         for address, known in row.arguments.items()
-        if known.role not in FREE | VARYING
+        if known.role not in FREE | VARYING | {Role.UNKNOWN}
     }
 
 

@@ -20,6 +20,7 @@ from gateway.policy.calls.roles import (
     FREE,
     HELD,
     LONGEST_NAME,
+    PATHS,
     VARYING,
     JsonType,
     RoleSource,
@@ -82,8 +83,7 @@ class Doubt:
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class Leaf(NamedTuple):
     """One value: where it stands, what it does, its type, and who said so.
 
     `address` is the same for all elements of a list (`edits[].new_string`); `place` is not
@@ -124,7 +124,7 @@ class InnerCall:
 
 
 @dataclass(slots=True)
-class Budget:
+class ReadingLimits:
     """How much of a call, and of the calls within it, is still looked at."""
 
     leaves: int = MAX_LEAVES
@@ -167,13 +167,13 @@ class _Where(NamedTuple):
         return self._replace(known=False)
 
 
-def walk(call: Call, budget: Budget) -> Walked:
+def walk(call: Call, budget: ReadingLimits) -> Walked:
     """Return every value of a call with its role."""
     return _Walk(call, budget).run()
 
 
 class _Walk:
-    def __init__(self, call: Call, budget: Budget) -> None:
+    def __init__(self, call: Call, budget: ReadingLimits) -> None:
         self._call = call
         self._budget = budget
         self._found = Walked()
@@ -256,8 +256,10 @@ class _Walk:
         declared = given.source in (RoleSource.OPERATOR, RoleSource.AUTHOR, RoleSource.TABLE)
         plain = plain_name(key)
         if plain in BY_PATH and all(isinstance(part, dict) for part in value.values()):
-            self._found.keys += [(name, where.of_key(name).place) for name in value
-                                 if isinstance(name, str)][:MAX_LEAVES]  # fmt: skip
+            names = [name for name in value if isinstance(name, str)]
+            self._found.keys += [(name, where.of_key(name).place) for name in names[:MAX_LEAVES]]
+            if names[MAX_LEAVES:]:
+                self._doubt(DoubtKind.LIMIT, where, f"{key} names more files than are read")
         whole = given.role is Role.DATA and _is_whole(given)
         holds = plain in _HOLDING and not declared
         if whole or given.role in _INHERITED:
@@ -357,11 +359,16 @@ class _Walk:
         self, key: str, value: Any, where: _Where, beside: Surroundings, held: _Given | None
     ) -> _Given:
         by_name = role_of_name(key, value, beside)
-        given = self._declared(key, where, by_name)
+        lifted = held is not None and held.role in _FLOORS
+        given = None if lifted else self._declared(key, where, by_name)
         if given is None and held is not None:
             given = held
         if given is None and (role := self._narrow.get(where.address)) is not None:
             given = _Given(role, RoleSource.TABLE, "the table of known tools holds it")
+        if given is None and by_name is Role.WORKING_FOLDER and not beside.command:
+            # Nothing runs there, and what works on files may drop it, and work elsewhere.
+            self._doubt(DoubtKind.BASE, where, f"nobody knows whether it works in {key}")
+            return _Given(Role.UNKNOWN, RoleSource.NOBODY, "nobody knows whether it works there")
         if given is None and by_name is not None:
             given = _Given(self._refine(by_name), RoleSource.NAME, _WHY[RoleSource.NAME])
             if not where.known and by_name in FREE:
@@ -372,19 +379,27 @@ class _Walk:
 
     def _declared(self, key: str, where: _Where, by_name: Role | None) -> _Given | None:
         for one in self._operator:
+            if by_name in _FLOORS:
+                break  # what an operator says does not lift these
             if (role := one.roles.get(where.address)) is not None:
                 return _Given(role, RoleSource.OPERATOR, _WHY[RoleSource.OPERATOR], where.address)
         for one in self._author:
             role = one.roles.get(where.address)
             if role is not None and _may_say(one, role, by_name):
                 return _Given(role, RoleSource.AUTHOR, _WHY[RoleSource.AUTHOR], where.address)
+        return self._find_in_rows(where)
+
+    def _find_in_rows(self, where: _Where) -> _Given | None:
         roles = {
             row.arguments[where.address].role
             for row in self._found.rows
             if where.address in row.arguments
         }
+        roles.discard(Role.UNKNOWN)  # a row that nobody could check frees nothing, nor holds
         if not roles:
             return None
+        if Role.PATH in roles and roles <= PATHS:
+            return _Given(self._refine(Role.PATH), RoleSource.TABLE, _WHY[RoleSource.TABLE])
         if len(roles) > 1:
             return _Given(Role.UNKNOWN, RoleSource.TABLE, "tools of this name differ about it")
         (role,) = roles
@@ -395,7 +410,7 @@ class _Walk:
     def _held_by_another(self, address: str) -> bool:
         """Whether a tool of the same name, of another host, does not leave this free."""
         return any(
-            address in row.arguments and row.arguments[address].role not in FREE
+            address in row.arguments and row.arguments[address].role not in FREE | {Role.UNKNOWN}
             for row in self._rows
         )
 
@@ -437,16 +452,19 @@ class _Walk:
         return source is not RoleSource.OPERATOR
 
 
+_FLOORS = (Role.ENVIRONMENT, Role.RIGHTS)
 _VERB_KEYS = frozenset({"type", "operation", "op", "action", "command", "editmode", "mode"})
 
 
 def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool:
-    """Whether an author's word counts: to narrow always, to free or to vary only where trusted."""
-    if role not in FREE | VARYING:
-        return True
-    if not declaration.trusted:
-        return False
-    return role not in FREE or by_name not in HELD
+    """Whether an author's word counts.
+
+    Where a name holds a value as something that runs, reaches or changes more, it stays that; a
+    command may be said to be one. Whom nobody trusts only says that something is the action.
+    """
+    if by_name in HELD:
+        return declaration.trusted and by_name is Role.ACTION and role in COMMANDS
+    return declaration.trusted or role in (Role.ACTION, Role.UNKNOWN)
 
 
 def _is_command(key: str, role: Role) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
+_END_OF_FILE = "*** End of File"
 _ENVELOPE_FILE = re.compile(r"\*\*\* (?:(?:Add|Update) File|Move to): (?P<path>\S.*)")
 _ENVELOPE_BODY = re.compile(r"[ +-].*|@@.*|\*\*\* End of File|")
 _GIT = re.compile(r"diff --git (?P<old>[^\s\"]+) (?P<new>[^\s\"]+)")
@@ -48,11 +49,15 @@ def _of_envelope(lines: list[str]) -> tuple[str, ...] | None:
     if lines[-1] != _END:
         return None
     paths: list[str] = []
+    added = False
     for line in lines[1:-1]:
         if (named := _ENVELOPE_FILE.fullmatch(line)) is not None:
             paths.append(named["path"])
+            added = line.startswith("*** Add File")
         elif not paths or not _ENVELOPE_BODY.fullmatch(line):
             return None
+        elif line != _END_OF_FILE and (line.strip().startswith("***") or added) and line[:1] != "+":
+            return None  # some readers take it for the next file, whatever stands before it
     return tuple(paths) or None
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
-from gateway.policy.calls.argument_names import pathlike
 from gateway.policy.calls.patches import named_in_patches
 from gateway.policy.calls.paths import delicate, delicate_word, within
 
@@ -29,6 +28,8 @@ _EXAMPLES = (
 )  # fmt: skip
 # A shell makes other words of these than stand there.
 _EXPANDED = re.compile(r"\$\(|`|\$\{|\$['\"]|<\(|>\(")
+_QUOTED = re.compile(r"\\\\|\\['\"]|'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_ESCAPED = re.compile(r"\\[\w./-]")
 _START = r"(?:^|[;|&(\n]|\b(?:sudo|exec|command|builtin|xargs|then|do|else)\s)\s*(?:[\w./-]*/)?"
 _REVEALING = re.compile(
     rf"{_START}(?:"
@@ -39,7 +40,7 @@ _REVEALING = re.compile(
     r"|curl\b[^;|&\n]*\s(?:-T|--upload-file|-F|--form|(?:-d|--data\S*|--json)[=\s]*['\"]?@)"
     r"|wget\b[^;|&\n]*--(?:post|body)-file"
     r"|git\b[^;|&\n]*\sconfig\b(?![^;|&\n]*\s(?:--get\S*|--list|-l|get|list)\b)"
-    r")|\benviron\b|process\.env\b"
+    r")|\benviron\b|process\.env\b|/dev/(?:tcp|udp)/"
 )
 _MOVING = re.compile(rf"{_START}(?:mv|ln|link)\s+(?P<operands>[^;|&\n]*)")
 
@@ -53,7 +54,7 @@ def names_delicate(text: str, cwd: str | None, *, data: bool, globs: bool) -> bo
     if any(could_be_delicate(path, cwd) for path in named_in_patches(text)):
         return True
     if data:
-        return any(delicate_word(path, cwd) for path in (*pathlike(text), *_spellings(text)))
+        return any(delicate_word(path, cwd) for path in _spellings(text))
     if any(_names_place(word, cwd) for word in _words(text) if word):
         return True
     return globs and any(map(_may_stand_for_delicate, text.split()))
@@ -69,10 +70,16 @@ def could_be_delicate(path: str, cwd: str | None) -> bool:
 
 def reveals(command: str, cwd: str | None) -> bool:
     """Whether a command may show the environment, send data away, or move things out of here."""
-    if _EXPANDED.search(command) or _REVEALING.search(command):
+    # Within a word a shell drops quotes, and backslashes before what needs none.
+    spelled = (command, _QUOTES.sub("", command))
+    if _EXPANDED.search(command) or any(map(_REVEALING.search, spelled)):
         return True
-    operands = (word for found in _MOVING.finditer(command) for word in found["operands"].split())
-    return any(_leaves(_QUOTES.sub("", word), cwd) for word in operands)
+    if _ESCAPED.search(_QUOTED.sub("", command)):
+        return True
+    operands = (
+        word for found in _MOVING.finditer(spelled[1]) for word in found["operands"].split()
+    )
+    return any(_leaves(word, cwd) for word in operands)
 
 
 def _spellings(path: str) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from gateway.policy.calls.paths import MAX_PATH, components, delicate
@@ -33,8 +33,7 @@ EFFECTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathUse:
+class PathUse(NamedTuple):
     """One path: its text as sent, what is done to it, and where it stands in the call.
 
     `parts` are the absolute components from the base, None where readers could differ or no base is
@@ -54,13 +53,6 @@ class PathUse:
     def absolute(self) -> str | None:
         """The absolute path, None where it is not known."""
         return None if self.parts is None else "/" + "/".join(self.parts)
-
-    def relative_to(self, base: str | None) -> str:
-        """Return the path as people read it: below the base without the base, else as it is."""
-        outer = components(base) if base is not None else None
-        if self.parts is None or outer is None or self.parts[: len(outer)] != outer:
-            return self.absolute or self.text
-        return "/".join(self.parts[len(outer) :]) or "."
 
 
 def use_path(

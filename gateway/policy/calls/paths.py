@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from fnmatch import translate
-from functools import lru_cache
 from itertools import pairwise
 
 from gateway.domain.safe_text import make_visible
@@ -24,7 +23,14 @@ _SECRET_FOLDERS = frozenset(
     {".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store", ".vault",
      "gcloud", ".secrets"}
 )  # fmt: skip
-_SECRET_NAMES = (
+
+
+def _compile(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(map(translate, patterns)))
+
+
+_SECRET_NAMES = _compile(
+    "*.tfvars", "*.p8", "netrc", "htpasswd", "pip.conf",
     ".env*", "*.env", "env.prod*", "env.dev*", "env.stag*", "env.local", "env.test", ".netrc",
     "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd",
     ".vault-token", ".dockercfg", ".s3cfg", ".boto", "id_rsa*", "id_dsa*", "id_ecdsa*",
@@ -37,7 +43,7 @@ _SECRET_NAMES = (
 _NAMED_SECRET = frozenset({"secrets", "credentials"})
 # What a folder and a name together tell.
 _SECRET_PAIRS = frozenset({("gh", "hosts.yml"), (".m2", "settings.xml")})
-_HARMLESS_NAMES = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
+_HARMLESS_NAMES = _compile("*.example", "*.sample", "*.template", "*.dist", "*.pub")
 # Words that tell of a secret in the name of a file that is neither source nor prose.
 _SECRET_WORDS = frozenset(
     {"secret", "secrets", "token", "tokens", "password", "passwords", "passwd", "credential",
@@ -62,7 +68,7 @@ _RUNS_LATER_FOLDERS = frozenset(
      "cron.d", "cron.hourly", "cron.daily", "cron.weekly", "cron.monthly", "profile.d", "init.d",
      "sudoers.d"}
 )  # fmt: skip
-_RUNS_LATER_NAMES = (
+_RUNS_LATER_NAMES = _compile(
     ".bashrc", ".bash_*", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout",
     ".kshrc", ".cshrc", ".inputrc", ".vimrc", ".gdbinit", ".tmux.conf", ".gitconfig", ".gitmodules",
     ".gitattributes", ".mcp.json", "mcp.json", "mcp_config.json", "crontab", "authorized_keys",
@@ -70,7 +76,7 @@ _RUNS_LATER_NAMES = (
     "usercustomize.py", "*.pth",
 )  # fmt: skip
 # Names that begin with a dot and are neither secret nor run anything: any other one asks.
-_ORDINARY_DOT_NAMES = (
+_ORDINARY_DOT_NAMES = _compile(
     ".gitignore", ".gitkeep", ".keep", ".mailmap", ".git-blame-ignore-revs", ".editorconfig",
     ".dockerignore", ".npmignore", ".prettierignore", ".eslintignore", ".stylelintignore",
     ".helmignore", ".gcloudignore", ".vercelignore", ".ignore", ".rgignore", ".hgignore",
@@ -96,7 +102,10 @@ _STEERING_FOLDERS = frozenset(
     {".circleci", ".windsurf", ".roo", ".kiro", ".amazonq", ".clinerules", ".cargo", ".mvn",
      ".storybook"}
 )  # fmt: skip
-_STEERING_NAMES = (
+_STEERING_NAMES = _compile(
+    "opencode.json*", "gptme.toml", "lefthook.y*ml", "claude_desktop_config.json",
+    "cline_mcp_settings.json", "skill.md", "agent.md", "qwen.md", "warp.md", "jenkinsfile",
+    "azure-pipelines.yml", "devcontainer.json", "*.desktop",
     "claude.md", "claude.local.md", "agents.md", "agents.override.md", "gemini.md",
     "copilot-instructions.md", ".cursorrules", ".windsurfrules", ".clinerules", ".roomodes",
     "*.code-workspace", ".gitlab-ci.yml", ".travis.yml", ".pre-commit-config.yaml",
@@ -110,7 +119,7 @@ _INSTALLED_FOLDERS = frozenset(
      "sbin", ".bin", ".yarn", ".pnpm", ".gradle", ".terraform"}
 )  # fmt: skip
 # Git's hooks run by their names, in whatever folder it was told to look; and units by their ends.
-_RUN_BY_NAME = (
+_RUN_BY_NAME = _compile(
     "head", "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit",
     "prepare-commit-msg", "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge",
     "pre-push", "pre-receive", "post-receive", "post-update", "reference-transaction",
@@ -270,13 +279,8 @@ def _outside_copies(parts: list[str]) -> list[str]:
     return parts
 
 
-def _matches_name(name: str, patterns: tuple[str, ...]) -> bool:
-    return len(name) <= _LONGEST_NAME and _alternatives(patterns).match(name) is not None
-
-
-@lru_cache(maxsize=16)
-def _alternatives(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(translate, patterns)))
+def _matches_name(name: str, patterns: re.Pattern[str]) -> bool:
+    return len(name) <= _LONGEST_NAME and patterns.match(name) is not None
 
 
 def _parts(path: str) -> tuple[str, ...] | None:

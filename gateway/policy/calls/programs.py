@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.policy.calls.command_table import ParsedCommand, files_of, read
 from gateway.policy.calls.path_uses import PathEffect, PathUse, use_path
@@ -23,8 +22,7 @@ _DELETING = frozenset({"rm", "rmdir", "unlink", "shred"})
 _MOVING = frozenset({"mv", "cp", "ln"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(NamedTuple):
     """One command. Without `words` it is opaque: nobody knows what it runs.
 
     `text` is what stands in the call. `reading` is what `commands.txt` knows of it, if it does.

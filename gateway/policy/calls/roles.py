@@ -104,7 +104,9 @@ _OF_ONE_MEANING: dict[str, Role] = {
         Role.HOST,
     ),
     **dict.fromkeys(
-        ("env", "environment", "envvars", "environmentvariables"), Role.ENVIRONMENT
+        ("env", "envs", "environment", "environments", "environ", "envvar", "envvars", "extraenv",
+         "environmentvariable", "environmentvariables", "envoverride", "envoverrides"),
+        Role.ENVIRONMENT,
     ),
     **dict.fromkeys(("user", "username", "asuser", "runas"), Role.USER),
     **dict.fromkeys(
@@ -148,6 +150,14 @@ _EDITING_VERBS = frozenset(
     {"view", "create", "str_replace", "insert", "undo_edit", "write", "append", "replace", "read"}
 )
 _ENDINGS = {
+    **dict.fromkeys(
+        ("bash", "cmd", "code", "command", "commands", "exec", "prompt", "query", "run", "script",
+         "sh", "shell", "snippet", "sql"),
+        Role.ACTION,
+    ),
+    "stdin": Role.INPUT, "env": Role.ENVIRONMENT, "envs": Role.ENVIRONMENT,
+    "permissions": Role.RIGHTS, "host": Role.HOST, "hosts": Role.HOST, "hostname": Role.HOST,
+    "user": Role.USER, "users": Role.USER,
     "path": Role.PATH, "paths": Role.PATH, "file": Role.PATH, "files": Role.PATH,
     "filename": Role.PATH, "dir": Role.FOLDER, "directory": Role.FOLDER, "folder": Role.FOLDER,
     "url": Role.URL, "urls": Role.URL, "uri": Role.URL, "id": Role.ID,

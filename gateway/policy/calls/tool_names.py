@@ -119,3 +119,20 @@ def words_of(tool: str) -> frozenset[str]:
 
 def _all_words(tool: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _PARTS.findall(tool[:_LONGEST]))
+
+
+_LOOK_UPS = frozenset({"get", "list", "find", "lookup", "check", "count", "show", "describe"})
+# Words that change something, or join another verb to the first, or turn it (`check_out`).
+_CHANGING = _WRITING | _MOVING | _DELETING | _SPEAKING | load_words("changing.txt")
+
+
+def is_lookup(tool: str) -> bool:
+    """Whether a tool's name is the verb of a look-up and what it looks up: no other word of it may
+    change or run anything."""
+    found = [word.lower() for word in _PARTS.findall(bare_name(tool))]
+    if found[:2] == ["look", "up"]:
+        found[:2] = ["lookup"]
+    verb, rest = found[:1], found[1:]
+    plain = not any(word in _CHANGING or word.removesuffix("s") in _CHANGING for word in rest)
+    begins = bool(verb) and verb[0] in _LOOK_UPS and bool(rest)
+    return begins and plain and bool(words_of(tool)) and not may_run_anything(tool)

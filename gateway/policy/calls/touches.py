@@ -17,12 +17,13 @@ from gateway.domain.records import Record
 from gateway.policy.calls.call import Call, Declaration, calls_of
 from gateway.policy.calls.known_tools import rows_of_any_name
 from gateway.policy.calls.leaves import (
+    MAX_LEAVES,
     MAX_TEXT,
-    Budget,
     Doubt,
     DoubtKind,
     InnerCall,
     Leaf,
+    ReadingLimits,
     Walked,
     walk,
 )
@@ -37,7 +38,7 @@ from gateway.policy.calls.programs import (
     read_each,
     read_text,
 )
-from gateway.policy.calls.roles import COMMANDS, PATHS, RoleSource, looks_like
+from gateway.policy.calls.roles import COMMANDS, PATHS, RoleSource, looks_like, plain_name
 from gateway.policy.calls.tool_names import (
     Family,
     bare_name,
@@ -45,7 +46,7 @@ from gateway.policy.calls.tool_names import (
     is_foreign_shell,
     names_of,
 )
-from gateway.policy.calls.urls import UrlUse, find_urls, use_url
+from gateway.policy.calls.urls import MOST_URLS, UrlUse, find_urls, use_url
 from gateway.wire.canonical_json import sha256_hex
 from gateway.wire.roles import Role
 
@@ -54,12 +55,21 @@ __all__ = [
     "Program", "Reading", "Touches", "UrlUse", "calls_of", "touch", "touches_of",
 ]  # fmt: skip
 
+_KEPT = "_touches"
+
 MAX_NESTED = 4
 _MOST_JOINED = 8
+_INTERPRETERS = frozenset({"shell", "shellpath", "shelltype", "interpreter", "executable"})
+_POSIX_SHELLS = frozenset(
+    f"{folder}{name}"
+    for folder in ("", "/bin/", "/usr/bin/")
+    for name in ("ash", "bash", "dash", "sh", "zsh")
+)
 _NOT_GIVEN = (None, False, "", "false", "False", "use_default", "default", 0)
 _DELETING = frozenset({"delete", "del", "remove", "unlink", "rm", "rmdir", "erase", "trash"})
 _UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "rename", "symlink"})
 _LOOKED_AT = frozenset({Role.ACTION, Role.INPUT, Role.UNKNOWN, Role.NESTED})
+_GUESSED = (RoleSource.NAME, RoleSource.LOOK, RoleSource.NOBODY)
 _UNREAD = frozenset({Role.DATA, Role.NESTED}) | COMMANDS
 
 
@@ -156,19 +166,14 @@ class Touches:
             yield from (found for each in one.readings for way in each.ways
                         for found in way.paths)  # fmt: skip
 
-    def paths_worst_first(self) -> tuple[PathUse, ...]:
-        """Return the paths that are certain, deletions first, each place and text once."""
-        order = list(PathEffect)
-        found = {(one.text, one.effect): one for one in self.paths if not one.looks}
-        return tuple(sorted(found.values(), key=lambda one: order.index(one.effect)))
-
     def texts_to_look_through(self) -> Iterator[tuple[str, str]]:
         """Yield the place and the text of all that runs, is typed, handed on or unknown.
 
         Never data, and nothing that only speaks about the call.
         """
         for leaf in self.leaves:
-            if leaf.role in _LOOKED_AT or leaf.role in COMMANDS:
+            guessed = leaf.source in _GUESSED and not leaf.free
+            if guessed or leaf.role in _LOOKED_AT or leaf.role in COMMANDS:
                 yield from ((leaf.place, text) for text in texts_of(leaf.value))
 
 
@@ -192,15 +197,15 @@ def texts_of(value: Any) -> Iterator[str]:
 
 def touch(call: Call) -> Touches:
     """Return what a call touches. It never raises, whatever the arguments are."""
-    return _touch(call, Budget(), 0)
+    return _touch(call, ReadingLimits(), 0)
 
 
-def _touch(call: Call, budget: Budget, depth: int) -> Touches:
+def _touch(call: Call, budget: ReadingLimits, depth: int) -> Touches:
     return _Toucher(call, walk(call, budget), budget, depth).run()
 
 
 class _Toucher:
-    def __init__(self, call: Call, walked: Walked, budget: Budget, depth: int) -> None:
+    def __init__(self, call: Call, walked: Walked, budget: ReadingLimits, depth: int) -> None:
         self._call = call
         self._walked = walked
         self._budget = budget
@@ -237,7 +242,8 @@ class _Toucher:
             readings=tuple(self._readings),
             doubts=tuple(dict.fromkeys(self._doubts)),
             family=family_of(bare_name(call.tool)),
-            foreign_shell=is_foreign_shell(call.tool),
+            foreign_shell=is_foreign_shell(call.tool)
+            or any(map(_names_foreign_shell, self._walked.leaves)),
             names=names_of(call.tool, call.server),
             harmless=any(one.harmless and _counts(one) for one in call.roles)
             or any(row.harmless for row in rows),
@@ -357,7 +363,8 @@ class _Toucher:
             named, effect = named_in_patches(text), PathEffect.UNKNOWN
         else:
             effect = PathEffect.WRITE
-        self._paths += [use_path(one, effect, self._base, leaf.place) for one in named[:512]]
+        named = self._take(leaf, named)
+        self._paths += [use_path(one, effect, self._base, leaf.place) for one in named]
 
     def _read_url(self, leaf: Leaf, text: str) -> None:
         if text[:5].lower() == "file:":
@@ -384,10 +391,19 @@ class _Toucher:
         elif look is Role.PATCH:
             self._paths += [
                 use_path(one, PathEffect.UNKNOWN, self._base, leaf.place, looks=True)
-                for one in named_in_patches(text)[:512]
+                for one in self._take(leaf, named_in_patches(text))
             ]
         if "://" in text:
-            self._urls += find_urls(text, leaf.place)
+            found = tuple(find_urls(text, leaf.place))
+            self._urls += found[:MOST_URLS]
+            if found[MOST_URLS:]:
+                self._doubt(DoubtKind.LIMIT, leaf, "it names more addresses than are read")
+
+    def _take(self, leaf: Leaf, named: tuple[str, ...]) -> tuple[str, ...]:
+        """Return as many of the files that a text names as are read; more are a doubt."""
+        if named[MAX_LEAVES:]:
+            self._doubt(DoubtKind.LIMIT, leaf, "it names more files than are read")
+        return named[:MAX_LEAVES]
 
     def _read_json(self, leaf: Leaf, text: str) -> None:
         if text.lstrip()[:1] not in ("{", "["):
@@ -456,6 +472,9 @@ class _Toucher:
                 by_owner.setdefault(leaf.owner, []).append(leaf)
         for leaves in by_owner.values():
             some = leaves[:_MOST_JOINED]
+            addresses = {leaf.address for leaf in leaves}
+            if leaves[_MOST_JOINED:] and len(addresses) > 1:
+                self._doubt(DoubtKind.LIMIT, leaves[_MOST_JOINED], "more paths than are joined")
             joined = tuple(
                 use_path(f"{one.value.rstrip('/')}/{two.value}", self._effect(two), self._base,
                          two.place)
@@ -470,6 +489,13 @@ class _Toucher:
 
     def _doubt(self, kind: DoubtKind, leaf: Leaf, words: str) -> None:
         self._doubts.append(Doubt(kind, leaf.address, words))
+
+
+def _names_foreign_shell(leaf: Leaf) -> bool:
+    """Whether an argument says that another interpreter than a POSIX shell reads the command."""
+    if plain_name(leaf.name) not in _INTERPRETERS or leaf.value in (None, ""):
+        return False
+    return not isinstance(leaf.value, str) or leaf.value not in _POSIX_SHELLS
 
 
 class _TwiceError(ValueError):
@@ -503,5 +529,15 @@ def _fingerprint(call: Call) -> str:
 
 
 def touches_of(record: Record) -> tuple[Touches, ...]:
-    """Return what each part of a record touches: its arguments, then any payload."""
-    return tuple(touch(call) for call in calls_of(record))
+    """Return what each part of a record touches: its arguments, then any payload.
+
+    Deciders, offers and cards all ask about one record, so the answer stays beside it, with the
+    very objects that it rests on: a copy of the record that has others is read anew.
+    """
+    rests_on = (record.request, record.arguments, record.declared, record.harmless, record.trusted)
+    known, found = record.__dict__.get(_KEPT, ((), ()))
+    if known and all(one is two for one, two in zip(known, rests_on, strict=True)):
+        return found  # type: ignore[no-any-return]
+    found = tuple(touch(call) for call in calls_of(record))
+    record.__dict__[_KEPT] = rests_on, found
+    return found

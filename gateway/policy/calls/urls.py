@@ -9,7 +9,7 @@ from itertools import islice
 from urllib.parse import urlsplit
 
 _FOUND = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s\"'<>()`]{1,2048}")
-_MOST_FOUND = 64
+MOST_URLS = 64
 _USUAL_PORTS = frozenset({None, 80, 443})
 _LITERAL = re.compile(r"[0-9.]+|0x[0-9a-f.x]+|.*:.*")
 _PRIVATE = re.compile(r"localhost|[^.]+|.*\.(?:local|internal|lan|localhost|home|corp|intranet)")
@@ -44,8 +44,8 @@ def use_url(text: str, place: str, *, looks: bool = False) -> UrlUse:
 
 
 def find_urls(text: str, place: str) -> Iterator[UrlUse]:
-    """Yield the URLs that stand in a text."""
-    for found in islice(_FOUND.finditer(text), _MOST_FOUND):
+    """Yield the URLs that stand in a text: one more than are read, where there are more."""
+    for found in islice(_FOUND.finditer(text), MOST_URLS + 1):
         yield use_url(found.group(), place, looks=True)
 
 
@@ -54,7 +54,7 @@ def _doubt(text: str, host: str, named: bool, port: int | None) -> str | None:
         return "it names no host"
     if named:
         return "it names a user beside the host"
-    if "\\" in text or not (text.isascii() and text.isprintable()) or " " in text:
+    if "\\" in text or not (text.isascii() and text.isprintable()) or " " in text or "%" in host:
         return "readers could take it for another one"
     if port not in _USUAL_PORTS:
         return "it names an unusual port"

@@ -6,48 +6,30 @@ unsure, and people decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-from urllib.parse import urlsplit
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 from gateway.domain.records import Record
-from gateway.domain.safe_text import make_visible
-from gateway.errors import InvalidRequest
-from gateway.models import Kind, RiskLevel
-from gateway.policy.calls.argument_names import (
-    ARGUMENT_LIST,
-    COMMAND_LIST,
-    commands_in,
-    gives_rights,
-    is_file_tool,
-    is_foreign_shell,
-    is_plain_content,
-    is_runner,
-    is_said,
-    is_shell,
-    names_any_path,
-    names_command,
-    names_path,
-    pathlike,
-    paths_in,
-    plain_name,
-    runs_what_it_is_given,
-    words_of_name,
-)
+from gateway.domain.redaction import mask, names_secret, start_of
+from gateway.models import Context, Kind, RiskLevel
 from gateway.policy.calls.command_table import (
     Operands,
     ParsedCommand,
     files_of,
     paths_of,
-    read,
     writes,
 )
-from gateway.policy.calls.paths import below, delicate, within
-from gateway.policy.grants.denials import forbids_command, forbids_folder, most, runs_of
+from gateway.policy.calls.paths import below, components, delicate, within
+from gateway.policy.calls.roles import JsonType, RoleSource
+from gateway.policy.calls.touches import Leaf, Program, Touches, touches_of
+from gateway.policy.calls.values import is_at_most, is_same, is_within
+from gateway.policy.grants.denials import denies
 from gateway.policy.grants.grant import (
     ANY_TOOL,
-    MAX_TEXT,
     PASSES,
+    Answer,
     CommandPattern,
     Effect,
     Grant,
@@ -58,12 +40,22 @@ from gateway.policy.grants.grant import (
     Shape,
     is_number,
 )
-from gateway.policy.grants.messages_to_people import is_message, is_message_text
 from gateway.policy.grants.session_passes import lets_all, lets_edit
-from gateway.wire.canonical_json import canonical
-from gateway.wire.codec import JsonObject
+from gateway.policy.grants.variations import (
+    DECLARED,
+    is_delicate,
+    is_open,
+    legible,
+    may_come,
+    may_write,
+    path_of,
+    why_fixed,
+)
+from gateway.wire.roles import Role
 
-_MAX_DEPTH = 16
+_DIFFERS = "differs"
+_LONGEST_SAID = 60  # characters of one value in a sentence
+_MOST_NEAR = 8  # differences that are counted, to find the nearest answer
 _READING = frozenset({"cat", "get", "head", "list", "ls", "read", "search", "stat", "tail", "view"})
 _CHANGING = frozenset(
     {"append", "apply", "change", "create", "delete", "edit", "edits", "editor", "insert", "make",
@@ -77,16 +69,27 @@ def covers(grant: Grant, record: Record) -> MatchResult:
     request = record.request
     if grant.agent != request.agent or grant.session not in (None, request.session):
         return MatchResult.NO
-    if request.questions or grant.match.tool not in (request.tool, ANY_TOOL):
+    if request.questions:
+        return MatchResult.NO
+    if grant.effect is Effect.DENY:
+        return denies(grant.match, record)
+    if grant.match.tool not in (request.tool, ANY_TOOL):
         return MatchResult.NO
     if grant.match.shape in PASSES:
-        return MatchResult.YES if _passes(grant.match.shape, record) else MatchResult.NO
-    if grant.effect is Effect.DENY:
-        return _denies(grant.match, record)
+        return MatchResult.YES if _passes(grant.match, record) else MatchResult.NO
     return MatchResult.YES if _allows(grant.match, record) else MatchResult.NO
 
 
 # ---------------------------------------------------------------- allow: only what is certain
+
+
+class Difference(NamedTuple):
+    """What keeps an approval from covering a call: a value by its place, or a reason."""
+
+    place: str
+    why: str
+    now: Any = None
+    remembered: Any = None
 
 
 def _allows(match: Match, record: Record) -> bool:
@@ -95,123 +98,220 @@ def _allows(match: Match, record: Record) -> bool:
         return False
     if match.shape is Shape.EXACT:
         return match.digest == record.digest
-    if request.context.env or request.payload is not None or not legible(record.arguments):
+    if match.shape is Shape.TOOL:  # an admin wrote it by hand: those of earlier rules rest
+        return why_fixed(Answer.TOOL, record, touches_of(record)[0]) is None
+    context = request.context
+    if (match.cwd, match.host) != (context.cwd, context.host):
         return False
-    if match.shape is Shape.TOOL:
-        return record.harmless and request.kind is Kind.TOOL and not _names_delicate(record)
-    return _fits_pattern(match, record)
+    return next(differences(match, record), None) is None
 
 
-def _passes(shape: Shape, record: Record) -> bool:
+def differences(match: Match, record: Record) -> Iterator[Difference]:
+    """Yield what keeps a match from covering a call; nothing where it covers it."""
+    request, context = record.request, record.request.context
+    if record.risk.level is RiskLevel.HIGH:
+        yield Difference("", "its risk is high")
+    if request.kind is not match.kind:
+        yield Difference("its kind", _DIFFERS, request.kind.value, match.kind.value)
+    if match.shape is not Shape.PATTERN:
+        return
+    if context.host != match.host:
+        yield Difference("the host", _DIFFERS, context.host, match.host)
+    touches = touches_of(record)[0]
+    if match.answer is not None and match.fingerprint != touches.fingerprint:
+        yield Difference("", "what is declared about the tool was changed")
+    base = match.base if match.answer is not None else match.cwd
+    place = touches.base_source if touches.base_source not in ("", "context") else "its folder"
+    if touches.base != base or (context.cwd != match.cwd and match.answer is not None):
+        yield Difference(place, _DIFFERS, touches.base, base)
+    elif context.cwd != match.cwd:
+        yield Difference("its folder", _DIFFERS, context.cwd, match.cwd)
+    yield from _by_leaf(match, record, touches)
+
+
+def _by_leaf(match: Match, record: Record, touches: Touches) -> Iterator[Difference]:
+    answer = match.answer or _answer_of(match)
+    rules = {rule.address: rule for rule in match.rules}
+    found = group_by_address(touches)
+    for address, leaves in found.items():
+        rule = rules.get(address)
+        if rule is not None:
+            yield from _compare(answer, rule, leaves, record, touches)
+        elif match.answer is None or not all(
+            may_come(match.answer, one)
+            or is_where_it_works(one, touches)
+            or _is_empty_list(match.answer, one, rules)
+            for one in leaves
+        ):
+            yield Difference(leaves[0].place, "is new")
+    for address, rule in rules.items():
+        if address not in found and not (rule.optional or answer is Answer.TOOL):
+            yield Difference(address, "is missing")
+    # Where a match leaves nothing open, each value is as somebody wrote it.
+    if answer is not None and (why := why_fixed(answer, record, touches)) is not None:
+        yield Difference("", why)
+    if answer is None and (record.request.context.env or record.request.payload is not None):
+        yield Difference("", "it changes environment variables or carries a payload")
+    if answer is None and not legible(record.arguments):
+        yield Difference("", "its text hides something")
+
+
+def _is_empty_list(answer: Answer, leaf: Leaf, rules: Iterable[str]) -> bool:
+    """Whether a harmless tool is given none of what it was given several of."""
+    starts = (f"{leaf.address}[", f"{leaf.address}.")
+    return (
+        answer is Answer.TOOL
+        and leaf.value in ([], {})
+        and any(address.startswith(starts) for address in rules)
+    )
+
+
+def group_by_address(touches: Touches) -> dict[str, list[Leaf]]:
+    """Return the values of a call by address."""
+    found: dict[str, list[Leaf]] = {}
+    for leaf in touches.leaves:
+        found.setdefault(leaf.address, []).append(leaf)
+    return found
+
+
+def is_where_it_works(leaf: Leaf, touches: Touches) -> bool:
+    """Whether a known argument names the folder in which the call works anyway."""
+    known = leaf.role is Role.WORKING_FOLDER and leaf.source in DECLARED
+    return known and touches.base is not None and touches.base == touches.call.context.cwd
+
+
+def value_at(address: str, leaves: list[Leaf]) -> Any:
+    """Return what stands at an address, each element of a list with its place."""
+    if len(leaves) == 1 and leaves[0].place == address:
+        return leaves[0].value
+    return [[one.place, one.value] for one in leaves]
+
+
+def _answer_of(match: Match) -> Answer | None:
+    """Return what rules that were written by hand leave open."""
+    kinds = {rule.kind for rule in match.rules}
+    if RuleKind.COMMAND in kinds:
+        return Answer.COMMAND
+    if RuleKind.FOLDER in kinds:
+        return Answer.FOLDER
+    return Answer.TEXT if RuleKind.ANY in kinds else None
+
+
+def _compare(
+    answer: Answer | None, rule: Rule, leaves: list[Leaf], record: Record, touches: Touches
+) -> Iterator[Difference]:
+    for leaf in leaves:
+        if rule.type and leaf.type.value != rule.type:
+            yield Difference(leaf.place, f"is {leaf.type.value} and was {rule.type}")
+            return
+    first = leaves[0]
+    if rule.kind is RuleKind.COMMAND:
+        if len(leaves) > 1 or not _runs_only(rule, first, record, touches):
+            yield Difference(first.place, "runs something else", first.value)
+    elif rule.kind is RuleKind.FOLDER:
+        if len(leaves) > 1 or not _lies_in(str(rule.value), first, record, touches):
+            yield Difference(first.place, _DIFFERS, first.value, f"{rule.value}/…")
+    elif rule.kind is RuleKind.ANY:
+        shut = (one for one in leaves if answer is None or not is_open(answer, one))
+        yield from (Difference(one.place, "is not plain text or data here", one.value)
+                    for one in shut)  # fmt: skip
+    else:
+        now = value_at(rule.address, leaves)
+        if not _ALLOWING[rule.kind](rule.value, now):
+            yield Difference(first.place, _DIFFERS, now, rule.value)
+
+
+def _runs_only(rule: Rule, leaf: Leaf, record: Record, touches: Touches) -> bool:
+    """Whether all that a value runs is read completely, and is what the pattern permits."""
+    starts = f"{leaf.place}["
+    programs = [one for one in touches.programs
+                if one.place == leaf.place or one.place.startswith(starts)]  # fmt: skip
+    wrapper = tuple(rule.value or ())
+    if not rule.type and leaf.source is RoleSource.TABLE and leaf.type is JsonType.LIST:
+        return False  # whoever wrote the rule by hand meant a text
+    same = all(one.wrapper == wrapper for one in programs)
+    return rule.command is not None and same and runs_only(rule.command, programs, record)
+
+
+def runs_only(pattern: CommandPattern, programs: Sequence[Program], record: Record) -> bool:
+    """Whether there are programs, all read completely, and each is what the pattern permits."""
+    return bool(programs) and all(
+        one.proven and _permits_run(pattern, one.reading, one.base, record.request.context)
+        for one in programs
+    )
+
+
+def _lies_in(folder: str, leaf: Leaf, record: Record, touches: Touches) -> bool:
+    """Whether a path lies in a folder, as far as names and what was resolved tell."""
+    use, outer = path_of(touches, leaf), components(folder)
+    if use is None or use.parts is None or outer is None or is_delicate(touches, use):
+        return False
+    if use.parts[: len(outer)] != outer or use.text[:5].lower() == "file:":
+        return False
+    # What the agent's side resolved must lie there too, and nothing there may be delicate.
+    written = may_write(touches, use)
+    files = record.request.context.files
+    return all(within(path, folder) and not delicate(path, written=written) for path in files)
+
+
+# ---------------------------------------------------------------- why not
+
+
+def what_differs(grant: Grant, record: Record) -> str | None:
+    """Return in one sentence what first kept a grant from covering a call; None where it covers.
+
+    Secrets in values are masked.
+    """
+    found = next(differences(grant.match, record), None)
+    return None if found is None else _say(found)
+
+
+def why_asked(grants: Iterable[Grant], record: Record) -> str:
+    """Return what kept the nearest remembered approval of the tool from covering a call."""
+    near: tuple[int, str] | None = None
+    for grant in grants:
+        if grant.match.shape is not Shape.PATTERN or grant.match.tool != record.request.tool:
+            continue
+        found = list(islice(differences(grant.match, record), _MOST_NEAR))
+        if found and (near is None or len(found) < near[0]):
+            near = len(found), _say(found[0])
+    return near[1] if near is not None else ""
+
+
+def _say(found: Difference) -> str:
+    why = str(mask(found.why))  # it may name arguments
+    if not found.place:
+        return why
+    named = f"`{start_of(str(mask(found.place)), _LONGEST_SAID)}`"
+    if found.why is not _DIFFERS or names_secret(found.place):
+        return f"{named} {why}"
+    now, before = (_show(found.place, one) for one in (found.now, found.remembered))
+    return f"{named} is {now}, remembered {before}"
+
+
+def _show(place: str, value: Any) -> str:
+    """Return a value in a few characters, no part of a secret among them."""
+    name = place.rpartition(".")[2]
+    safe = mask({name: value})
+    shown = next(iter(safe.values()))
+    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+    return start_of(text, _LONGEST_SAID) + ("…" if len(text) > _LONGEST_SAID else "")
+
+
+# ---------------------------------------------------------------- passes
+
+
+def _passes(match: Match, record: Record) -> bool:
     """Whether a session's pass lets a request through: never high risk, secrets or hidden text."""
     request, arguments = record.request, record.arguments
     if record.risk.level is RiskLevel.HIGH or not legible([request.tool, arguments]):
         return False
     if request.context.env or request.payload is not None or request.kind is Kind.PLAN:
         return False
-    return lets_all(record) if shape is Shape.ALL else lets_edit(record)
+    return lets_all(record) if match.shape is Shape.ALL else lets_edit(record, match.cwd)
 
 
-def _names_delicate(record: Record) -> bool:
-    """Whether arguments name a delicate path, or name paths in a way that is not looked through."""
-    arguments, cwd = record.arguments, record.request.context.cwd
-    named = paths_in(arguments)
-    if not all(isinstance(path, str) for path in named):
-        return True
-    written = not reads_files(record)
-    paths = (*named, *pathlike(arguments))
-    return any(delicate(path, cwd, written=written) for path in paths)
-
-
-def fits_tool(record: Record) -> bool:
-    """Whether a call of an ordinary tool may be covered whatever its arguments are."""
-    request = record.request
-    return not _names_delicate(record) and not is_runner(
-        request.tool, request.kind, record.arguments
-    )
-
-
-def _fits_pattern(match: Match, record: Record) -> bool:
-    context = record.request.context
-    if (match.cwd, match.host) != (context.cwd, context.host):
-        return False
-    if {rule.name for rule in match.rules} != set(record.arguments):
-        return False
-    return _may_vary(match, record) and all(_holds(rule, record) for rule in match.rules)
-
-
-def _may_vary(match: Match, record: Record) -> bool:
-    """Whether what the rules leave open is known to be open in such a call.
-
-    Beside a command, and where text is free, every argument must be known.
-    """
-    rules = {rule.name: rule for rule in match.rules}
-    kinds = [rule.kind for rule in match.rules]
-    others = {name: value for name, value in record.arguments.items() if rules[name].kind not in
-              (RuleKind.COMMAND, RuleKind.FOLDER)}  # fmt: skip
-    reading = kinds.count(RuleKind.COMMAND) + kinds.count(RuleKind.FOLDER)
-    if reading > 1:
-        return False
-    if RuleKind.COMMAND in kinds:
-        return is_shell(record.request.tool) and all(is_said(*one) for one in others.items())
-    free = {name: value for name, value in others.items() if rules[name].kind is RuleKind.ANY}
-    if RuleKind.FOLDER in kinds:
-        fixed = {name: value for name, value in others.items() if name not in free}
-        return is_file_call(record, fixed) and all(is_plain_content(*one) for one in free.items())
-    request = record.request
-    return not free or (
-        is_message(request.tool, request.kind, record.arguments)
-        and all(is_message_text(*one) for one in free.items())
-    )
-
-
-def is_file_call(record: Record, fixed: JsonObject) -> bool:
-    """Whether a call reads or writes one file, where `fixed` stands beside path and content."""
-    request = record.request
-    if request.kind is Kind.COMMAND or not is_file_tool(request.tool):
-        return False
-    return not any(
-        names_any_path(name)
-        or runs_what_it_is_given(name)
-        or gives_rights(name)
-        or isinstance(value, dict | list)
-        for name, value in fixed.items()
-    )
-
-
-def _holds(rule: Rule, record: Record) -> bool:
-    value = record.arguments[rule.name]
-    if rule.command is not None:
-        same = (rule.value is not None) == _is_wrapped(rule.name, value)
-        return same and runs_only(rule.command, rule.name, value, record)
-    if rule.kind is RuleKind.FOLDER:
-        return lies_in(str(rule.value), value, record)
-    if rule.kind is RuleKind.ANY and (names_path(rule.name) or runs_what_it_is_given(rule.name)):
-        return False  # nobody means any file, or anything to run
-    return _ALLOWING[rule.kind](rule.value, value)
-
-
-def _is_wrapped(name: str, value: Any) -> bool:
-    return isinstance(value, list) and plain_name(name) not in (ARGUMENT_LIST, COMMAND_LIST)
-
-
-def _equals(wanted: Any, value: Any) -> bool:
-    try:
-        return canonical(wanted) == canonical(value)
-    except InvalidRequest:
-        return False
-
-
-def _at_most(most: Any, value: Any) -> bool:
-    return is_number(value) and 0 <= value <= most
-
-
-def _within(prefix: Any, value: Any) -> bool:
-    """Whether a URL or a name with slashes lies at or below another, component by component."""
-    if not isinstance(value, str) or len(value) > MAX_TEXT:
-        return False
-    outer, inner = _place(prefix), _place(value)
-    return outer is not None and inner is not None and inner[: len(outer)] == outer
+# ---------------------------------------------------------------- single values
 
 
 def _any(_: Any, value: Any) -> bool:
@@ -219,53 +319,26 @@ def _any(_: Any, value: Any) -> bool:
 
 
 _ALLOWING: dict[RuleKind, Callable[[Any, Any], bool]] = {
-    RuleKind.EQUALS: _equals,
-    RuleKind.AT_MOST: _at_most,
-    RuleKind.WITHIN: _within,
+    RuleKind.EQUALS: is_same,
+    RuleKind.AT_MOST: is_at_most,
+    RuleKind.WITHIN: lambda prefix, value: is_within(prefix, value) is True,
     RuleKind.ANY: _any,
 }
 
 
-def reads_files(record: Record) -> bool:
-    """Whether a call only reads files, as far as kind and name tell."""
-    verbs = words_of_name(record.request.tool)
-    return record.request.kind is Kind.TOOL and bool(verbs & _READING) and not verbs & _CHANGING
-
-
-def lies_in(folder: str, value: Any, record: Record) -> bool:
-    """Whether a path lies in a folder, as far as names and what was resolved tell."""
-    context = record.request.context
-    if not isinstance(value, str) or not value or not within(value, folder, context.cwd):
-        return False
-    # What the agent's side resolved must lie there too, and nothing there may be delicate.
-    written = not reads_files(record)
-    return delicate(value, context.cwd, written=written) is None and all(
-        within(path, folder) and delicate(path, written=written) is None for path in context.files
-    )
-
-
-def runs_only(pattern: CommandPattern, name: str, value: Any, record: Record) -> bool:
-    """Whether all that an argument runs is read completely, and is what the pattern permits."""
-    if is_foreign_shell(record.request.tool):
-        return False
-    runs = runs_of(name, value)
-    return runs is not None and all(_runs(pattern, read(words), record) for words in runs)
-
-
-def _runs(pattern: CommandPattern, reading: ParsedCommand | None, record: Record) -> bool:
+def _permits_run(
+    pattern: CommandPattern, reading: ParsedCommand | None, base: str | None, context: Context
+) -> bool:
     if reading is None or not _permits(pattern, reading):
         return False
-    cwd = record.request.context.cwd
     written = writes(reading)
-    named = (cwd or ".", *files_of(reading))
-    if any(
-        delicate(path, cwd, written=written) for path in (*named, *record.request.context.files)
-    ):
+    named = (base or ".", *files_of(reading), *context.files)
+    if any(delicate(path, base, written=written) for path in named):
         return False
-    paths = list(record.request.context.files)
+    paths = list(context.files)
     if pattern.operands is not Operands.FIXED:
         paths += paths_of(reading)
-    return all(_reachable(path, pattern.folder, cwd) for path in paths)
+    return all(_reachable(path, pattern.folder, base) for path in paths)
 
 
 def _permits(pattern: CommandPattern, reading: ParsedCommand) -> bool:
@@ -281,63 +354,3 @@ def _permits(pattern: CommandPattern, reading: ParsedCommand) -> bool:
 
 def _reachable(path: str, folder: str | None, cwd: str | None) -> bool:
     return below(path) if folder is None else within(path, folder, cwd)
-
-
-def _place(text: str) -> tuple[str, ...] | None:
-    """Return scheme and host, if any, and the components; None where readers differ."""
-    if any(char in text for char in "\\%?#@ ;") or not (text.isascii() and text.isprintable()):
-        return None
-    try:
-        parts = urlsplit(text)
-        place = (parts.scheme, parts.hostname or "", str(parts.port or ""))
-    except ValueError:
-        return None
-    names = tuple(parts.path.split("/"))
-    named = names[1:] if names[:1] == ("",) else names
-    last = named[:-1] if named[-1:] == ("",) else named
-    if any(name in ("", ".", "..") for name in last):
-        return None
-    return (*place, str(names[:1] == ("",)), *last)
-
-
-def legible(value: Any, depth: int = 0) -> bool:
-    """Whether nothing in a value hides, reorders or passes for other text."""
-    if isinstance(value, str):
-        seen = make_visible(value)
-        return not seen.hidden and not seen.mixed_script
-    if depth > _MAX_DEPTH:
-        return False
-    if isinstance(value, dict):
-        return all(legible(item, depth + 1) for pair in value.items() for item in pair)
-    return not isinstance(value, list) or all(legible(item, depth + 1) for item in value)
-
-
-# ---------------------------------------------------------------- deny: nothing slips through
-
-
-def _denies(match: Match, record: Record) -> MatchResult:
-    if match.shape is Shape.EXACT:
-        return MatchResult.YES if match.digest == record.digest else MatchResult.NO
-    # Each rule looks at all that would run: what one forbids may stand apart from the other.
-    found = {most([_forbids(one, part, record) for part in record.parts]) for one in match.rules}
-    if MatchResult.NO in found:
-        return MatchResult.NO
-    return MatchResult.UNSURE if MatchResult.UNSURE in found else MatchResult.YES
-
-
-def _forbids(rule: Rule, arguments: JsonObject, record: Record) -> MatchResult:
-    if (denied := rule.command) is not None:
-        # Another name for it, or another depth, makes it no other command.
-        named = rule.name in arguments and not names_command(rule.name)
-        values = [*commands_in(arguments), *([(rule.name, arguments[rule.name])] if named else [])]
-        return most([forbids_command(denied, name, value) for name, value in values])
-    if rule.name not in arguments:
-        return MatchResult.NO
-    value = arguments[rule.name]
-    if rule.kind is RuleKind.FOLDER:
-        return forbids_folder(str(rule.value), value, record.request.context.cwd)
-    if rule.kind is RuleKind.ANY:
-        return MatchResult.YES
-    if rule.kind is RuleKind.WITHIN and (not isinstance(value, str) or _place(value) is None):
-        return MatchResult.UNSURE
-    return MatchResult.YES if _ALLOWING[rule.kind](rule.value, value) else MatchResult.NO

@@ -1,4 +1,4 @@
-"""Whether a denial means a command or a folder. Nothing slips through.
+"""Whether a denial means what a call runs, touches or reaches. Nothing slips through.
 
 A denial must not be escaped by unclear spelling: where it could apply and nobody can tell, the
 answer is unsure, so that nothing below it allows and people decide.
@@ -7,37 +7,59 @@ answer is unsure, so that nothing below it allows and people decide.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
-from gateway.policy.calls.argument_names import ARGUMENT_LIST, COMMAND_LIST, plain_name
+from gateway.domain.records import Record
+from gateway.models import Kind
 from gateway.policy.calls.command_table import RUNNERS, ParsedCommand, paths_of, read
 from gateway.policy.calls.paths import components
-from gateway.policy.calls.shell_words import WRAPPER, Word, plain_words, simple_command, unwrap
-from gateway.policy.grants.grant import CommandPattern, MatchResult
+from gateway.policy.calls.programs import is_list_of_texts, read_each
+from gateway.policy.calls.roles import COMMANDS, FREE, RoleSource, plain_name
+from gateway.policy.calls.shell_words import Word, unwrap
+from gateway.policy.calls.tool_names import bare_name
+from gateway.policy.calls.touches import (
+    DoubtKind,
+    Leaf,
+    PathUse,
+    Program,
+    Reading,
+    Touches,
+    UrlUse,
+    calls_of,
+    texts_of,
+    touch,
+    touches_of,
+)
+from gateway.policy.calls.values import is_at_most, is_same, is_within, names_path, values_named
+from gateway.policy.grants.command_patterns import denial
+from gateway.policy.grants.grant import (
+    CommandPattern,
+    Match,
+    MatchResult,
+    Rule,
+    RuleKind,
+    Shape,
+)
+from gateway.wire.roles import Role
 
+_MOST_OFFERED = 8
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+_YES_NO = {True: MatchResult.YES, False: MatchResult.NO}
+# Nobody looked at what stands there, so it may be anything.
+_HIDING = frozenset({DoubtKind.LIMIT, DoubtKind.NESTED})
+_MAYBE_RUN = COMMANDS | {Role.ACTION, Role.UNKNOWN}
+# What stands there is read as a command, whoever runs it.
+_COMMAND_NAMES = frozenset({"command", "cmd", "commands", "argv", "cmdline", "commandline"})
+# Texts that are only kept, or speak about the call; and commands, which are read as such.
+_KEPT = FREE | COMMANDS
 _Words = tuple[Word, ...] | None
-_PART = re.compile(r"[^\s=:,'\"]+")
-
-
-def runs_of(name: str, value: Any) -> tuple[tuple[Word, ...], ...] | None:
-    """Return the words of each command that an argument runs, None unless that is certain.
-
-    A list is one command's words under the name `argv` alone, several commands under `commands`;
-    under another name it could be either, but for `["bash", "-lc", COMMAND]`.
-    """
-    if isinstance(value, str):
-        found = [simple_command(value)] if plain_name(name) != ARGUMENT_LIST else [None]
-    elif not _is_texts(value):
-        return None
-    elif (inner := unwrap(value)) is not None:
-        found = [simple_command(inner)] if plain_name(name) != COMMAND_LIST else [None]
-    elif plain_name(name) == ARGUMENT_LIST:
-        found = [plain_words(value)]
-    else:
-        found = [simple_command(one) for one in value] if plain_name(name) == COMMAND_LIST else []
-    runs = tuple(words for words in found if words is not None)
-    return runs if runs and len(runs) == len(found) else None
+_PART = re.compile(r"[^\s=:,;&|()<>${}`'\"\\]+")
+_WEB = re.compile(r"https?://", re.IGNORECASE)
+_HOST = re.compile(r"[a-z0-9_.-]*[a-z_-][a-z0-9_.-]*|")
+_VERSION = re.compile(r"[-.]?[0-9][0-9.]*(?:\.exe)?$|\.exe$")
 
 
 def most(covers: list[MatchResult]) -> MatchResult:
@@ -47,47 +69,236 @@ def most(covers: list[MatchResult]) -> MatchResult:
     )
 
 
-def forbids_command(pattern: CommandPattern, name: str, value: Any) -> MatchResult:
-    """Whether what an argument runs is a command that a denial means, or may be."""
-    found = _over_readings(name, value, lambda words: _forbids(pattern, words))
-    wrapping = _is_texts(value) and unwrap(value) is not None
-    doubt = wrapping and _program(pattern.program) == WRAPPER[0]
-    return most([found, MatchResult.UNSURE]) if doubt else found
+def denies(match: Match, record: Record) -> MatchResult:
+    """Return whether a denial that somebody remembered means what would run now, or may.
+
+    Yes where it does under every reading, unsure where it does under some, or where nobody can
+    tell. What the tool's author declares about its arguments counts for nothing here.
+    """
+    if match.shape is Shape.EXACT:
+        return MatchResult.YES if match.digest == record.digest else MatchResult.NO
+    parts = read_without_authors(record)
+    named = most([_is_tool(match.tool, one.names) for one in parts])
+    if named is not MatchResult.NO:
+        return _least(
+            [named, *(most([_keeps(rule, one) for one in parts]) for rule in match.rules)]
+        )
+    return most([over_readings(one, lambda inner: _denies_call(match, inner)) for one in parts])
 
 
-def _over_readings(name: str, value: Any, judge: Callable[[_Words], MatchResult]) -> MatchResult:
-    """Return yes where each way to take a value says so, no where none does, else unsure."""
-    ways = _readings(name, value)
-    found = [most([judge(words) for words in way]) for way in ways]
-    if plain_name(name) == COMMAND_LIST and found[0] is MatchResult.YES:
-        return MatchResult.YES  # the name says that it is a list of commands
-    return found[0] if len(set(found)) == 1 else MatchResult.UNSURE
+def _denies_call(match: Match, touches: Touches) -> MatchResult:
+    """Whether a denial means one call by its own name and what is within it."""
+    if touches.call.server is None and any(one.kind in _HIDING for one in touches.doubts):
+        return MatchResult.UNSURE  # a call that nobody looked at may stand there
+    named = _is_tool(match.tool, touches.names)
+    return named if named is MatchResult.NO else _least([
+        named, *(_keeps(rule, touches) for rule in match.rules)
+    ])  # fmt: skip
 
 
-def _readings(name: str, value: Any) -> list[list[_Words]]:
-    """Return the ways to take a value, each with the words of all that then runs."""
-    if isinstance(value, str):
-        return [[simple_command(value)]]
-    if not _is_texts(value):
-        return [[None]]
-    each: list[_Words] = [simple_command(one) for one in value]
-    whole: list[_Words] = [tuple(_argument(one) for one in value)]
-    if (inner := unwrap(value)) is not None:
-        whole = [simple_command(inner)]
-    if plain_name(name) == COMMAND_LIST:
-        return [each] if " " in value[0] else [each, whole]
-    # No command begins with a dash: where one does, the list is the words of one command.
-    single = plain_name(name) == ARGUMENT_LIST or any(one.startswith("-") for one in value)
-    return [whole] if single else [whole, each]
+def _is_tool(denied: str, names: tuple[str, ...]) -> MatchResult:
+    """Whether a call is made by a denied name; behind another spelling of it may be the same."""
+    if denied in names:
+        return MatchResult.YES
+    spelled = {plain_name(bare_name(one)) for one in names}
+    return MatchResult.UNSURE if plain_name(bare_name(denied)) in spelled else MatchResult.NO
 
 
-def _argument(text: str) -> Word:
-    plain = plain_words([text]) is not None
-    return Word(text, text if plain else "")
+def _keeps(rule: Rule, touches: Touches) -> MatchResult:
+    if rule.command is not None:
+        return forbids_command(rule.command, touches)
+    if rule.kind is RuleKind.FOLDER:
+        return reaches_folder(str(rule.value), touches)
+    if rule.kind is RuleKind.HOST:
+        return reaches_host(str(rule.value), touches)
+    if rule.kind is RuleKind.ANY:
+        return MatchResult.YES
+    holds = {RuleKind.EQUALS: is_same, RuleKind.AT_MOST: is_at_most, RuleKind.WITHIN: is_within}
+    found = [holds[rule.kind](rule.value, one) for one in values_named(touches, rule.name)]
+    return most([MatchResult.UNSURE if one is None else _YES_NO[one] for one in found])
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+def denial_matches(record: Record) -> Iterator[tuple[str, Match]]:
+    """Yield what a denial of a request may cover besides exactly it, with words, narrow first."""
+    request = record.request
+    for words, rule in _denial_rules(read_without_authors(record)):
+        # Whatever stands beside, and wherever it runs: that makes it no other action.
+        match = Match(shape=Shape.PATTERN, tool=request.tool, kind=request.kind, rules=(rule,))
+        if denies(match, record) is MatchResult.YES:
+            yield words, match
+    words = f"{request.tool}, whatever it is given"
+    yield words, Match(shape=Shape.TOOL, tool=request.tool, kind=request.kind)
+
+
+def _denial_rules(parts: tuple[Touches, ...]) -> Iterator[tuple[str, Rule]]:
+    seen: set[str] = set()
+    for words, rule in chain.from_iterable(map(_rules_of, parts)):
+        if words not in seen and len(seen) < _MOST_OFFERED:
+            seen.add(words)
+            yield words, rule
+
+
+def _rules_of(touches: Touches) -> Iterator[tuple[str, Rule]]:
+    for program in touches.programs:
+        for pattern in _patterns(program.words) if program.words is not None else ():
+            said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
+            rule = Rule(name=program.place, kind=RuleKind.COMMAND, command=pattern)
+            yield f"{said}, whatever follows", rule
+    commands = {program.place for program in touches.programs}
+    for path in touches.paths:
+        if path.looks or path.place in commands:
+            continue
+        if path.parts is not None and path.parts[1:]:  # never the whole disk
+            folder = "/" + "/".join(path.parts[:-1])
+            yield (
+                f"anything in {folder}, by its name; links are not followed here",
+                Rule(name=path.place, kind=RuleKind.FOLDER, value=folder),
+            )
+    named = [(one.place, one.host) for one in touches.urls if one.host and one.doubt is None]
+    said_so = [(one.place, one.value) for one in touches.with_role(Role.HOST)]
+    for place, host in (*named, *said_so):
+        if isinstance(host, str) and host:
+            rule = Rule(name=place, kind=RuleKind.HOST, value=host)
+            yield f"anything on the host {host}", rule
+
+
+def _patterns(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
+    narrow, wide = denial(words, flags=True), denial(words, flags=False)
+    if narrow.flags:
+        yield replace(narrow, verbs=wide.verbs)
+    yield wide
+
+
+def read_without_authors(record: Record) -> tuple[Touches, ...]:
+    """Return what each part of a record touches, whatever the tool's author declares."""
+    if not record.request.roles:
+        return touches_of(record)
+    return tuple(
+        touch(
+            replace(call, roles=tuple(one for one in call.roles if one.by is RoleSource.OPERATOR))
+        )
+        for call in calls_of(record)
+    )
+
+
+# ---------------------------------------------------------------- readings
+
+
+def over_readings(touches: Touches, judge: Callable[[Touches], MatchResult]) -> MatchResult:
+    """Judge a call and each call within it: yes where one is meant for certain, unsure where one
+    is under some readings alone."""
+    found = [judge(touches), *(over_readings(one, judge) for one in touches.nested)]
+    for one in touches.readings:
+        found.append(_agreed([
+            most([over_readings(inner, judge) for inner in way.nested]) for way in one.ways
+        ]))  # fmt: skip
+    return most(found)
+
+
+def _judge_all(
+    touches: Touches,
+    of_call: Callable[[Touches], MatchResult],
+    of_program: Callable[[Program], MatchResult],
+    of_path: Callable[[PathUse], MatchResult],
+) -> MatchResult:
+    """Judge all that a call runs and touches, under each reading."""
+
+    def of_reading(way: Reading | Touches) -> MatchResult:
+        inner = [_judge_all(one, of_call, of_program, of_path) for one in way.nested]
+        return most([*map(of_program, way.programs), *map(of_path, way.paths), *inner])
+
+    found = [of_call(touches), of_reading(touches)]
+    for one in touches.readings:
+        found.append(_agreed([of_reading(way) for way in one.ways if not _is_idle(way)]))
+    if any(one.kind in _HIDING for one in touches.doubts):
+        found.append(MatchResult.UNSURE)
+    return most(found)
+
+
+def _is_idle(way: Reading) -> bool:
+    """Whether nobody takes a value so, or only does nothing where a denial could apply.
+
+    No command begins with a dash: a list in which one does are the words of one command.
+    """
+    unproven = bool(way.programs) and not any(one.proven for one in way.programs)
+    dashed = way.programs[1:] and any(one.text.startswith("-") for one in way.programs)
+    return bool((unproven and way.programs[0].words is None) or dashed)
+
+
+def _agreed(found: list[MatchResult]) -> MatchResult:
+    """Return what all readings say, unsure where they differ."""
+    each = set(found) or {MatchResult.NO}
+    return each.pop() if len(each) == 1 else MatchResult.UNSURE
+
+
+def _least(found: list[MatchResult]) -> MatchResult:
+    """Return the weakest of several answers of which all are needed."""
+    weakest = (MatchResult.NO, MatchResult.UNSURE)
+    return next((one for one in weakest if one in found), MatchResult.YES)
+
+
+# ---------------------------------------------------------------- commands
+
+
+def forbids_command(pattern: CommandPattern, touches: Touches) -> MatchResult:
+    """Whether what a call runs is a command that a denial means, or may be."""
+
+    def of_program(program: Program) -> MatchResult:
+        found = _forbids(pattern, program.words)
+        wrapped = program.wrapper and _program(pattern.program) == program.wrapper[0]
+        return most([found, MatchResult.UNSURE]) if wrapped else found
+
+    def of_call(one: Touches) -> MatchResult:
+        runs = any(way.programs for each in one.readings for way in each.ways)
+        if one.call.kind is Kind.COMMAND and not (one.programs or runs or one.nested):
+            return MatchResult.UNSURE
+        each = [_forbids(pattern, program.words) for program in _read_as_several(one)]
+        if _has_unread_command(one) or set(each) - {MatchResult.NO}:
+            return MatchResult.UNSURE
+        return _may_hold(one, lambda text: _program(pattern.program) in _programs(text))
+
+    return _judge_all(touches, of_call, of_program, lambda _: MatchResult.NO)
+
+
+def _read_as_several(touches: Touches) -> Iterator[Program]:
+    """Yield the commands of a list that is one command's words only by the tool's name.
+
+    Tools of other makers go by the same name, and could run each element.
+    """
+    for leaf in touches.with_role(Role.ARGV):
+        texts = leaf.value if is_list_of_texts(leaf.value) else []
+        named = leaf.source is RoleSource.OPERATOR or plain_name(leaf.name) == "argv"
+        if not (named or unwrap(texts) or any(one.startswith("-") for one in texts)):
+            yield from read_each(texts, touches.base, leaf.place)
+
+
+def _has_unread_command(touches: Touches) -> bool:
+    """Whether something under the name of a command is neither text nor a list of texts."""
+    return any(
+        leaf.role in _MAYBE_RUN
+        and plain_name(leaf.name) in _COMMAND_NAMES
+        and leaf.value not in _EMPTY
+        and not isinstance(leaf.value, str)
+        and not is_list_of_texts(leaf.value)
+        for leaf in touches.leaves
+    )
+
+
+def _may_hold(touches: Touches, holds: Callable[[str], bool]) -> MatchResult:
+    """Unsure where a call hands on an action or input, or unknown text that holds something."""
+    for leaf in touches.with_role(Role.ACTION, Role.INPUT):
+        read = leaf.role is Role.ACTION and plain_name(leaf.name) in _COMMAND_NAMES
+        if leaf.value not in _EMPTY and not read:
+            return MatchResult.UNSURE
+    # What a role says of any other value, a name may have said wrongly.
+    others = (leaf for leaf in touches.leaves if leaf.role not in _KEPT and not _is_checked(leaf))
+    found = (text for leaf in others for text in texts_of(leaf.value))
+    return MatchResult.UNSURE if any(map(holds, found)) else MatchResult.NO
+
+
+def _is_checked(leaf: Leaf) -> bool:
+    """Whether somebody read in the tool's own source, or declared, that a value runs nothing."""
+    return leaf.source in (RoleSource.OPERATOR, RoleSource.TABLE) and leaf.role is not Role.UNKNOWN
 
 
 def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
@@ -108,36 +319,95 @@ def _forbids(pattern: CommandPattern, words: _Words) -> MatchResult:
     return MatchResult.UNSURE if doubt else found
 
 
-def forbids_folder(folder: str, value: Any, cwd: str | None) -> MatchResult:
-    """Whether a path lies in a folder that a denial means, or may; one that holds it may too."""
+# ---------------------------------------------------------------- folders and hosts
+
+
+def reaches_folder(folder: str, touches: Touches) -> MatchResult:
+    """Whether a call names a path in a folder that a denial means, or may; or runs there."""
     denied = components(folder.casefold())
-    found = components(value.casefold(), cwd and cwd.casefold()) if _is_text(value) else None
-    if denied is None or found is None:
-        return MatchResult.UNSURE
-    if found[: len(denied)] == denied:
-        return MatchResult.YES
-    return MatchResult.UNSURE if denied[: len(found)] == found else MatchResult.NO
+
+    stands_in = re.compile(re.escape(folder.rstrip("/")) + r"(?![\w.-])", re.IGNORECASE)
+
+    def names_it(text: str) -> bool:
+        # A flag's value or a quoted word may hold the path, whatever stands before it.
+        return not _WEB.match(text) and stands_in.search(text) is not None
+
+    def of_parts(parts: tuple[str, ...] | None) -> MatchResult:
+        if denied is None or parts is None:
+            return MatchResult.UNSURE
+        found = tuple(one.casefold() for one in parts)
+        if found[: len(denied)] == denied:
+            return MatchResult.YES
+        return MatchResult.UNSURE if denied[: len(found)] == found else MatchResult.NO
+
+    def of_path(path: PathUse) -> MatchResult:
+        found = of_parts(path.parts)
+        return MatchResult.UNSURE if path.looks and found is MatchResult.YES else found
+
+    def of_program(program: Program) -> MatchResult:
+        words = program.words
+        if words is None or (program.reading is None and _program(words[0].text) in RUNNERS):
+            return MatchResult.UNSURE
+        # That it runs above the folder does not say that it reaches down to it.
+        inside = program.base is not None and of_parts(components(program.base)) is MatchResult.YES
+        named = [text for word in words for text in (word.text, word.text.partition("=")[2])]
+        found = [
+            of_parts(components(text, program.base))
+            for text in (named if program.reading is None else paths_of(program.reading))
+            if text
+        ]
+        attached = MatchResult.UNSURE if names_it(program.text) else MatchResult.NO
+        return most([*found, attached, *([MatchResult.YES] if inside else [])])
+
+    def of_call(one: Touches) -> MatchResult:
+        odd = any(
+            leaf.role is Role.UNKNOWN and not isinstance(leaf.value, str) and names_path(leaf.name)
+            for leaf in one.leaves
+        )
+        # The agent's side says here which files it really is about.
+        bound = [of_parts(components(path)) for path in one.call.context.files]
+        return most([*bound, MatchResult.UNSURE if odd else _may_hold(one, names_it)])
+
+    return _judge_all(touches, of_call, of_program, of_path)
 
 
-def command_reaches(folder: str, name: str, value: Any, cwd: str | None) -> MatchResult:
-    """Whether what an argument runs names a path in a folder that a denial means, or may."""
-    return _over_readings(name, value, lambda words: _reaches(folder, words, cwd))
+def reaches_host(host: str, touches: Touches) -> MatchResult:
+    """Whether a call reaches a host that a denial means, or may."""
+    denied = host.casefold().rstrip(".")
+
+    def of_name(name: str) -> MatchResult:
+        found = name.casefold().rstrip(".")
+        if found == denied:
+            return MatchResult.YES
+        # With a user, a port or a path, or in other letters, it may be the same.
+        unclear = denied in found or not _HOST.fullmatch(found)
+        return MatchResult.UNSURE if unclear else MatchResult.NO
+
+    def of_url(url: UrlUse) -> MatchResult:
+        if url.doubt is not None:
+            return MatchResult.UNSURE
+        found = of_name(url.host)
+        elsewhere = found is MatchResult.NO and denied in url.text.casefold()
+        return MatchResult.UNSURE if elsewhere else found
+
+    def of_call(one: Touches) -> MatchResult:
+        said = [leaf.value for leaf in one.with_role(Role.HOST)]
+        named = [of_name(name) if isinstance(name, str) else MatchResult.UNSURE for name in said]
+        urls = [of_url(url) for url in one.urls]
+        runs_on = [of_name(one.call.context.host or "")]
+        return most([*named, *urls, *runs_on, _may_hold(one, lambda text: denied in text.lower())])
+
+    def of_program(program: Program) -> MatchResult:
+        opaque = program.words is None or _program(program.words[0].text) in RUNNERS
+        named = denied in program.text.casefold()
+        return (
+            MatchResult.UNSURE if named or (opaque and program.reading is None) else MatchResult.NO
+        )
+
+    return _judge_all(touches, of_call, of_program, lambda _: MatchResult.NO)
 
 
-def _reaches(folder: str, words: _Words, cwd: str | None) -> MatchResult:
-    if words is None:
-        return MatchResult.UNSURE
-    reading = read(words)
-    if reading is None and _program(words[0].text) in RUNNERS:
-        return MatchResult.UNSURE
-    if reading is not None:
-        named: list[str] = list(paths_of(reading))
-    else:
-        named = [part for word in words for part in (word.text, word.text.partition("=")[2])]
-    place = [forbids_folder(folder, cwd, None)] if cwd is not None else []
-    # That it runs above the folder does not say that it reaches down to it.
-    here = [MatchResult.YES] if place == [MatchResult.YES] else []
-    return most([*here, *(forbids_folder(folder, path, cwd) for path in named if path)])
+# ---------------------------------------------------------------- words of a command
 
 
 def _forbids_words(
@@ -178,13 +448,11 @@ def _forbids_flags(
 
 
 def _program(text: str) -> str:
-    return text.rpartition("/")[2].lower()
+    """Return a program's name without its folder, its version and the ending of Windows."""
+    name = text.replace("\\", "/").rpartition("/")[2].lower()
+    return _VERSION.sub("", name) or name
 
 
 def _programs(text: str) -> set[str]:
     """Return what in a word could be the name of a program."""
     return {_program(part) for part in _PART.findall(text)}
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)

@@ -16,7 +16,7 @@ from gateway.policy.calls.command_table import Operands
 from gateway.wire.codec import Wire
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
 
-READING = 2
+READING = 3
 """The rules that grants are made under and read by now. Those that were stored before they were
 numbered are of 1."""
 MAX_RULES = 32  # arguments that a pattern names
@@ -48,6 +48,16 @@ PASSES = (Shape.EDITS, Shape.ALL)
 ANY_TOOL = "*"
 LONGEST_PASS_MS = 8 * 3_600_000
 _DAY_MS = 24 * 3_600_000
+
+
+class Answer(StrEnum):
+    """What of a call an approval leaves open, the rest being the same each time."""
+
+    COMMAND = "command"
+    FOLDER = "folder"
+    TEXT = "text"
+    VALUES = "values"
+    TOOL = "tool"
 
 
 class Scope(StrEnum):
@@ -85,6 +95,7 @@ class RuleKind(StrEnum):
     WITHIN = "within"
     FOLDER = "folder"
     COMMAND = "command"
+    HOST = "host"
     ANY = "any"
 
 
@@ -121,24 +132,37 @@ class Rule(Wire):
     """What one named argument must be.
 
     `value` is what it equals, the greatest number, the prefix it lies within (component by
-    component, for URLs and names with slashes) or the folder; `command` belongs to kind command.
+    component, for URLs and names with slashes), the folder or the host; `command` belongs to kind
+    command. Only denials name hosts.
+    In the answers of people, a name that begins with `$` is an address (`$.edits[].old_string`),
+    `type` the JSON type that the value had, and what is `optional` may also be missing. No release
+    before these takes such a name for one of its own, so that it covers nothing there.
     """
 
     name: str
     kind: RuleKind
     value: Any = None
     command: CommandPattern | None = None
+    type: str = ""
+    optional: bool = False
 
     def __post_init__(self) -> None:
         if (self.kind is RuleKind.COMMAND) != (self.command is not None):
             raise InvalidRequest(
                 "a command pattern belongs to rules of kind command, and only there"
             )
-        texts = (RuleKind.WITHIN, RuleKind.FOLDER)
+        texts = (RuleKind.WITHIN, RuleKind.FOLDER, RuleKind.HOST)
         if self.kind in texts and (not isinstance(self.value, str) or not self.value):
             raise InvalidRequest(f"a rule of kind {self.kind} needs a text")
         if self.kind is RuleKind.AT_MOST and not is_number(self.value):
             raise InvalidRequest("a rule of kind at_most needs a number")
+
+    @property
+    def address(self) -> str:
+        """Where in a call its value stands."""
+        if not self.name.startswith("$"):
+            return self.name
+        return self.name[2:] if self.name.startswith("$.") else self.name[1:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +171,10 @@ class Match(Wire):
 
     Anything but an exact match also binds where the action runs (`cwd`, `host`), and covers no
     request that changes environment variables or carries a payload.
+
+    `answer` says what an offer leaves open; without one, rules were written by hand or are those of
+    a denial, by the names of arguments. `base` is the effective folder, and `fingerprint` that of
+    the declarations and rows of the table which the offer rests on.
     """
 
     shape: Shape
@@ -156,6 +184,9 @@ class Match(Wire):
     rules: tuple[Rule, ...] = ()
     cwd: str | None = None
     host: str | None = None
+    answer: Answer | None = None
+    base: str | None = None
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         if not TOOL_NAME.fullmatch(self.tool):
@@ -177,6 +208,8 @@ class Match(Wire):
     @property
     def scope(self) -> Scope:
         """How wide it is, as people are told."""
+        if self.answer is Answer.TOOL:
+            return Scope.TOOL
         if any(rule.kind is RuleKind.FOLDER for rule in self.rules):
             return Scope.FOLDER
         return _SCOPES[self.shape]
@@ -220,7 +253,8 @@ class Grant(Wire):
     its visible changes. `from_request` is the request that somebody remembered, None when nobody
     asked. `words` say what it covers, as they were shown to whoever made it. `backers` are all who
     voted for it. `queues` name the outboxes that keep its cards; `notices` counts what was
-    announced beside them. `suspended` says that its backers may no longer approve there.
+    announced beside them. `suspended` says that its backers may no longer approve there. `told` is
+    what a plain denial tells an agent that repeats a call; other grants tell how wide they are.
     `reading` is the number of the rules that it was made under, or was found to hold under since.
     With `rests` it decides nothing, and only remembering anew changes that. With `end` it decides
     nothing any more; `erased` ones have lost what they covered.
@@ -244,6 +278,7 @@ class Grant(Wire):
     queues: tuple[str, ...] = ()
     notices: int = 0
     suspended: bool = False
+    told: str = ""
     reading: int = READING
     rests: Suspension | None = None
     end: End | None = None
@@ -292,8 +327,11 @@ class Grant(Wire):
 
     @property
     def announced_at(self) -> int | None:
-        """When its end is announced: a tenth of its life before, a day at most; None without."""
-        if self.expires_at is None:
+        """When its end is announced: a tenth of its life before, a day at most; None without.
+
+        That a plain denial is over soon is no news.
+        """
+        if self.expires_at is None or self.told:
             return None
         return self.expires_at - min((self.expires_at - self.made_at) // 10, _DAY_MS)
 

@@ -11,25 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.domain.records import Record
-from gateway.domain.redaction import start_of
+from gateway.domain.redaction import mask_of, names_secret, start_of
 from gateway.models import Kind, RiskLevel
-from gateway.policy.calls.argument_names import (
-    is_command_list,
-    is_content,
-    is_said_about,
-    is_shell,
-    names_command,
-    names_path,
-    runs_what_it_is_given,
-)
-from gateway.policy.calls.command_table import Operands, ParsedCommand, read
-from gateway.policy.calls.paths import components, delicate, is_root
-from gateway.policy.calls.shell_words import WRAPPER, Word, unwrap
-from gateway.policy.grants.command_patterns import denial
-from gateway.policy.grants.coverage import covers, is_file_call, legible, reads_files
-from gateway.policy.grants.denials import runs_of
+from gateway.policy.calls.command_table import Operands, ParsedCommand
+from gateway.policy.calls.paths import is_root
+from gateway.policy.calls.roles import JsonType
+from gateway.policy.calls.touches import Leaf, Touches, touches_of
+from gateway.policy.grants.coverage import covers, group_by_address, is_where_it_works, value_at
+from gateway.policy.grants.denials import denial_matches
 from gateway.policy.grants.grant import (
     MAX_RULES,
+    Answer,
     CommandPattern,
     Effect,
     Grant,
@@ -39,19 +31,32 @@ from gateway.policy.grants.grant import (
     RuleKind,
     Shape,
 )
-from gateway.policy.grants.messages_to_people import is_message, is_message_text
+from gateway.policy.grants.variations import (
+    command_leaf,
+    is_open,
+    is_systems_folder,
+    legible,
+    path_leaf,
+    path_of,
+    why_fixed,
+)
 from gateway.wire.canonical_json import canonical, sha256_hex
-from gateway.wire.codec import JsonObject, Wire, plain
+from gateway.wire.codec import Wire, plain
+from gateway.wire.roles import Role
 
 HOUR_MS = 3_600_000
 # Each way to end: its name, what is shown, and its length; None lasts until it is revoked.
 LIFETIMES: tuple[tuple[str, str, int | None], ...] = (
     ("1h", "for an hour", HOUR_MS),
+    ("15m", "for 15 minutes", HOUR_MS // 4),
+    ("8h", "for 8 hours", 8 * HOUR_MS),
     ("1d", "for a day", 24 * HOUR_MS),
     ("1w", "for a week", 7 * 24 * HOUR_MS),
     ("revoked", "until revoked", None),
 )
-_LONGEST_WORDS = 500  # what does not fit cannot be said, so it is not offered
+_LONGEST_OPEN = 300  # what varies and does not fit cannot be said, so it is not offered
+_LONGEST_FIXED = 200  # of what is the same each time, which may be counted instead
+_LONGEST_VALUE = 40
 _ID_LENGTH = 16
 
 
@@ -85,8 +90,6 @@ def _offers(record: Record, effect: Effect) -> Iterator[Offer]:
     if high or request.questions or not legible([request.tool, *record.parts]):
         return
     for words, match in _matches(record, effect):
-        if len(words) > _LONGEST_WORDS:
-            continue
         offer = _offer(words, match)
         if _covers(offer, record, effect):
             yield offer
@@ -99,56 +102,83 @@ def find_offer(record: Record, offer_id: str, effect: Effect = Effect.ALLOW) -> 
 
 def _matches(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
     request = record.request
-    yield "exactly this, and nothing else", _match(record, Shape.EXACT, digest=record.digest)
+    touches = touches_of(record)[0]
+    yield _exact_words(record, touches), _exact(record)
     if request.kind is Kind.PLAN:
         return
     if effect is Effect.DENY:
-        yield from _denied_commands(record)
+        yield from denial_matches(record)
+        return
+    made = (*_commands(record, touches), *_folders(record, touches), *_texts(record, touches),
+            *_values(record, touches), *_whole_tool(record, touches))  # fmt: skip
+    for said, match in made:
+        if len(said.open) <= _LONGEST_OPEN and len(match.rules) <= MAX_RULES:
+            yield said.words, match
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What an offer says: what may vary, whole, and what is the same each time."""
+
+    open: str
+    fixed: str = ""
+    behind: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.open}{self.fixed}{self.behind}"
+
+
+# ---------------------------------------------------------------- exactly this
+
+
+def _exact(record: Record) -> Match:
+    request = record.request
+    return Match(shape=Shape.EXACT, tool=request.tool, kind=request.kind, digest=record.digest)
+
+
+def _exact_words(record: Record, touches: Touches) -> str:
+    """Say what runs: the command as it stands, of any other call the tool and its arguments."""
+    context = record.request.context
+    leaf = command_leaf(touches)
+    base, beside = touches.base, touches.leaves
+    if leaf is not None and touches.programs:
+        text = " ".join(leaf.value) if isinstance(leaf.value, list) else str(leaf.value)
+        if leaf.role is Role.COMMANDS and isinstance(leaf.value, list):
+            text = "; ".join(leaf.value)
+        shown = f"`{_cut(text, _LONGEST_FIXED)}`"
+        beside = tuple(one for one in beside if one is not leaf and one.role is not Role.REMARK)
+        beside = tuple(one for one in beside if one.role is not Role.WORKING_FOLDER)
+        given = _say_values([(one.place, one.value) for one in beside], ", with ")
     else:
-        yield from _commands(record)
-    yield from _folders(record, effect)
-    yield from _free_text(record)
-    words = f"everything that {request.tool} can do"
-    yield words, _match(record, Shape.TOOL)
+        shown = record.request.tool
+        given = _say_values([(one.place, one.value) for one in beside], " with ")
+    where = f" in {base}" if base is not None else ""
+    host = f" on {context.host}" if context.host else ""
+    return f"exactly this: {shown}{given}{where}{host}"
 
 
-def _denied_commands(record: Record) -> Iterator[tuple[str, Match]]:
-    name = next(filter(names_command, record.arguments), None)
-    runs = runs_of(name, record.arguments[name]) if name is not None else None
-    if name is None or runs is None:
+# ---------------------------------------------------------------- approvals
+
+
+def _commands(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+    leaf = command_leaf(touches)
+    if leaf is None or why_fixed(Answer.COMMAND, record, touches) is not None:
         return
-    for pattern in _denials(runs[0]):
-        said = " ".join((pattern.program, *pattern.verbs, *pattern.flags))
-        rule = Rule(name=name, kind=RuleKind.COMMAND, command=pattern)
-        # Whatever stands beside: another folder or user makes it no other command.
-        match = _match(record, Shape.PATTERN, rules=(rule,))
-        yield f"{said}, whatever follows", match
-
-
-def _commands(record: Record) -> Iterator[tuple[str, Match]]:
-    name = next(filter(names_command, record.arguments), None)
-    value = record.arguments[name] if name is not None else None
-    runs = runs_of(name, value) if name is not None else None
-    if name is None or runs is None or not is_shell(record.request.tool):
+    first = touches.programs[0] if touches.programs else None
+    if first is None or first.reading is None or not first.proven:
         return
-    reading = read(runs[0])
-    if reading is None:
-        return
-    wrapper = list(WRAPPER) if isinstance(value, list) and unwrap(value) is not None else None
-    each = "each command of a list: " if isinstance(value, list) and is_command_list(name) else ""
-    by = f", by {' '.join(WRAPPER)}" if wrapper is not None else ""
-    for pattern, said in _patterns(reading, record.request.context.cwd):
-        ignored = _describe_ignored(record)
-        text = f"{each}{_command_words(pattern)}, {said}{by}{_where(record)}{ignored}"
-        rule = Rule(name=name, kind=RuleKind.COMMAND, value=wrapper, command=pattern)
-        yield text, _pattern(record, rule, free=frozenset(filter(is_said_about, record.arguments)))
-
-
-def _denials(words: tuple[Word, ...]) -> Iterator[CommandPattern]:
-    narrow, wide = denial(words, flags=True), denial(words, flags=False)
-    if narrow.flags:
-        yield replace(narrow, verbs=wide.verbs)
-    yield wide
+    each = "each command of a list: " if leaf.role is Role.COMMANDS else ""
+    each = each if isinstance(leaf.value, list) else ""
+    by = f", by {' '.join(first.wrapper)}" if first.wrapper else ""
+    remarks = sorted({one.name for one in touches.with_role(Role.REMARK, Role.PART)})
+    said = "say" if remarks[1:] else "says"
+    behind = f"; whatever {', '.join(remarks)} {said}" if remarks else ""
+    for pattern, flags in _patterns(first.reading, touches.base):
+        text = f"{each}{_command_words(pattern)}, {flags}{by}{_where(record, touches)}"
+        rule = Rule(name=_name(leaf.address), kind=RuleKind.COMMAND, command=pattern,
+                    value=list(first.wrapper) or None, type=leaf.type.value)  # fmt: skip
+        yield _pattern(record, touches, Answer.COMMAND, text, rule, behind=behind)
 
 
 def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[CommandPattern, str]]:
@@ -186,85 +216,142 @@ def _command_words(pattern: CommandPattern) -> str:
     return command + said.get(pattern.operands, "")
 
 
-def _where(record: Record) -> str:
-    context = record.request.context
-    host = f" on {context.host}" if context.host else ""
-    return f", run in {context.cwd}{host}" if context.cwd else host
+def _where(record: Record, touches: Touches) -> str:
+    host = record.request.context.host
+    on = f" on {host}" if host else ""
+    return f", run in {touches.base}{on}" if touches.base else on
 
 
-def _describe_ignored(record: Record) -> str:
-    """Say what may differ beside a command, because it only speaks about it."""
-    names = sorted(filter(is_said_about, record.arguments))
-    return f"; whatever {', '.join(names)} {'say' if names[1:] else 'says'}" if names else ""
-
-
-def _folders(record: Record, effect: Effect) -> Iterator[tuple[str, Match]]:
+def _folders(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
     """Offer the folder of the one path that a call names, where the rest is content or the same."""
-    arguments, cwd = record.arguments, record.request.context.cwd
-    names = [name for name in arguments if names_path(name)]
-    path = arguments[names[0]] if len(names) == 1 else None
-    if not isinstance(path, str) or any(map(runs_what_it_is_given, arguments)):
+    leaf = path_leaf(touches)
+    use = path_of(touches, leaf) if leaf is not None else None
+    if leaf is None or use is None or why_fixed(Answer.FOLDER, record, touches) is not None:
         return
-    if len(arguments) > MAX_RULES:
-        return
-    parts = components(path, cwd)
-    if parts is None or not parts[1:] or delicate(path, cwd, written=not reads_files(record)):
+    if use.parts is None or not use.parts[1:]:
         return  # never the root of the disk
-    folder = "/" + "/".join(parts[:-1])
-    rule = Rule(name=names[0], kind=RuleKind.FOLDER, value=folder)
-    free = frozenset(filter(is_content, arguments))
-    fixed = {name: value for name, value in arguments.items() if name not in {names[0], *free}}
-    if effect is Effect.ALLOW and not is_file_call(record, fixed):
+    folder = "/" + "/".join(use.parts[:-1])
+    if is_systems_folder(folder):
         return
-    words = (
-        f"{record.request.tool} on anything in {folder}{_with(fixed)}, by its name; "
-        "links are not followed here"
-    )
-    yield words, _pattern(record, rule, free=free)
+    rule = Rule(name=_name(leaf.address), kind=RuleKind.FOLDER, value=folder, type=leaf.type.value)
+    text = f"{record.request.tool} on anything in {folder}"
+    behind = f"{_on_host(record)}, by its name; links are not followed here"
+    yield _pattern(record, touches, Answer.FOLDER, text, rule, behind=behind)
 
 
-def _free_text(record: Record) -> Iterator[tuple[str, Match]]:
-    """Offer a message to the same people with another text."""
-    request, arguments = record.request, record.arguments
-    free = frozenset(name for name, value in arguments.items() if is_message_text(name, value))
-    if not free or not is_message(request.tool, request.kind, arguments):
-        return
-    fixed = {name: value for name, value in arguments.items() if name not in free}
-    words = f"{request.tool} with any {', '.join(sorted(free))}{_with(fixed)}"
-    yield words, _pattern(record, free=free)
+def _texts(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+    """Offer a message to the same people with another text, or what was declared to be data."""
+    if why_fixed(Answer.TEXT, record, touches) is None:
+        free = [one.name for one in touches.leaves if one.free and is_open(Answer.TEXT, one)]
+        if free:
+            text = f"{record.request.tool} with any {', '.join(sorted(set(free)))}"
+            yield _pattern(record, touches, Answer.TEXT, text, behind=_behind(record, touches))
 
 
-def _with(fixed: JsonObject) -> str:
-    """Say each argument that is the same each time, a long one by its beginning and length."""
-    said = ", ".join(f"{name} = {_long(value)}" for name, value in fixed.items())
-    return f", always with {said}" if said else ""
+def _values(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+    """Offer a look-up with other plain values of the same arguments."""
+    if why_fixed(Answer.VALUES, record, touches) is None:
+        names = ", ".join(sorted(one.name for one in touches.leaves))
+        text = f"{record.request.tool} with other plain values of {names}"
+        yield _pattern(record, touches, Answer.VALUES, text, behind=_behind(record, touches))
 
 
-def _long(value: Any) -> str:
-    text = value if isinstance(value, str) else canonical(value).decode()
-    short = _short(text)
-    return short if short == text else f"{short} ({len(text)} characters)"
+def _whole_tool(record: Record, touches: Touches) -> Iterator[tuple[_Said, Match]]:
+    """Offer all that a harmless tool does with what is declared, and with these arguments."""
+    if why_fixed(Answer.TOOL, record, touches) is None:
+        varying = {one.address for one in touches.leaves if is_open(Answer.TOOL, one)}
+        names = ", ".join(sorted(varying))
+        given = f" with {names} and what is declared" if names else " with what is declared"
+        text = f"everything that {record.request.tool} can do{given}"
+        none = Rule(name="$", kind=RuleKind.ANY, optional=True)
+        yield _pattern(record, touches, Answer.TOOL, text, none, behind=_behind(record, touches))
 
 
-def _pattern(record: Record, *rules: Rule, free: frozenset[str] = frozenset()) -> Match:
-    """Return a pattern of these rules; other arguments are as they are, or `free`."""
-    named = {rule.name for rule in rules}
-    others = tuple(
-        Rule(name=name, kind=RuleKind.ANY)
-        if name in free
-        else Rule(name=name, kind=RuleKind.EQUALS, value=value)
-        for name, value in record.arguments.items()
-        if name not in named
-    )
-    return _match(record, Shape.PATTERN, rules=rules + others)
+def _behind(record: Record, touches: Touches) -> str:
+    return f", run in {touches.base}{_on_host(record)}" if touches.base else _on_host(record)
 
 
-def _match(record: Record, shape: Shape, **members: Any) -> Match:
+def _on_host(record: Record) -> str:
+    host = record.request.context.host
+    return f" on {host}" if host else ""
+
+
+def _pattern(
+    record: Record, touches: Touches, answer: Answer, text: str, *rules: Rule, behind: str = ""
+) -> tuple[_Said, Match]:
+    """Return a pattern of these rules; other values may vary where they are open, or are fixed."""
+    read = {rule.address for rule in rules}
+    made: list[Rule] = list(rules)
+    fixed: list[tuple[str, Any]] = []
+    for address, leaves in group_by_address(touches).items():
+        if address in read:
+            continue
+        name, first = _name(address), leaves[0]
+        same = len({one.type for one in leaves}) == 1
+        kept = first.type.value if same and len(leaves) == 1 else ""
+        if all(is_open(answer, one) and _may_vary(answer, one) for one in leaves):
+            optional = all(one.optional for one in leaves) or answer is Answer.TOOL
+            known = "" if first.type is JsonType.NULL or answer is Answer.TOOL else kept
+            made.append(Rule(name=name, kind=RuleKind.ANY, type=known, optional=optional))
+        else:
+            value = value_at(address, leaves)
+            same_place = all(is_where_it_works(one, touches) for one in leaves)
+            made.append(
+                Rule(name=name, kind=RuleKind.EQUALS, value=value, type=kept, optional=same_place)
+            )
+            fixed += [(one.place, one.value) for one in leaves]
     request = record.request
-    where: JsonObject = {}
-    if shape is Shape.PATTERN:
-        where = {"cwd": request.context.cwd, "host": request.context.host}
-    return Match(shape=shape, tool=request.tool, kind=request.kind, **where, **members)
+    match = Match(
+        shape=Shape.PATTERN,
+        tool=request.tool,
+        kind=request.kind,
+        rules=tuple(made[:MAX_RULES]),
+        cwd=request.context.cwd,
+        host=request.context.host,
+        answer=answer,
+        base=touches.base,
+        fingerprint=touches.fingerprint,
+    )
+    if len(made) > MAX_RULES:
+        return _Said("?" * (_LONGEST_OPEN + 1)), match
+    return _Said(text, _say_values(fixed, ", always with "), behind), match
+
+
+def _may_vary(answer: Answer, leaf: Leaf) -> bool:
+    return answer in (Answer.VALUES, Answer.TOOL) or leaf.free or leaf.role is Role.PATCH
+
+
+def _name(address: str) -> str:
+    return f"${address}" if address.startswith("[") else f"$.{address}"
+
+
+def _say_values(values: list[tuple[str, Any]], before: str) -> str:
+    """Say each value that is the same each time, a long one by its beginning and length; what does
+    not fit is counted."""
+    said: list[str] = []
+    for at, (place, value) in enumerate(values):
+        one = f"{_cut(place, _LONGEST_VALUE)} = {_short(place, value)}"
+        if said and len(", ".join((*said, one))) > _LONGEST_FIXED:
+            said.append(f"and {len(values) - at} more, unchanged")
+            break
+        said.append(one)
+    return before + ", ".join(said) if said else ""
+
+
+def _short(place: str, value: Any) -> str:
+    if names_secret(place) and isinstance(value, str):
+        return mask_of(value)
+    text = value if isinstance(value, str) else canonical(value).decode()
+    return _cut(text, _LONGEST_VALUE)
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{start_of(text, most)}… ({len(text)} characters)"
+
+
+# ---------------------------------------------------------------- offers of matches
 
 
 def _offer(words: str, match: Match) -> Offer:
@@ -282,8 +369,3 @@ def _covers(offer: Offer, record: Record, effect: Effect) -> bool:
         made_at=0,
     )
     return covers(grant, record) is MatchResult.YES
-
-
-def _short(value: Any, most: int = 60) -> str:
-    text = value if isinstance(value, str) else canonical(value).decode()
-    return text if len(text) <= most else f"{start_of(text, most - 1)}…"

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from gateway.domain.records import Record
 from gateway.models import Reason, Status
 from gateway.policy.grants.coverage import covers
-from gateway.policy.grants.grant import Effect, Grant, Match, MatchResult
+from gateway.policy.grants.grant import (
+    LONGEST_PASS_MS,
+    PASSES,
+    Effect,
+    Grant,
+    Match,
+    MatchResult,
+)
 from gateway.wire.codec import Wire
 
 _BY_PEOPLE = frozenset({Reason.PERSON, Reason.FEEDBACK})
@@ -31,15 +38,20 @@ class Blast(Wire):
         )
 
 
-def blast(match: Match, agent: str, records: Iterable[Record]) -> Blast:
-    """Return what an allow of this match would have covered among an agent's recent requests."""
+def blast(match: Match, agent: str, records: Iterable[Record], session: str | None = None) -> Blast:
+    """Return what an allow of this match would have covered among an agent's recent requests.
+
+    A pass is for one `session`.
+    """
     grant = Grant(
         id="0" * 32,
         effect=Effect.ALLOW,
         agent=agent,
+        session=session,
         match=match,
         made_by="",
         made_at=0,
+        expires_at=LONGEST_PASS_MS if match.shape in PASSES else None,
     )
     mine = [record for record in records if record.request.agent == agent and not record.erased]
     # What an editor made of a request is not what the agent asked for.

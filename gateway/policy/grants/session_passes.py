@@ -1,4 +1,4 @@
-"""What a session's pass lets through: every text of every argument is looked at, at any depth.
+"""What a session's pass lets through, by the model of what a call touches.
 
 A pass for edits covers what is understood as a whole, and asks about the rest. A pass for all
 refuses whatever names a delicate place in any spelling, and what shows or sends away secrets.
@@ -6,204 +6,200 @@ refuses whatever names a delicate place in any spelling, and what shows or sends
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from gateway.domain.records import Record
 from gateway.models import Kind
-from gateway.policy.calls.argument_names import (
-    gives_rights,
-    is_content,
-    is_file_tool,
-    is_plain_content,
-    names_any_path,
-    names_path,
-    plain_name,
-    runs_what_it_is_given,
-)
-from gateway.policy.calls.patches import files_of_patch
+from gateway.policy.calls.known_tools import find_known_tools
 from gateway.policy.calls.path_spelling import could_be_delicate, names_delicate, reveals
 from gateway.policy.calls.paths import below, delicate, is_root, is_systems, within
+from gateway.policy.calls.roles import COMMANDS, FREE, PATHS, looks_like, plain_name
+from gateway.policy.calls.tool_names import Family, family_of, verbs_of_file_tool
+from gateway.policy.calls.touches import (
+    DoubtKind,
+    Leaf,
+    PathEffect,
+    PathUse,
+    Touches,
+    texts_of,
+    touches_of,
+)
+from gateway.wire.roles import Role
 
-_MAX_DEPTH = 16
-_MAX_LEAVES = 512
-_MAX_TEXT = 65_536
 _LOOKED_AT = 20_000  # characters of a command, as the guardrails have it
-_NOT_GIVEN = (None, False, "", "false", "use_default")
-_PATCHES = frozenset({"patch", "diff", "patchtext", "unifieddiff", "input"})
-# These hold what is changed in several places; the keys of the first two may be paths.
-_BY_PATH = frozenset({"changes", "files"})
-_HOLDING = _BY_PATH | {"edits", "patches", "operation", "operations"}
+_UNDERSTOOD = PATHS | FREE | {Role.PATCH, Role.FLAG, Role.WORKING_FOLDER}
 _VERBS = frozenset({"type", "operation", "op", "action", "command", "editmode"})
 _CHANGING = frozenset(
     {"append", "create", "create_file", "insert", "replace", "str_replace", "update", "update_file",
      "write"}
 )  # fmt: skip
-_PARTS = frozenset(
-    {"replaceall", "append", "overwrite", "createdirs", "lines", "linecount", "cellid", "celltype",
-     "celltypes", "allowmultiple", "dryrun", "expectedreplacements", "useregex"}
+_SWITCHES = frozenset({"append", "createdirs", "dryrun", "encoding", "overwrite", "useregex"})
+# Of these a part of the call was not looked at, or nobody knows where it runs.
+_UNSEEN = frozenset({DoubtKind.BASE, DoubtKind.LIMIT, DoubtKind.NESTED, DoubtKind.TWINS})
+_RUN = COMMANDS | {Role.ACTION, Role.INPUT}
+# An agent or a service reads these: what stands in them is not for a shell.
+_PROSE = frozenset(
+    {"body", "data", "fact", "goal", "instruction", "json", "manifest", "message", "plan", "prompt",
+     "task", "template", "yaml"}
 )  # fmt: skip
-
-Leaf = tuple[str, Any]
-
-
-def lets_edit(record: Record) -> bool:
-    """Whether a call creates and changes files below where the agent works, and does no more."""
-    request = record.request
-    cwd = request.context.cwd
-    if request.kind is not Kind.FILE_CHANGE or not is_file_tool(request.tool, moving=True):
-        return False
-    if is_root(cwd):
-        return False
-    try:
-        paths = list(_list_changed(record.arguments, "", 0))
-    except _NotUnderstoodError:
-        return False
-    paths += request.context.files
-    return bool(paths) and all(isinstance(one, str) and _editable(one, cwd) for one in paths)
-
-
-def lets_all(record: Record) -> bool:
-    """Whether nothing in a call is delicate, shows or sends away secrets, or has more rights."""
-    request = record.request
-    cwd = request.context.cwd
-    if is_root(cwd) or (cwd is not None and delicate(cwd) is not None):
-        return False
-    try:
-        leaves = list(_leaves(record.arguments))
-    except _NotUnderstoodError:
-        return False
-    if any(delicate(path) is not None for path in request.context.files):
-        return False
-    command = request.kind is Kind.COMMAND
-    return not any(_is_refused(name, value, cwd, command=command) for name, value in leaves)
-
-
-class _NotUnderstoodError(Exception):
-    """A call is not one that a pass may cover."""
+_ROOT = frozenset({"root", "0"})
 
 
 # ---------------------------------------------------------------- edits
 
 
-def _list_changed(value: Any, name: str, depth: int) -> Iterator[Any]:
-    """Yield every path that a change names; raises _NotUnderstoodError."""
-    if depth > _MAX_DEPTH:
-        raise _NotUnderstoodError
-    plain = plain_name(name)
-    if isinstance(value, dict):
-        if name and plain not in _HOLDING:
-            raise _NotUnderstoodError
-        yield from _of_object(value, depth, keys=plain in _BY_PATH)
-    elif isinstance(value, list):
-        if not (plain in _HOLDING or names_path(name)):
-            raise _NotUnderstoodError
-        for part in value:
-            yield from _list_changed(part, name, depth + 1)
-    elif plain in _HOLDING - _BY_PATH - _VERBS:
-        yield from _list_changed(_load(value), name, depth + 1)
-    else:
-        yield from _of_leaf(name, value)
+def lets_edit(record: Record, folder: str | None = None) -> bool:
+    """Whether a call creates, changes and moves files below where the agent works, and no more.
 
-
-def _of_object(members: dict[str, Any], depth: int, *, keys: bool) -> Iterator[Any]:
-    named = [value for key, value in members.items() if names_any_path(key)]
-    texts = [value for value in named if isinstance(value, str)]
-    # Some tools join a folder with a name.
-    yield from (f"{one}/{two}" for one in texts for two in texts if not two.startswith("/"))
-    for key, value in members.items():
-        if keys and isinstance(value, dict):
-            yield key
-            yield from _of_object(value, depth + 1, keys=False)
-        else:
-            yield from _list_changed(value, key, depth + 1)
-
-
-def _of_leaf(name: str, value: Any) -> Iterator[Any]:
-    plain = plain_name(name)
-    if is_content(name):
-        known = is_plain_content(name, value)
-    elif plain in _PATCHES:
-        found = files_of_patch(value) if isinstance(value, str) else None
-        known = found is not None
-        yield from found or ()
-    elif plain in _VERBS:
-        known = value in _CHANGING if isinstance(value, str) else False
-    elif plain in _PARTS:
-        known = value is None or isinstance(value, bool | int | str)
-    else:
-        known = names_any_path(name)
-        yield value
-    if not known:
-        raise _NotUnderstoodError
-
-
-def _editable(path: str, cwd: str | None) -> bool:
-    if could_be_delicate(path, cwd):
+    A pass that names a `folder` covers what lies below that one, too.
+    """
+    request = record.request
+    cwd, host = request.context.cwd, request.context.host
+    if request.kind is not Kind.FILE_CHANGE or host is not None or is_root(cwd):
         return False
-    if cwd is None:
-        return below(path)
-    return within(path, cwd, cwd) and not is_systems(path, cwd)
+    resolved = request.context.files
+    return all(
+        _is_edit(touches)
+        and all(_is_editable(text, touches.base, cwd, folder) for text in (*resolved, *named))
+        for touches, named in ((one, _list_named(one)) for one in touches_of(record))
+    )
+
+
+def _is_edit(touches: Touches) -> bool:
+    """Whether a call changes files, and every value of it is understood."""
+    call = touches.call
+    fits = any(
+        row.kind is Kind.FILE_CHANGE and row.fits(call.arguments)
+        for row in find_known_tools(call.tool)
+    )
+    if not fits and family_of(call.tool) is not Family.FILE:
+        return False
+    inner = sum(1 for _ in touches.everything()) - 1
+    if _has_doubts(touches) or inner or not touches.paths:
+        return False
+    return all(map(_is_understood, touches.leaves)) and not any(
+        _deletes(touches, one) for one in touches.all_paths()
+    )
+
+
+def _has_doubts(touches: Touches) -> bool:
+    """Whether anything is doubtful but what stands under a path: each value there is looked at."""
+    paths = {one.place for one in touches.paths}
+    return any(
+        one.kind is not DoubtKind.CONTAINER or one.address not in paths for one in touches.doubts
+    )
+
+
+def _is_understood(leaf: Leaf) -> bool:
+    """Whether a value is a path, a patch, or speaks of nothing but the change itself."""
+    plain = plain_name(leaf.name)
+    if leaf.role not in _UNDERSTOOD or not leaf.read:
+        return False
+    if leaf.role in PATHS and "link" in plain:
+        return False
+    if leaf.role is Role.FLAG:
+        verb = plain in _VERBS and leaf.value in _CHANGING
+        return verb or (plain in _SWITCHES and looks_like(leaf.value) is None)
+    return True
+
+
+def _deletes(touches: Touches, use: PathUse) -> bool:
+    """Whether a path is deleted: what is moved is, but lies at its second path then."""
+    if use.effect is not PathEffect.DELETE:
+        return False
+    moves = "move" in verbs_of_file_tool(touches.call.tool)
+    return not (moves and touches.with_role(Role.DESTINATION))
+
+
+def _list_named(touches: Touches) -> list[str]:
+    """Return every path that a call names, and the folder in which it says that it runs."""
+    folders = touches.with_role(Role.WORKING_FOLDER)
+    return [*(one.text for one in touches.all_paths()),
+            *(one.value for one in folders if isinstance(one.value, str))]  # fmt: skip
+
+
+def _is_editable(path: str, base: str | None, cwd: str | None, folder: str | None) -> bool:
+    if could_be_delicate(path, base):
+        return False
+    if base is None or cwd is None:
+        return folder is None and base is None and below(path)
+    outer = (base, cwd) if folder is None else (base, cwd, folder)
+    return all(within(path, one, base) for one in outer) and not is_systems(path, base)
 
 
 # ---------------------------------------------------------------- all
 
 
-def _leaves(
-    value: Any, name: str = "", depth: int = 0, left: list[int] | None = None
-) -> Iterator[Leaf]:
-    """Yield each text and number with the name that it stands under; keys are texts too."""
-    left = left or [_MAX_LEAVES]
-    left[0] -= 1
-    if depth > _MAX_DEPTH or left[0] < 0:
-        raise _NotUnderstoodError
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield "", key
-            yield from _leaves(part, key, depth + 1, left)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _leaves(part, name, depth + 1, left)
-    elif isinstance(value, str) and not is_content(name) and value.lstrip()[:1] in ("{", "["):
-        yield name, value
-        yield from _inside(value, name, depth, left)
-    else:
-        yield name, value
+def lets_all(record: Record) -> bool:
+    """Whether nothing in a call is delicate, shows or sends away secrets, or has more rights."""
+    context = record.request.context
+    if any(delicate(path) is not None for path in context.files):
+        return False
+    every = (inner for one in touches_of(record) for inner in one.everything())
+    return not any(map(_is_refused, every))
 
 
-def _inside(text: str, name: str, depth: int, left: list[int]) -> Iterator[Leaf]:
-    """Yield what stands in a text that is JSON; any other is a text and nothing more."""
-    try:
-        found = _load(text)
-    except _NotUnderstoodError:
-        if len(text) > _MAX_TEXT:
-            raise
-        return
-    if isinstance(found, dict | list):
-        yield from _leaves(found, name, depth + 1, left)
-
-
-def _is_refused(name: str, value: Any, cwd: str | None, *, command: bool) -> bool:
-    if gives_rights(name) and value not in _NOT_GIVEN:
+def _is_refused(touches: Touches) -> bool:
+    """Whether a call has more rights, moves things away, or was not looked at as a whole."""
+    base = touches.base
+    if is_root(base) or (base is not None and delicate(base) is not None):
         return True
-    if not isinstance(value, str):
-        return names_path(name) and value is not None  # a path that is none is not understood
-    data = is_content(name) and not command
-    if not data and len(value) > _MAX_TEXT:
+    if touches.rights or touches.environment or any(_is_other_user(touches, one)
+                                                    for one in touches.users):  # fmt: skip
         return True
-    runs = command or runs_what_it_is_given(name)
-    if runs and (len(value) > _LOOKED_AT or reveals(value, cwd)):
+    if any(one.kind in _UNSEEN for one in touches.doubts) or _moves_away(touches):
         return True
-    if command and is_root(value):
+    names = (*_keys_of(touches.call.arguments), *(one.text for one in touches.all_paths()))
+    if any(names_delicate(one, base, data=False, globs=False) for one in names):
         return True
-    return names_delicate(value, cwd, data=data, globs=runs)
+    return any(_names_secret(touches, leaf) for leaf in touches.leaves)
 
 
-def _load(text: Any) -> Any:
-    if not isinstance(text, str) or len(text) > _MAX_TEXT:
-        raise _NotUnderstoodError
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise _NotUnderstoodError from None
+def _is_other_user(touches: Touches, leaf: Leaf) -> bool:
+    """Whether something runs as root, or as somebody that the call names."""
+    if str(leaf.value).strip().lower() in _ROOT:
+        return True
+    return plain_name(leaf.name) != "shell" and next(touches.all_programs(), None) is not None
+
+
+def _moves_away(touches: Touches) -> bool:
+    """Whether a tool that moves or copies files does so to where the agent does not work."""
+    base, tool = touches.base, touches.call.tool
+    if touches.family is not Family.FILE or "move" not in verbs_of_file_tool(tool):
+        return False
+    seconds = (one.text for one in touches.paths if one.second)
+    return not all(below(one) if base is None else within(one, base, base) for one in seconds)
+
+
+def _names_secret(touches: Touches, leaf: Leaf) -> bool:
+    """Whether a value names a delicate place, or is a command that shows or sends secrets."""
+    command = touches.call.kind is Kind.COMMAND
+    prose = leaf.role is Role.ACTION and plain_name(leaf.name) in _PROSE
+    data = leaf.role is Role.DATA or (leaf.free and not command)
+    runs = not data and not prose and (command or leaf.role in _RUN)
+    base = touches.base
+    for text in texts_of(leaf.value):
+        if runs and (len(text) > _LOOKED_AT or is_root(text) or reveals(text, base)):
+            return True
+        pattern = text if leaf.role is not Role.GLOB else _without_stars(text)
+        if names_delicate(pattern, base, data=data, globs=runs or leaf.role is Role.GLOB):
+            return True
+    return False
+
+
+def _without_stars(pattern: str) -> str:
+    """Return a pattern of paths without the parts that say nothing of the name."""
+    return "/".join(part for part in pattern.split("/") if part.strip("*"))
+
+
+def _keys_of(value: Any) -> Iterator[str]:
+    """Yield the names in a value at any depth; a key can be a path."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            yield from one
+            left += one.values()
+        elif isinstance(one, list):
+            left += one

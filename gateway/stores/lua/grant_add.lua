@@ -3,7 +3,7 @@
 -- KEYS 1 grant, 2 all grants, 3 index by what it covers, 4 the session's grants, 5 by expiry,
 --      6 events, 7 meta, 8 by when their end is announced, then the outboxes of its cards
 -- ARGV 1 id, 2 agent, 3 body, 4 expiry or '', 5 most uses or '', 6 '1' with a session, 7 most grants
---      in the index or '', 8 event data, 9 when its end is announced, 10 what outboxes call it
+--      in the index or '', 8 event data, 9 when its end is announced or '', 10 what outboxes call it
 -- Returns ok, exists or full.
 
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'exists' end
@@ -16,6 +16,8 @@ redis.call('HSET', KEYS[3], ARGV[1], ARGV[3])
 if ARGV[6] == '1' then redis.call('SADD', KEYS[4], ARGV[1]) end
 if ARGV[4] ~= '' then
   redis.call('ZADD', KEYS[5], ARGV[4], ARGV[1])
+end
+if ARGV[9] ~= '' then
   redis.call('ZADD', KEYS[8], ARGV[9], ARGV[1])
 end
 redis.call('HINCRBY', KEYS[7], 'generation', 1)

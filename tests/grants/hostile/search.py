@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from gateway.approvals.grant_creation import _PASS_WORDS
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.grants.coverage import covers
@@ -23,6 +22,7 @@ from gateway.policy.grants.grant import (
     Shape,
 )
 from gateway.policy.grants.offers import offers
+from gateway.policy.grants.pass_offers import pass_words
 from gateway.policy.guardrails import findings
 from tests.grants.hostile.base_calls import FOLDER, BaseCall
 from tests.grants.hostile.cell import Cell
@@ -146,7 +146,7 @@ class Search:
 def _passes() -> tuple[Remembered, ...]:
     made = []
     for shape in PASSES:
-        words = _PASS_WORDS[shape]
+        words = pass_words(shape)
         grant = granted(
             Match(shape=shape, tool=ANY_TOOL), session=_SESSION, expires_at=LONGEST_PASS_MS
         )
@@ -171,10 +171,10 @@ def _same(call: NextCall) -> bool:
 
 
 def shapes_of(calls: Iterable[BaseCall]) -> Counter[str]:
-    """Count the calls for which each shape of answer is offered."""
+    """Count the calls for which each kind of answer is offered."""
     found: Counter[str] = Counter()
     for call in calls:
         record = _record(NextCall(call, call.tool, call.arguments, "", ""))
-        shapes = {str(one.match.shape) for one in offers(record)}
-        found.update(shapes - {Shape.EXACT})
+        answers = {str(one.match.answer) for one in offers(record) if one.match.answer}
+        found.update(answers)
     return found

@@ -56,7 +56,7 @@ def test_a_hundred_thousand_covered_calls_do_what_the_words_say(
 def test_the_calls_reach_every_toy_host_and_every_shape_of_answer() -> None:
     """The base calls fit all hosts, and offers of each shape are made for some of them."""
     assert {host for call in CALLS for host in call.hosts} == set(HOSTS)
-    assert set(shapes_of(CALLS)) >= {"pattern", "tool"}
+    assert set(shapes_of(CALLS)) >= {"command", "folder", "text", "tool"}
     assert len({call.name for call in BASE_CALLS}) >= 72
 
 

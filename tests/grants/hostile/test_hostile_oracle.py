@@ -27,7 +27,7 @@ _LS = f"ls on any paths in {FOLDER}, without flags, run in {FOLDER}"
 _EACH = f"each command of a list: {_LS}"
 _ON = f"on anything in {FOLDER}/src, by its name; links are not followed here"
 _EDITS = "creating and changing files below where the agent works, not deleting"
-_EXACT = "exactly this, and nothing else"
+_EXACT = "exactly this: x"
 _BEGIN = "*** Begin Patch\n*** Update File: {}\n@@\n+x\n*** End Patch"
 _DIFF = "--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-canary-of-{1}\n+b\n"
 Row = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
@@ -115,7 +115,8 @@ ROWS: dict[str, Row] = {
     "fetcher": (_EXACT, {"url": "https://a"}, {"url": "https://a"}, {"url": "https://evil"}),
     "doer": (_EXACT, {"amount": 5}, {"amount": 5}, {"amount": 500}),
     "keeper": (
-        "everything that TodoWrite can do", {"todos": []}, {"todos": [{"content": "a"}]},
+        "everything that TodoWrite can do with what is declared",
+        {"todos": []}, {"todos": [{"content": "a"}]},
         {"todos": [], "command": "evil"},
     ),
     "dispatcher": (

@@ -332,7 +332,8 @@ def _writer(world: World, arguments: Arguments) -> None:
     _edit_each(world, _first(arguments, "edits"), path)
     for _, value in _named(arguments, _PATHS):
         world.write(value, "x")
-    kept = {"edits", "cellid", "celltype", "diff", "startline", "endline", "useregex"}
+    kept = {"edits", "cellid", "celltype", "diff", "startline", "endline", "useregex",
+            "expectedreplacements"}  # fmt: skip
     _carry_out_the_rest(world, arguments, _PATHS | _CONTENTS | kept)
 
 

@@ -32,15 +32,26 @@ _FOLDER = re.compile(
     re.DOTALL,
 )
 _TEXT = re.compile(
-    r"(?P<tool>\S+) with any (?P<free>\w+(?:, \w+)*?)(?:, always with (?P<fixed>.+))?", re.DOTALL
+    r"(?P<tool>\S+) with any (?P<free>\w+(?:, \w+)*?)(?:, always with (?P<fixed>.+?))?"
+    r"(?:, run in /\S*)?(?: on (?P<host>[^\s;,]+))?",
+    re.DOTALL,
 )
-_TOOL = re.compile(r"everything that (?P<tool>\S+) can do")
-_EXACT = re.compile(r"exactly this(?:, and nothing else|: .+)", re.DOTALL)
+_VALUES = re.compile(
+    r"(?P<tool>\S+) with other plain values of (?P<free>\w+(?:, \w+)*?)(?:, run in /.*)?", re.DOTALL
+)
+_TOOL = re.compile(
+    r"everything that (?P<tool>\S+) can do with (?:(?P<free>.+) and )?what is declared"
+    r"(?:, run in /.*)?",
+    re.DOTALL,
+)
+_EXACT = re.compile(r"exactly this: .+", re.DOTALL)
 _EDITS = re.compile(
     r"creating(?:, changing and moving| and changing) files below "
     r"(?:where the agent works|(?P<folder>/\S+)), not deleting(?:; delicate ones ask)?"
 )
-_ALL = re.compile("everything but high risk, secrets and what looks destructive")
+_ALL = re.compile(
+    "everything but high risk, secrets, changes outside the folder and what looks destructive"
+)
 _NAME = re.compile(r"(?:^|, )([\w.\[\]-]+) = ")
 
 
@@ -88,6 +99,10 @@ def _text(found: re.Match[str]) -> Claim:
     return Claim(shape="text", free=free, fixed=_names(found["fixed"]))
 
 
+def _values(found: re.Match[str]) -> Claim:
+    return Claim(shape="tool", free=frozenset(found["free"].split(", ")))
+
+
 def _command(found: re.Match[str]) -> Claim:
     operands = found["operands"] or ""
     listed = frozenset((found["listed"] or "").split())
@@ -117,6 +132,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Claim]], ...] = (
     (_EDITS, lambda found: Claim(shape="edits", folder=found["folder"])),
     (_ALL, lambda _: Claim(shape="all")),
     (_FOLDER, _folder),
+    (_VALUES, _values),
     (_COMMAND, _command),
     (_TEXT, _text),
 )

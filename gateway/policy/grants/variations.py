@@ -1,0 +1,289 @@
+"""Under which answers a call may be remembered with something left open, and what that is.
+
+The same conditions hold for the call that an offer is made from and for each call that it then
+covers. What is not understood leaves nothing open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gateway.domain.records import Record
+from gateway.domain.safe_text import make_visible
+from gateway.models import Kind
+from gateway.policy.calls.path_uses import PathEffect, PathUse
+from gateway.policy.calls.paths import components, delicate, is_root, is_systems
+from gateway.policy.calls.roles import COMMANDS, PATHS, JsonType, RoleSource, looks_like, plain_name
+from gateway.policy.calls.tool_names import (
+    Family,
+    bare_name,
+    is_lookup,
+    verbs_of_file_tool,
+    words_of,
+)
+from gateway.policy.calls.touches import Leaf, Touches
+from gateway.policy.grants.grant import Answer
+from gateway.policy.grants.messages_to_people import is_message, is_message_text
+from gateway.wire.roles import Role
+
+DECLARED = frozenset({RoleSource.OPERATOR, RoleSource.AUTHOR, RoleSource.TABLE})
+_MAX_DEPTH = 16
+_PLAIN_ROLES = frozenset({Role.FLAG, Role.ID, Role.UNKNOWN})
+_TYPED = frozenset({Role.ACTION, Role.INPUT, Role.NESTED})
+_CONTAINERS = (JsonType.LIST, JsonType.OBJECT)
+_MOST_LETTERS = 60
+_PLAIN = re.compile(r"[^\W_]+(?:[ -][^\W_]+)*")
+_FACTS = frozenset(
+    {"city", "country", "currency", "date", "day", "days", "from_date", "lang", "language", "limit",
+     "locale", "month", "page", "page_size", "region", "symbol", "ticker", "timezone", "to_date",
+     "unit", "units", "year", "zip", "zipcode"}
+)  # fmt: skip
+_FACT_NAMES = frozenset(map(plain_name, _FACTS))
+
+
+def why_fixed(answer: Answer, record: Record, touches: Touches) -> str | None:
+    """Return why nothing of a call may be left open by such an answer; None where it may."""
+    return _why_nothing(record, touches) or _CONDITIONS[answer](record, touches)
+
+
+def is_open(answer: Answer, leaf: Leaf) -> bool:
+    """Whether an answer leaves a value open without a rule that reads it."""
+    if leaf.type in _CONTAINERS and leaf.value and answer is not Answer.TOOL:
+        return False
+    if answer is Answer.VALUES:
+        return _is_plain_value(leaf.value)
+    if answer is Answer.TOOL:
+        return _varies_in_tool(leaf)
+    if answer is Answer.TEXT and leaf.role is Role.DATA:
+        return is_message_text(leaf.name, leaf.value)
+    return leaf.free or (answer is Answer.FOLDER and leaf.role is Role.PATCH)
+
+
+def may_come(answer: Answer, leaf: Leaf) -> bool:
+    """Whether a value may stand there that the remembered call had not."""
+    if answer is Answer.TOOL:
+        return leaf.source in DECLARED and _varies_in_tool(leaf)
+    if answer is Answer.VALUES or not leaf.optional:
+        return False
+    if leaf.role is Role.REMARK:
+        return True
+    plain = not isinstance(leaf.value, str) or leaf.source in (RoleSource.TABLE, RoleSource.NAME)
+    return plain and looks_like(leaf.value) is None
+
+
+def command_leaf(touches: Touches) -> Leaf | None:
+    """Return the one command of a call, None where there is none or more."""
+    found = touches.with_role(*COMMANDS)
+    return found[0] if len(found) == 1 else None
+
+
+def path_leaf(touches: Touches) -> Leaf | None:
+    """Return the one path of a call, None where there is none or more."""
+    found = touches.with_role(*PATHS)
+    return found[0] if len(found) == 1 else None
+
+
+def path_of(touches: Touches, leaf: Leaf) -> PathUse | None:
+    """Return how a path is used."""
+    return next((one for one in touches.paths if one.place == leaf.place and not one.looks), None)
+
+
+def is_delicate(touches: Touches, use: PathUse) -> bool:
+    """Whether a path is asked about each time, for what is done to it."""
+    if use.delicate is None:
+        return False
+    absolute = use.absolute
+    written = may_write(touches, use)
+    return written or absolute is None or delicate(absolute, written=False) is not None
+
+
+def may_write(touches: Touches, use: PathUse) -> bool:
+    """Whether a path may be written: what opens a file may do that, too."""
+    read = use.effect in (PathEffect.READ, PathEffect.LIST)
+    return not read or "open" in words_of(bare_name(touches.call.tool))
+
+
+def is_systems_folder(folder: str) -> bool:
+    """Whether a folder is the root of the disk, or one that the system keeps for itself."""
+    return is_root(folder) or is_systems(f"{folder}/x", "/")
+
+
+def legible(value: Any, depth: int = 0) -> bool:
+    """Whether nothing in a value hides, reorders or passes for other text."""
+    if isinstance(value, str):
+        seen = make_visible(value)
+        return not seen.hidden and not seen.mixed_script
+    if depth > _MAX_DEPTH:
+        return False
+    if isinstance(value, dict):
+        return all(legible(item, depth + 1) for pair in value.items() for item in pair)
+    return not isinstance(value, list) or all(legible(item, depth + 1) for item in value)
+
+
+# ---------------------------------------------------------------- each answer's conditions
+
+
+def _why_nothing(record: Record, touches: Touches) -> str | None:
+    """Return what keeps any part of a call from being left open, whatever the answer."""
+    context = record.request.context
+    if context.env or touches.environment:
+        return "it changes environment variables"
+    if record.request.payload is not None:
+        return "it carries a payload"
+    if touches.rights:
+        return f"`{touches.rights[0].place}` asks for more rights"
+    if any(str(one.value).strip().lower() in ("root", "0") for one in touches.users):
+        return "it runs as root"
+    return _why_unclear(touches)
+
+
+def _why_unclear(touches: Touches) -> str | None:
+    """Return what is not understood of a call, hidden, or in a place that asks each time."""
+    if touches.nested:
+        return "it hands on another call"
+    if touches.doubts:
+        return touches.doubts[0].words
+    if not legible([touches.call.tool, *(part for one in touches.leaves
+                                         for part in (one.address, one.value))]):  # fmt: skip
+        return "its text hides something"
+    base = touches.base
+    if base is not None and (components(base) is None or delicate(base) is not None):
+        return "it works where secrets lie or what stands there runs later"
+    return None
+
+
+def _why_no_command(record: Record, touches: Touches) -> str | None:
+    leaf = command_leaf(touches)
+    if leaf is None or touches.foreign_shell:
+        return "it is not one command of a known shell"
+    if touches.base is not None and is_systems_folder(touches.base):
+        return "it runs where the system keeps its own"
+    beside = [one for one in touches.leaves if one is not leaf]
+    return _why_not_beside(touches, leaf, beside, PATHS | {Role.PATCH})
+
+
+def _why_no_folder(record: Record, touches: Touches) -> str | None:
+    leaf = path_leaf(touches)
+    use = path_of(touches, leaf) if leaf is not None else None
+    if leaf is None or use is None or record.request.kind in (Kind.COMMAND, Kind.PLAN):
+        return "it does not work on one file"
+    if touches.family is not Family.FILE and leaf.source not in DECLARED:
+        return "its tool is not known to work on files"
+    if not _is_reading_or_writing(touches, leaf, use):
+        return "it may delete, move or link"
+    beside = [one for one in touches.leaves if one is not leaf]
+    if any(one.role is Role.PATCH and not isinstance(one.value, str) for one in beside):
+        return "its patch is not understood"
+    named = [one for one in touches.paths if one.place != leaf.place and not one.looks]
+    if named:
+        return "it names a second path"
+    return _why_not_beside(touches, leaf, beside, COMMANDS | {Role.URL})
+
+
+def _is_reading_or_writing(touches: Touches, leaf: Leaf, use: PathUse) -> bool:
+    if leaf.role in (Role.DELETE, Role.DESTINATION) or use.effect is PathEffect.DELETE:
+        return False
+    if use.effect is not PathEffect.UNKNOWN:
+        return True
+    known = {Role.FLAG} & {one.role for one in touches.leaves}
+    verbs = verbs_of_file_tool(bare_name(touches.call.tool))
+    return leaf.role is Role.PATH and not known and not verbs & {"move", "delete"}
+
+
+def _why_no_text(record: Record, touches: Touches) -> str | None:
+    free = [one for one in touches.leaves if one.role in (Role.DATA, Role.PART)]
+    if record.request.kind is not Kind.TOOL:
+        return "it is no message"
+    if not is_message(touches):
+        if not free or not all(one.source in DECLARED for one in free):
+            return "it is no message to people at a known address"
+        if touches.family is Family.MESSAGE and any(one.source is RoleSource.TABLE for one in free):
+            return "its address is not known as one of people"
+    if touches.base_source != "context" and is_systems_folder(touches.base or "/"):
+        return "it works where the system keeps its own"
+    return _why_not_beside(touches, None, list(touches.leaves),
+                           COMMANDS | PATHS | {Role.PATCH, Role.URL})  # fmt: skip
+
+
+def _why_not_beside(
+    touches: Touches, leaf: Leaf | None, beside: list[Leaf], more: frozenset[Role]
+) -> str | None:
+    """Return what stands beside the value that is read, and must not."""
+    for one in beside:
+        if one.role in _TYPED or one.role in more:
+            return f"`{one.place}` is {one.role.value.replace('_', ' ')}"
+        unclear = one.type in _CONTAINERS and bool(one.value)
+        if one.role is Role.UNKNOWN and (unclear or looks_like(one.value)):
+            return f"nobody knows what `{one.place}` is"
+    fixed = {one.place for one in beside if not one.free}
+    if any(one.place not in fixed for one in touches.readings):
+        return "it can be taken in several ways"
+    return None
+
+
+def _why_no_values(record: Record, touches: Touches) -> str | None:
+    request = record.request
+    if request.kind is not Kind.TOOL:
+        return "it is no look-up"
+    if not is_lookup(request.tool) or not touches.leaves:
+        return "its name is not that of a look-up"
+    for one in touches.leaves:
+        if plain_name(one.name) not in _FACT_NAMES or one.place != one.name:
+            return f"`{one.place}` is not known as a plain fact"
+        if one.source in DECLARED or not _is_plain_value(one.value):
+            return f"`{one.place}` is no plain value"
+    return None
+
+
+def _why_no_tool(record: Record, touches: Touches) -> str | None:
+    if record.request.kind is not Kind.TOOL or not touches.harmless:
+        return "its tool is not declared harmless"
+    risky = next((one for one in touches.leaves if _is_risky(one)), None)
+    if risky is not None:
+        return f"`{risky.place}` names a path, an address or something delicate"
+    files = record.request.context.files
+    if any(is_delicate(touches, one) for one in touches.all_paths()) or any(map(delicate, files)):
+        return "it names something delicate"
+    return None
+
+
+def _is_risky(leaf: Leaf) -> bool:
+    """Whether a harmless tool is asked about for a value: a path, an address, not only data."""
+    if leaf.role is Role.DATA and leaf.source in DECLARED:
+        return isinstance(leaf.value, str) and delicate(leaf.value) is not None
+    held = leaf.role in COMMANDS | PATHS | {Role.USER, Role.RIGHTS, Role.ENVIRONMENT}
+    declared = leaf.source in DECLARED
+    return (held and not declared) or looks_like(leaf.value) is not None
+
+
+def _varies_in_tool(leaf: Leaf) -> bool:
+    """Whether a harmless tool may be given another value: never who gets it, or what decides more
+    than its own argument."""
+    if _is_risky(leaf):
+        return False
+    if leaf.free:
+        return True
+    if leaf.source not in DECLARED:
+        return leaf.role in _PLAIN_ROLES
+    own = leaf.address.removesuffix("[]") == leaf.name
+    plain = leaf.value in (None, [], {}) or leaf.type is JsonType.BOOLEAN
+    return (
+        own and leaf.role in _PLAIN_ROLES | {Role.AMOUNT} and (plain or _is_plain_value(leaf.value))
+    )
+
+
+def _is_plain_value(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _MOST_LETTERS and _PLAIN.fullmatch(value) is not None
+    return type(value) in (int, float) and abs(value) < 10**12
+
+
+_CONDITIONS: dict[Answer, Callable[[Record, Touches], str | None]] = {
+    Answer.COMMAND: _why_no_command,
+    Answer.FOLDER: _why_no_folder,
+    Answer.TEXT: _why_no_text,
+    Answer.VALUES: _why_no_values,
+    Answer.TOOL: _why_no_tool,
+}
