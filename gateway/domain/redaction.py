@@ -26,15 +26,30 @@ _TOKEN = r"[A-Za-z0-9_\-./+=~!@%^*]"
 _VALUE = r"[^\s\"'`$;|&<>()\\]"  # of a flag: neither blank, quote nor operator
 _QUOTE = r"(?:\\{0,7}[\"'])?"  # also one within JSON, and within JSON in JSON
 _IS = rf"{_QUOTE}[ \t]{{0,3}}[:=][ \t]{{0,3}}{_QUOTE}"
-# Between a flag and its value, in a command or a list.
-_THEN = rf"(?:=|[ \t]{{1,3}}|\\{{0,7}}[\"'],\s{{0,80}}(?=\\{{0,7}}[\"'])){_QUOTE}"
+# Between a flag and its value.
+_NEXT = (  # word of a command, also on the next line, or of a list
+    r"(?:[ \t]{1,3}(?:(?:\\\r?\n|\\{2,7}n)[ \t]{0,40})?"
+    r"|\\{0,7}[\"'],\s{0,80}(?=\\{0,7}[\"']))"
+)
+_THEN = rf"(?:=|{_NEXT}){_QUOTE}"
+# What is no secret although a name of secrets stands before it: a word of every day or a type, what
+# code gets from elsewhere, and what a program finds elsewhere. Passwords look otherwise.
+_PLAIN = (
+    r"(?i:string|secretstr|optional|undefined|required|enabled|disabled|inherit|boolean|integer"
+    r"|number|object|bearer)(?![A-Za-z0-9_\-./+=~!@%^*])"
+    r"|[A-Za-z_.]{1,60}[(\[]"
+    r"|(?:self|this|process\.env|os\.environ|req|request|settings|config|vars?|env|secrets|params)"
+    r"(?:\.[A-Za-z_]{1,40}){1,4}(?![A-Za-z0-9_\-./+=~!@%^*])"
+)
+# What stands behind "token" in a sentence or a command: one word without digits, or a flag.
+_PROSE = r"(?:[A-Za-z][a-z]{11,19}|--?[a-z][a-z-]{10,30})(?![A-Za-z0-9_\-.+=~/])"
 # What is documented of each issuer's tokens, behind no letter and no digit.
 _ISSUED = (
     r"agw_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}|whsec_[A-Za-z0-9+/=_-]{16,}",  # our own
     r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
     r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|imt|oas)-[A-Za-z0-9_.-]{16,}",
     r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",
-    r"sk-[A-Za-z0-9_-]{20,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}",
+    r"sk-(?!(?:[a-z]{1,20}-){1,9}[a-z]{1,20}(?![\w-]))[A-Za-z0-9_-]{20,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}",
     r"(?:AKIA|ASIA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{35}|GOCSPX-[A-Za-z0-9_-]{20,}",
     r"ya29\.[A-Za-z0-9_-]{16,}|1//0[A-Za-z0-9_-]{20,}|hv[sbr]\.[A-Za-z0-9_-]{16,}",
     r"hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-(?=[A-Za-z-]{0,60}[0-9_])[A-Za-z0-9_-]{16,}",
@@ -50,9 +65,15 @@ _ISSUED = (
     r"sntry[su]_[A-Za-z0-9_=+/]{20,}|dp\.[a-z]{2,5}\.[A-Za-z0-9_-]{20,}",
     r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{20,}|fm2_[A-Za-z0-9+/=_-]{20,}",
 )
+_WHERE = ("name", "file", "path", "field")
 _FLAG = (
-    r"(?<![A-Za-z0-9_-])--?(?i:(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|passphrase|pass|pwd"
+    r"(?<![A-Za-z0-9_-])--?(?i:(?!(?:no|ask|get|print|show|prompt|skip)[_-])"
+    r"(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|passphrase|pass|pwd"
     r"|secret|token|api[_-]?key|access[_-]?key|secret[_-]?key|account[_-]?key))"
+)
+# The name of a name, of a file or of a path says where a secret is.
+_NOT_WHERE = "".join(
+    f"(?<![{end[0]}{end[0].upper()}]{end[1:]})(?<!{end.upper()})" for end in _WHERE
 )
 # Each pattern's group `s` is the secret. Repeats before the secret's end are bounded: what an agent
 # sends must not make the search slow.
@@ -63,17 +84,21 @@ _SHAPES = (
     r"#code=(?P<s>[A-Za-z0-9_-]{8,})",  # a login link
     r"\b(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9]{1,30}/"
     r"(?P<s>[A-Za-z0-9_/-]{8,})",
-    # Docker's flag `--secret` names where a secret is.
-    rf"{_FLAG}{_THEN}(?!-|id=|type=|{_OTHER})(?P<s>{_VALUE}{{4,}})",
+    # Docker's `--secret` and OpenSSL's `-pass` name where a secret is.
+    rf"{_FLAG}{_THEN}(?!-|id=|type=|(?:file|env|fd):|{_OTHER})(?P<s>{_VALUE}{{4,}})",
     rf"(?i:\bauthorization){_IS}(?:[A-Za-z][A-Za-z0-9-]{{0,20}}[ \t]{{1,3}})?"
-    rf"(?!{_OTHER})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
-    r"(?i:\b(?:bearer|basic|token)[ \t]{1,3})(?P<s>[A-Za-z0-9_\-.+=~/]{12,})",
+    rf"(?!{_OTHER}|{_PLAIN})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
+    rf"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?!{_PROSE})(?P<s>[A-Za-z0-9_\-.+=~/]{{12,}})",
     r"(?i:accountkey|sharedaccesskey|[?&]sig)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
     r"(?i:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key"
-    rf"|account[_-]?key|auth[_-]?token|access[_-]?token)[A-Za-z0-9_]{{0,20}}{_IS}"
-    rf"(?P<s>(?!{_OTHER}){_TOKEN}{{6,}})",
-    rf"(?i:\b[A-Za-z0-9_]{{0,20}}pwd|\bx-(?:[a-z0-9]{{1,20}}-){{0,4}}(?:token|key)"
-    rf"|(?:\b|_)(?:private-)?token){_IS}(?P<s>(?!{_OTHER}){_TOKEN}{{6,}})",
+    rf"|account[_-]?key|auth[_-]?token|access[_-]?token)[A-Za-z0-9_]{{0,20}}"
+    rf"{_NOT_WHERE}{_IS}(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
+    # A folder is called so, too, but in no database's address.
+    rf"(?i:\b[A-Za-z0-9_]{{0,20}}pwd){_IS}(?P<s>(?!{_OTHER}|(?:(?<!;[pP]wd=)(?<!;PWD=)[\w.-]+/)){_TOKEN}{{6,}})",
+    rf"(?i:\bx-(?:[a-z0-9]{{1,20}}-){{0,4}}(?:token|key)"
+    rf"|(?:\b|_)(?:private-)?token){_IS}"
+    # People are named so where they have a token: no name is long.
+    rf"(?<!\btoken:(?=[\w-]{{1,19}}(?![\w-])))(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
     rf"{_SCHEME}[^\s/:@\"']{{0,99}}:(?P<s>[^\s/@\"'$`;|&<>()]{{3,255}})@",
     r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----"
     r"(?P<s>[A-Za-z0-9+/=\\n\s]{1,9999}?)(?:-----END|\Z)",
@@ -84,26 +109,41 @@ _SECRET = re.compile(
 # The flag's shape alone, for words of a list.
 _FLAGGED = re.compile(next(one for one in _SHAPES if one.startswith(_FLAG)))
 # What begins a stretch of text, how far it goes, and the secrets in it: flags that are secret with
-# one program only (up to the end of the line), and a header with many values.
-_LINE = re.compile(r"(?:[^\n]|(?<=[,\\])\n)*+")
+# one program only, and a header with many values. A command goes to the end of its line, to an
+# operator that is not quoted, or to the end of the JSON text it stands in; a list to its end.
+_END = r"\"[ \t]*(?:[]},:\n]|\Z)"
+_COMMAND = (
+    rf"(?:\\\r?\n|\\\\\\n|'[^'\n]*'|(?!{_END})\\{{0,7}}\"[^\"\n]*\"|\\\\|\\(?!n)"
+    rf"|(?![;|]|&(?:[\s&]|\Z)|{_END})[^\n\\])*+"
+)
+_GOES = re.compile(rf"\\{{0,7}}[\"'](?:[^]]|](?=[^\s,}}\]]))*+|{_COMMAND}")
 _PAIR = r"[A-Za-z0-9_.-]{1,99}="
+_LOGIN = rf"{_THEN}[^\s:\"'/]{{0,99}}:(?!//)(?P<s>{_VALUE}+)"
 _STRETCHES = (
     (
-        re.compile(r"\b(?:curl|wget|https?|xh)(?=[\s\"'])"),
-        _LINE,
+        re.compile(r"\bcurl(?=[\s\\\"'])"),
+        _GOES,
         re.compile(
-            rf"(?<![\w-])(?:-u|-U|--user|--proxy-user){_THEN}[^\s:\"'/]{{0,99}}:(?P<s>{_VALUE}+)"
+            rf"(?<![\w-])(?:-u|-U|--user|--proxy-user){_LOGIN}"
             rf"|(?<![\w-])-b{_THEN}{_PAIR}(?P<t>{_VALUE}{{4,}})"
         ),
     ),
     (
-        re.compile(r"\b(?:mysql|mariadb)[a-z-]{0,12}(?=[\s\"'])"),
-        _LINE,
-        re.compile(rf"(?<![\w-])-p(?P<s>{_VALUE}+)"),
+        re.compile(r"\b(?:https?|xh)(?=[\s\\\"'])"),
+        _GOES,
+        re.compile(rf"(?<![\w-])(?:-a|--auth){_LOGIN}"),
     ),
     (
-        re.compile(r"\bsshpass(?=[\s\"'])"),
-        _LINE,
+        re.compile(r"\b(?:mysql|mariadb)[a-z-]{0,12}(?=[\s\\\"'])"),
+        _GOES,
+        re.compile(rf"(?<![\w-])-p(?!\d{{1,5}}:\d{{1,5}}\b)(?P<s>{_VALUE}+)"),
+    ),
+    (
+        re.compile(r"\bsshpass(?=[\s\\\"'])"),
+        re.compile(
+            rf"(?:{_NEXT}{_QUOTE}-(?:v|P(?:{_NEXT})?{_QUOTE}[^\s\"'-]{{1,99}}{_QUOTE})){{0,4}}"
+            rf"{_NEXT}{_QUOTE}-p(?:{_NEXT})?{_QUOTE}{_VALUE}+"
+        ),
         re.compile(rf"(?<![\w-])-p(?:{_THEN})?(?P<s>{_VALUE}+)"),
     ),
     (
@@ -118,6 +158,7 @@ _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
 _DIGEST_CHARS = 8
 _SpanOf = Callable[[re.Match[str]], tuple[int, int]]
+_BETWEEN = '", "'
 _NAMES = re.compile(r"[A-Za-z0-9_-]+")
 _MASK = re.compile(rf"⟨secret of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
@@ -174,8 +215,9 @@ def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
     if len(values) < 2 or not any(isinstance(one, str) for one in values):  # noqa: PLR2004
         return {}
     words = [one if isinstance(one, str) else "" for one in values]
-    starts = list(accumulate((len(word) + 1 for word in words), initial=0))
-    joined = " ".join(words)
+    # As in JSON, so that each shape reads it as a list, and no operator in a word ends it.
+    starts = list(accumulate((len(word) + len(_BETWEEN) for word in words), initial=1))
+    joined = f'"{_BETWEEN.join(words)}"'
     found: dict[int, list[tuple[int, int]]] = {}
     flagged = (_span(match) for match in _FLAGGED.finditer(joined))
     for start, end in heapq.merge(flagged, _stretched(joined)):

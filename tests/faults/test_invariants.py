@@ -259,6 +259,12 @@ def returned_late(story: Story) -> None:
     story.said[4]["at"] = BEGAN + 70_000
 
 
+def token_in_the_audit(story: Story) -> None:
+    """Whoever reads the audit could take the approval."""
+    story.events[2:2] = [_event("consumed", 3, 560, process="p" * 32)]
+    story.events[3]["revision"] = 4
+
+
 VIOLATIONS: dict[Plant, str] = {
     two_endings: "ended 2 times",
     submitted_twice: "submitted once",
@@ -286,6 +292,7 @@ VIOLATIONS: dict[Plant, str] = {
     card_of_nothing: "has a card",
     made_up_grant: "a grant that did not hold",
     ended_grant: "a grant that did not hold",
+    token_in_the_audit: "by what is no digest",
 }
 
 

@@ -87,7 +87,7 @@ ACTS: list[dict[str, Any]] = [
     {"command": "env --password shutdown-now"},
     {"argv": ["env", "--password", "shutdown-now"]},
     {"command": "curl -o -u evil:shutdown-now"},
-    {"command": "curl h.example; run -u a:shutdown-now"},
+    {"command": "curl h.example/?a=b&c=d -u a:shutdown-now"},
     {"command": "curl -u a:evil/payload.sh"},
     {"command": "mysql -e x -pshutdown-now"},
     {"command": "sshpass -p -p shutdown-now"},

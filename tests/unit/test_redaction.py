@@ -104,7 +104,29 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "text",
-    ["curl ", "mysql -p", "Cookie: a=b;", "--x-", "--password ", "agw_", "pwd", "x-a-", "a_b_"],
+    [
+        *(
+            "curl ",
+            "mysql -p",
+            "Cookie: a=b;",
+            "--x-",
+            "--password ",
+            "agw_",
+            "pwd",
+            "x-a-",
+            "a_b_",
+        ),
+        *(
+            'curl "',
+            "curl '",
+            "curl ;",
+            "curl \\",
+            '["curl", ',
+            "sshpass -v ",
+            "sshpass -P ",
+            "sk-a-",
+        ),
+    ],
 )
 def test_the_search_takes_time_that_grows_with_the_length_alone(text: str) -> None:
     """300 000 characters of what looks like the beginning of something."""
