@@ -58,7 +58,7 @@ export function handForm(lifetimes, say) {
     if (mine !== state.shown) return; // the call was changed meanwhile
     if (!answer?.ok) { fail(answer?.value.detail ?? "The gateway did not answer. Try again."); return; }
     const rows = answer.value.offers.map((offer) => row(offer, body, text));
-    const head = make("h3", { tabindex: "-1" }, body.effect === "allow" ? "What may go through without asking" : "What may be denied without asking");
+    const head = make("h2", { tabindex: "-1" }, body.effect === "allow" ? "What may go through without asking" : "What may be denied without asking");
     found.replaceChildren(head, make("ul", { class: "offers" }, ...rows));
     head.focus();
   }
