@@ -24,7 +24,6 @@ from gateway.wire.schema import Says, matching, whole
 
 MAX_LIFE_SECONDS = 30 * 24 * 3600
 MAX_SYNC_IDS = 1000
-_MOST_QUOTED = 80  # characters of a name that does not match
 _QUESTION = {"properties": {"kind": {"const": "question"}}, "required": ["kind"]}
 
 
@@ -372,5 +371,5 @@ def new_id() -> str:
 
 def _match(pattern: re.Pattern[str], name: str, text: str) -> None:
     if not pattern.fullmatch(text):
-        quoted = repr(text) if len(text) <= _MOST_QUOTED else f"of {len(text)} characters"
-        raise InvalidRequest(f"{name} {quoted} does not match {pattern.pattern}")
+        long = f"of {len(text)} characters"
+        raise InvalidRequest(f"{name} {long} does not match {pattern.pattern}")

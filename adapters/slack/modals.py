@@ -399,7 +399,7 @@ class SubmittedValues:
 def _parse_number(text: str) -> int | float:
     value = parse_json(text.encode())
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidRequest(f"{text[:40]!r} is not a number")
+        raise InvalidRequest("the answer is not a number")
     return value
 
 

@@ -14,6 +14,7 @@ from adapters.web.batches import BatchHandlers
 from adapters.web.decisions import DecisionHandlers
 from adapters.web.declarations import DeclareHandlers
 from adapters.web.grants_and_stop import GrantAndStopHandlers
+from adapters.web.grants_by_hand import HandHandlers
 from adapters.web.live_updates import Streams
 from adapters.web.queries import ReadHandlers, Reports
 from adapters.web.security import Guard, Refused, read_json_body, run_to_end
@@ -57,6 +58,7 @@ class Inbox:
         self._declaring = DeclareHandlers(desk, self._guard, self._reading)
         self._reports = Reports(desk, self._guard)
         self._operating = GrantAndStopHandlers(desk, self._guard)
+        self._by_hand = HandHandlers(desk, self._guard)
         self._streams = Streams(desk, self._guard)
         self._pages = read_assets("templates")
         self._files = read_assets("static")
@@ -78,6 +80,7 @@ class Inbox:
             *self._declaring.table(),
             *self._reports.table(),
             *self._operating.table(),
+            *self._by_hand.table(),
         ]
         return [web.route(method, path, self._guard.wrap(call)) for method, path, call in table]
 

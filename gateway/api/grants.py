@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from aiohttp import web
@@ -12,14 +12,13 @@ from gateway.api.call import ApiCall, masked_reply, reply
 from gateway.api.messages import MAX_PAGE, NONCE, OfAgent, check_match
 from gateway.api.operation import Nothing, operation
 from gateway.api.requests import find_visible
-from gateway.approvals.grants_by_hand import Wish
-from gateway.domain.parsing import check_request
 from gateway.errors import InvalidRequest, NotFound
-from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
+from gateway.models import ApprovalRequest, Context, Kind
 from gateway.policy.grants.grant import PASSES, Effect, Grant, Match, Shape
 from gateway.policy.grants.offers import LIFETIMES, Offer, offers
 from gateway.policy.grants.pass_offers import passes_for
 from gateway.policy.grants.past_coverage import Blast
+from gateway.ports.grants_by_hand import Wish, build_example
 from gateway.wire.codec import JsonObject, Wire
 from gateway.wire.identifiers import AGENT_NAME, REQUEST_ID, SESSION_NAME, TOOL_NAME
 from gateway.wire.schema import Says, matching, whole
@@ -112,18 +111,13 @@ class Example(Wire):
         """Return the id of the request, or the call as this agent would send it."""
         if self.tool is None:
             return str(self.request)
-        call = ApprovalRequest(
-            id=new_id(),
+        return build_example(
             agent=agent,
             tool=self.tool,
             kind=self.kind,
             arguments=self.arguments or {},
             context=self.context or Context(),
-            digest="0" * 64,
         )
-        call = replace(call, digest=digest_of(call))
-        check_request(call)
-        return call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,13 @@ from gateway.errors import GatewayError, InvalidRequest, Unreachable
 from gateway.models import MAX_SYNC_IDS, Reason, Report
 from gateway.ports import Credentials
 from gateway.wire.codec import Wire
-from gateway.wire.identifiers import PROCESS_TOKEN, REQUEST_ID, SESSION_NAME
+from gateway.wire.identifiers import (
+    PROCESS_TOKEN,
+    REQUEST_ID,
+    SESSION_NAME,
+    VERBS,
+    told_verb,
+)
 
 _NONCE_LENGTH = 64
 
@@ -43,7 +49,7 @@ class Intake:
                 raise InvalidRequest("this gateway speaks version 1 of the wire")
             verb = self._verbs.get(origin.verb)
             if verb is None:
-                raise InvalidRequest(f"there is no verb {origin.verb[:20]!r}")
+                raise InvalidRequest(f"the verb must be one of {', '.join(VERBS)}")
             if origin.process is None:
                 raise InvalidRequest("the process token does not fit")
             holder = await self._credentials.holder(agent)
@@ -57,7 +63,7 @@ class Intake:
         """Answer an entry that failed too often, and write it to the audit."""
         origin = self._origin(agent, entry, fields)
         await self._store.note(
-            "dead_letter", agent=agent, data={"entry": entry, "verb": origin.verb}
+            "dead_letter", agent=agent, data={"entry": entry, "verb": told_verb(origin.verb)}
         )
         detail = "the gateway failed to handle this message"
         await self._store.answer(origin, error={"code": "error", "detail": detail})
@@ -78,7 +84,7 @@ class Intake:
         await self._store.note(
             "refused",
             agent=origin.agent,
-            data={"verb": origin.verb, "code": error.code, "why": why},
+            data={"verb": told_verb(origin.verb), "code": error.code, "why": why},
         )
         await self._store.answer(origin, error={"code": error.code, "detail": why})
 

@@ -84,6 +84,7 @@ class Core:
         return Desk(
             requests=self.requests,
             grants=self.grants,
+            by_hand=self.by_hand,
             sessions=self.sessions,
             operator=self.operator,
             tools=self.tools,

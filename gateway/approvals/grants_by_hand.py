@@ -6,7 +6,7 @@ anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gateway.approvals.grant_creation import GrantCreation, expiry_of, queues_of_grant
@@ -22,6 +22,7 @@ from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, Grant, GrantVoter, Match, MatchResult
 from gateway.policy.grants.offers import Offer, offers
 from gateway.policy.guardrails import assess
+from gateway.ports.grants_by_hand import Wish
 from gateway.ports.proven_masks import hides_offer
 from gateway.wire.canonical_json import sha256_hex
 
@@ -31,21 +32,8 @@ _LATER: dict[str, Any] = {"made_at": 0, "expires_at": None, "used": 0, "last_use
                           "generation": 1, "notices": 0, "queues": ()}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What an admin wants remembered. `chosen` is the id of an offer of the example, or its
-    match."""
-
-    agent: str
-    effect: Effect
-    chosen: str | Match
-    session: str | None = None
-    lifetime: str = "1h"
-    max_uses: int | None = None
-
-
 class GrantsByHand:
-    """Makes offers of an example call, and a grant of one of them."""
+    """A `gateway.ports.HandCalls`: offers of an example call, and a grant of one of them."""
 
     def __init__(self, store: Store, writer: Writer, remembering: GrantCreation) -> None:
         self._store = store

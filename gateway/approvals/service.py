@@ -22,6 +22,7 @@ from gateway.policy.chain import Chain, Opinion, judge
 from gateway.ports.blocks import heavy, weight_of
 from gateway.ports.proven_masks import MaskProofs
 from gateway.wire.codec import JsonObject, plain
+from gateway.wire.identifiers import digest_process
 
 _MOST_CONSUMERS = 16  # each but the first is warned that it may have run
 _MOST_WORDS = 2000  # of an agent's own text in an event: the audit is kept for long
@@ -127,7 +128,7 @@ class Approvals:
                 before=record,
                 after=replace(record, consumers=consumers, revision=record.revision + 1),
                 event="consumed",
-                data={"process": process, "may_have_run": len(consumers) > 1},
+                data={"process": digest_process(process), "may_have_run": len(consumers) > 1},
                 clock="before",
                 stoppable=True,
             )

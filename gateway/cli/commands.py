@@ -49,8 +49,10 @@ def run(words: Sequence[str]) -> int:
         problems, code = explain_error(error)
     else:
         return code
+    from gateway.domain.redaction import mask  # noqa: PLC0415 (see `_later`)
+
     for sentence in problems:
-        print(f"gateway: {sentence}", file=sys.stderr)
+        print(f"gateway: {mask(sentence)}", file=sys.stderr)
     return code
 
 

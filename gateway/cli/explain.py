@@ -14,6 +14,7 @@ from typing import Any
 from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Record
+from gateway.domain.redaction import mask
 from gateway.domain.safe_text import make_visible
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
@@ -43,7 +44,7 @@ async def run(options: argparse.Namespace) -> int:
         record = await core.approvals.draft(request)
         grants = [one for one in await core.grants.all() if _is_about(one, record)]
         agents = {agent.name for agent in await found.credentials.list_all(AGENT)}
-    answer = _build_answer(record, policy, opinions, grants, stopped=stopped)
+    answer = mask(_build_answer(record, policy, opinions, grants, stopped=stopped))
     if options.json:
         print(json.dumps(answer))
         return 0

@@ -73,7 +73,9 @@ async def parse_off_loop(parser: Callable[[bytes], T], raw: bytes) -> T:
 def sentence(error: ValidationError) -> str:
     """Name the first member at fault and what is wrong with it, without its value."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    name = ".".join(map(str, first["loc"]))[:_LONGEST_NAME] or "the message"
+    name = ".".join(map(str, first["loc"])) or "the message"
+    if len(name) > _LONGEST_NAME:  # whole or not at all: half a secret is not known as one
+        name = "a member with a long name"
     if first["type"] == "unexpected_keyword_argument":
         return f"{name} is not a known member"
     if first["type"] == "missing":

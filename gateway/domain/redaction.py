@@ -7,48 +7,158 @@ anything that could act: it covers the characters of a token, never spaces, quot
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import re
 import traceback
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from gateway.domain.safe_text import Visible, make_visible
 
-_TOKEN = r"[A-Za-z0-9_\-./+=~]"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,15}://"
 # What behind a name is no secret itself: a path, or the beginning of another shape that follows and
 # must not be eaten, as only then the secret in it is found.
 _OTHER = rf"[/.~]|-----BEGIN |(?i:bearer|basic|token)[ \t]|{_SCHEME}"
-# Each pattern's group `s` is the secret. Shapes are those that the issuers document. Repeats before
-# the secret's end are bounded: what an agent sends must not make the search slow.
+_TOKEN = r"[A-Za-z0-9_\-./+=~!@%^*]"
+_VALUE = r"[^\s\"'`$;|&<>()\\]"  # of a flag: neither blank, quote nor operator
+_QUOTE = r"(?:\\{0,7}[\"'])?"  # also one within JSON, and within JSON in JSON
+_IS = rf"{_QUOTE}[ \t]{{0,3}}[:=][ \t]{{0,3}}{_QUOTE}"
+# Between a flag and its value.
+_NEXT = (  # word of a command, also on the next line, or of a list
+    r"(?:[ \t]{1,3}(?:(?:\\\r?\n|\\{2,7}n)[ \t]{0,40})?"
+    r"|\\{0,7}[\"'],\s{0,80}(?=\\{0,7}[\"']))"
+)
+_THEN = rf"(?:=|{_NEXT}){_QUOTE}"
+# What is no secret although a name of secrets stands before it: a word of every day or a type, what
+# code gets from elsewhere, and what a program finds elsewhere. Passwords look otherwise.
+_PLAIN = (
+    r"(?i:string|secretstr|optional|undefined|required|enabled|disabled|inherit|boolean|integer"
+    r"|number|object|bearer)(?![A-Za-z0-9_\-./+=~!@%^*])"
+    r"|[A-Za-z_.]{1,60}[(\[]"
+    r"|(?:self|this|process\.env|os\.environ|req|request|settings|config|vars?|env|secrets|params)"
+    r"(?:\.[A-Za-z_]{1,40}){1,4}(?![A-Za-z0-9_\-./+=~!@%^*])"
+)
+# What stands behind "token" in a sentence or a command: one word without digits, or a flag.
+_PROSE = r"(?:[A-Za-z][a-z]{11,19}|--?[a-z][a-z-]{10,30})(?![A-Za-z0-9_\-.+=~/])"
+# What is documented of each issuer's tokens, behind no letter and no digit.
+_ISSUED = (
+    r"agw_[0-9a-f]{8}_[A-Za-z0-9_-]{20,}|whsec_[A-Za-z0-9+/=_-]{16,}",  # our own
+    r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}",
+    r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|imt|oas)-[A-Za-z0-9_.-]{16,}",
+    r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",
+    r"sk-(?!(?:[a-z]{1,20}-){1,9}[a-z]{1,20}(?![\w-]))[A-Za-z0-9_-]{20,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}",
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{35}|GOCSPX-[A-Za-z0-9_-]{20,}",
+    r"ya29\.[A-Za-z0-9_-]{16,}|1//0[A-Za-z0-9_-]{20,}|hv[sbr]\.[A-Za-z0-9_-]{16,}",
+    r"hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-(?=[A-Za-z-]{0,60}[0-9_])[A-Za-z0-9_-]{16,}",
+    r"SG\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}|SK[0-9a-f]{32}\b|key-[0-9a-f]{32}\b",
+    r"dckr_[po]at_[A-Za-z0-9_-]{16,}|tskey-[a-z]{2,12}-[A-Za-z0-9-]{10,}",
+    r"do[opr]_v1_[0-9a-f]{32,}|dapi[0-9a-f]{32}(?:-\d)?|shp(?:at|ss|ca|pa|tka)_[A-Za-z0-9]{16,}",
+    r"gl(?:sa|c)_[A-Za-z0-9_=+/]{20,}|lin_(?:api|oauth)_[A-Za-z0-9]{16,}",
+    r"AGE-SECRET-KEY-[A-Z0-9]{20,}|sq0[a-z]{3}-[A-Za-z0-9_-]{20,}|\d{8,10}:AA[A-Za-z0-9_-]{30,}",
+    r"ATATT[A-Za-z0-9_=-]{20,}|figd_[A-Za-z0-9_-]{20,}|ntn_[A-Za-z0-9]{20,}|NRAK-[A-Z0-9]{20,}",
+    r"gsk_[A-Za-z0-9]{20,}|r8_[A-Za-z0-9]{30,}|xai-[A-Za-z0-9]{20,}|pplx-[A-Za-z0-9]{20,}",
+    r"sbp_[0-9a-f]{30,}|sb_secret_[A-Za-z0-9_-]{16,}|nfp_[A-Za-z0-9]{20,}|pul-[0-9a-f]{32,}",
+    r"pscale_[a-z]{2,5}_[A-Za-z0-9_.-]{20,}|PMAK-[0-9a-f-]{20,}|rubygems_[0-9a-f]{32,}",
+    r"sntry[su]_[A-Za-z0-9_=+/]{20,}|dp\.[a-z]{2,5}\.[A-Za-z0-9_-]{20,}",
+    r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{20,}|fm2_[A-Za-z0-9+/=_-]{20,}",
+)
+_WHERE = ("name", "file", "path", "field")
+_FLAG = (
+    r"(?<![A-Za-z0-9_-])--?(?i:(?!(?:no|ask|get|print|show|prompt|skip)[_-])"
+    r"(?:[a-z0-9]{1,20}[_-]){0,4}(?:password|passwd|passphrase|pass|pwd"
+    r"|secret|token|api[_-]?key|access[_-]?key|secret[_-]?key|account[_-]?key))"
+)
+# The name of a name, of a file or of a path says where a secret is.
+_NOT_WHERE = "".join(
+    f"(?<![{end[0]}{end[0].upper()}]{end[1:]})(?<!{end.upper()})" for end in _WHERE
+)
+# Each pattern's group `s` is the secret. Repeats before the secret's end are bounded: what an agent
+# sends must not make the search slow.
 _SHAPES = (
-    r"\b(?P<s{n}>xox[abeprs]-[A-Za-z0-9-]{{10,}}|xapp-[A-Za-z0-9-]{{10,}})",
-    r"\b(?P<s{n}>gh[pousr]_[A-Za-z0-9]{{20,}}|github_pat_[A-Za-z0-9_]{{20,}}|glpat-[A-Za-z0-9_-]{{16,}})",
-    r"\b(?P<s{n}>sk-[A-Za-z0-9_-]{{20,}}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{{16,}})",
-    r"\b(?P<s{n}>(?:AKIA|ASIA)[A-Z0-9]{{16}})\b",
-    r"\b(?P<s{n}>AIza[A-Za-z0-9_-]{{35}})",
-    r"\b(?P<s{n}>[MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}})",
-    r"(?<![A-Za-z0-9_-])(?P<s{n}>eyJ[A-Za-z0-9_-]{{4,4000}}\.[A-Za-z0-9_-]{{4,4000}}\.[A-Za-z0-9_-]*)",
-    r"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?P<s{n}>[A-Za-z0-9_\-.+=~/]{{12,}})",
-    r"(?i:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token"
-    r"|access[_-]?token)[A-Za-z0-9_]{{0,20}}[\"']?[ \t]{{0,3}}[:=][ \t]{{0,3}}[\"']?"
-    r"(?P<s{n}>(?!{other}){token}{{6,}})",
-    r"{scheme}[^\s/:@\"']{{0,99}}:(?P<s{n}>[^\s/@\"'$`;|&<>()]{{3,255}})@",
-    r"-----BEGIN [A-Z ]{{0,20}}PRIVATE KEY-----"
-    r"(?P<s{n}>[A-Za-z0-9+/=\\n\s]{{1,9999}}?)(?:-----END|\Z)",
+    rf"(?<![A-Za-z0-9])(?P<s>{'|'.join(_ISSUED)})",
+    r"\b(?P<s>[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,})",
+    r"(?<![A-Za-z0-9_-])(?P<s>eyJ[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]{4,4000}\.[A-Za-z0-9_-]*)",
+    r"#code=(?P<s>[A-Za-z0-9_-]{8,})",  # a login link
+    r"\b(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/[A-Za-z0-9]{1,30}/"
+    r"(?P<s>[A-Za-z0-9_/-]{8,})",
+    # Docker's `--secret` and OpenSSL's `-pass` name where a secret is.
+    rf"{_FLAG}{_THEN}(?!-|id=|type=|(?:file|env|fd):|{_OTHER})(?P<s>{_VALUE}{{4,}})",
+    rf"(?i:\bauthorization){_IS}(?:[A-Za-z][A-Za-z0-9-]{{0,20}}[ \t]{{1,3}})?"
+    rf"(?!{_OTHER}|{_PLAIN})(?P<s>[A-Za-z0-9_\-.+=~/]{{6,}})",
+    rf"(?i:\b(?:bearer|basic|token)[ \t]{{1,3}})(?!{_PROSE})(?P<s>[A-Za-z0-9_\-.+=~/]{{12,}})",
+    r"(?i:accountkey|sharedaccesskey|[?&]sig)=(?P<s>[A-Za-z0-9+/=%_-]{8,})",
+    r"(?i:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key"
+    rf"|account[_-]?key|auth[_-]?token|access[_-]?token)[A-Za-z0-9_]{{0,20}}"
+    rf"{_NOT_WHERE}{_IS}(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
+    # A folder is called so, too, but in no database's address.
+    rf"(?i:\b[A-Za-z0-9_]{{0,20}}pwd){_IS}(?P<s>(?!{_OTHER}|(?:(?<!;[pP]wd=)(?<!;PWD=)[\w.-]+/)){_TOKEN}{{6,}})",
+    rf"(?i:\bx-(?:[a-z0-9]{{1,20}}-){{0,4}}(?:token|key)"
+    rf"|(?:\b|_)(?:private-)?token){_IS}"
+    # People are named so where they have a token: no name is long.
+    rf"(?<!\btoken:(?=[\w-]{{1,19}}(?![\w-])))(?P<s>(?!{_OTHER}|{_PLAIN}){_TOKEN}{{6,}})",
+    rf"{_SCHEME}[^\s/:@\"']{{0,99}}:(?P<s>[^\s/@\"'$`;|&<>()]{{3,255}})@",
+    r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----"
+    r"(?P<s>[A-Za-z0-9+/=\\n\s]{1,9999}?)(?:-----END|\Z)",
 )
 _SECRET = re.compile(
-    "|".join(
-        shape.format(n=number, token=_TOKEN, scheme=_SCHEME, other=_OTHER)
-        for number, shape in enumerate(_SHAPES)
-    )
+    "|".join(shape.replace("(?P<s>", f"(?P<s{at}>") for at, shape in enumerate(_SHAPES))
+)
+# The flag's shape alone, for words of a list.
+_FLAGGED = re.compile(next(one for one in _SHAPES if one.startswith(_FLAG)))
+# What begins a stretch of text, how far it goes, and the secrets in it: flags that are secret with
+# one program only, and a header with many values. A command goes to the end of its line, to an
+# operator that is not quoted, or to the end of the JSON text it stands in; a list to its end.
+_END = r"\"[ \t]*(?:[]},:\n]|\Z)"
+_COMMAND = (
+    rf"(?:\\\r?\n|\\\\\\n|'[^'\n]*'|(?!{_END})\\{{0,7}}\"[^\"\n]*\"|\\\\|\\(?!n)"
+    rf"|(?![;|]|&(?:[\s&]|\Z)|{_END})[^\n\\])*+"
+)
+_GOES = re.compile(rf"\\{{0,7}}[\"'](?:[^]]|](?=[^\s,}}\]]))*+|{_COMMAND}")
+_PAIR = r"[A-Za-z0-9_.-]{1,99}="
+_LOGIN = rf"{_THEN}[^\s:\"'/]{{0,99}}:(?!//)(?P<s>{_VALUE}+)"
+_STRETCHES = (
+    (
+        re.compile(r"\bcurl(?=[\s\\\"'])"),
+        _GOES,
+        re.compile(
+            rf"(?<![\w-])(?:-u|-U|--user|--proxy-user){_LOGIN}"
+            rf"|(?<![\w-])-b{_THEN}{_PAIR}(?P<t>{_VALUE}{{4,}})"
+        ),
+    ),
+    (
+        re.compile(r"\b(?:https?|xh)(?=[\s\\\"'])"),
+        _GOES,
+        re.compile(rf"(?<![\w-])(?:-a|--auth){_LOGIN}"),
+    ),
+    (
+        re.compile(r"\b(?:mysql|mariadb)[a-z-]{0,12}(?=[\s\\\"'])"),
+        _GOES,
+        re.compile(rf"(?<![\w-])-p(?!\d{{1,5}}:\d{{1,5}}\b)(?P<s>{_VALUE}+)"),
+    ),
+    (
+        re.compile(r"\bsshpass(?=[\s\\\"'])"),
+        re.compile(
+            rf"(?:{_NEXT}{_QUOTE}-(?:v|P(?:{_NEXT})?{_QUOTE}[^\s\"'-]{{1,99}}{_QUOTE})){{0,4}}"
+            rf"{_NEXT}{_QUOTE}-p(?:{_NEXT})?{_QUOTE}{_VALUE}+"
+        ),
+        re.compile(rf"(?<![\w-])-p(?:{_THEN})?(?P<s>{_VALUE}+)"),
+    ),
+    (
+        re.compile(rf"(?i:\bcookie{_IS}|--cookie{_THEN})"),
+        re.compile(r"[^\"'\n]*+"),
+        re.compile(rf"{_PAIR}(?P<s>{_VALUE}{{4,}})"),
+    ),
 )
 # More than a shape needs behind its secret's first character until it is known as one; and those
 # shapes that may need very much, by their beginnings.
 _REACH, _LONG_REACH = 400, 10_100
 _LONG_SIGNS = ("eyJ", "-----BEGIN ")
 _DIGEST_CHARS = 8
+_SpanOf = Callable[[re.Match[str]], tuple[int, int]]
+_BETWEEN = '", "'
 _NAMES = re.compile(r"[A-Za-z0-9_-]+")
 _MASK = re.compile(rf"⟨secret of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
@@ -90,8 +200,33 @@ def mask(value: Any) -> Any:
             for name, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [mask(item) for item in value]
+        found = across(value)
+        return [
+            _replace(item, found[at]) if at in found else mask(item)
+            for at, item in enumerate(value)
+        ]
     return value
+
+
+def across(values: Sequence[Any]) -> dict[int, list[tuple[int, int]]]:
+    """Return, by position, where the secrets are in those items of a list that the items before
+    them tell to be secret: words of a command of which an earlier one is the flag or the program.
+    """
+    if len(values) < 2 or not any(isinstance(one, str) for one in values):  # noqa: PLR2004
+        return {}
+    words = [one if isinstance(one, str) else "" for one in values]
+    # As in JSON, so that each shape reads it as a list, and no operator in a word ends it.
+    starts = list(accumulate((len(word) + len(_BETWEEN) for word in words), initial=1))
+    joined = f'"{_BETWEEN.join(words)}"'
+    found: dict[int, list[tuple[int, int]]] = {}
+    flagged = (_span(match) for match in _FLAGGED.finditer(joined))
+    for start, end in heapq.merge(flagged, _stretched(joined)):
+        at = bisect_right(starts, start) - 1
+        begin = starts[at]
+        span = (start - begin, min(end - begin, len(words[at])))
+        if span not in set(secrets_in(words[at])):
+            found.setdefault(at, []).extend([*secrets_in(words[at]), span])
+    return {at: list(_merge(sorted(spans))) for at, spans in found.items()}
 
 
 def _member(name: str, value: Any) -> Any:
@@ -106,9 +241,13 @@ def _member(name: str, value: Any) -> Any:
 def _in_text(text: str, begin: int = 0) -> str:
     """Return text from `begin` on, with the secrets in it masked."""
     found = [(start, end) for start, end in secrets_in(text) if start >= begin]
+    return _replace(text, found)[begin:]
+
+
+def _replace(text: str, found: list[tuple[int, int]]) -> str:
     for start, end in reversed(found):
         text = f"{text[:start]}{mask_of(text[start:end])}{text[end:]}"
-    return text[begin:]
+    return text
 
 
 def names_secret(address: str) -> bool:
@@ -123,7 +262,7 @@ def masks_in(value: Any) -> set[str]:
 
 def holds_secrets(text: str) -> bool:
     """Whether anything in the text would be masked."""
-    return _SECRET.search(text) is not None
+    return next(secrets_in(text), None) is not None
 
 
 def bug(error: Exception) -> str:
@@ -143,21 +282,62 @@ def start_of(text: str, most: int) -> str:
         return text
     begun = text[: most + len(max(_LONG_SIGNS, key=len))]
     reach = _LONG_REACH if any(sign in begun for sign in _LONG_SIGNS) else _REACH
-    for match in _SECRET.finditer(text, 0, most + reach):
-        start = match.start(match.lastgroup or 0)
+    for start, end in _merge(_found(text, most + reach, _span_with_end)):
         if start >= most:
             break
-        if match.end() > most:
+        if end > most:
             return text[:start]
     return text[:most]
 
 
 def secrets_in(text: str) -> Iterator[tuple[int, int]]:
-    """Return where each secret in a text begins and ends."""
-    for match in _SECRET.finditer(text):
-        name = match.lastgroup
-        if name is not None:
-            yield match.span(name)
+    """Return where each secret in a text begins and ends, in order."""
+    return _merge(_found(text, len(text), _span))
+
+
+def _found(text: str, end: int, span: _SpanOf) -> Iterator[tuple[int, int]]:
+    shaped = (span(match) for match in _SECRET.finditer(text, 0, end))
+    return heapq.merge(shaped, _stretched(text[:end]))
+
+
+def _stretched(text: str) -> Iterator[tuple[int, int]]:
+    """Return the secrets that only a word further before them tells, in order."""
+    return heapq.merge(*(_in_stretches(text, *one) for one in _STRETCHES))
+
+
+def _in_stretches(
+    text: str, begins: re.Pattern[str], goes: re.Pattern[str], holds: re.Pattern[str]
+) -> Iterator[tuple[int, int]]:
+    done = 0
+    for begun in begins.finditer(text):
+        if begun.end() < done:
+            continue  # within a stretch that was searched
+        gone = goes.match(text, begun.end())
+        done = gone.end() if gone else begun.end()
+        yield from (_span(match) for match in holds.finditer(text, begun.end(), done))
+
+
+def _span(match: re.Match[str]) -> tuple[int, int]:
+    return match.span(match.lastgroup or 0)
+
+
+def _span_with_end(match: re.Match[str]) -> tuple[int, int]:
+    """Return a secret's place, with what stands behind it and tells that it is one."""
+    return match.start(match.lastgroup or 0), match.end()
+
+
+def _merge(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Return ordered spans with those that overlap as one."""
+    begun: tuple[int, int] | None = None
+    for start, end in spans:
+        if begun is not None and start < begun[1]:
+            begun = (begun[0], max(begun[1], end))
+            continue
+        if begun is not None:
+            yield begun
+        begun = (start, end)
+    if begun is not None:
+        yield begun
 
 
 def mask_of(secret: str) -> str:

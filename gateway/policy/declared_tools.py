@@ -26,6 +26,7 @@ from gateway.policy.calls.roles import (
     RoleSource,
     Surroundings,
     looks_like,
+    plain_name,
     role_of_name,
 )
 from gateway.policy.calls.tool_names import bare_name, family_of
@@ -188,7 +189,7 @@ def _freed(word: ToolWord, looks: Mapping[str, Role | None]) -> Iterator[str]:
 def held_as(tool: str, address: str) -> Role | None:
     """Return what the names in an address, or the known tools, hold a value for, so that freeing it
     is a risk; None where nothing does."""
-    known = narrowing_roles(tool).get(address)
+    known = narrowing_roles(tool).get(plain_name(address))
     if known in HELD:
         return known
     family = family_of(bare_name(tool))

@@ -28,7 +28,8 @@ _Entry = tuple[int, tuple[Grant, ...]]
 
 
 class GrantStore(Protocol):
-    """Remembered decisions. Making and ending one counts as a new generation of the policy."""
+    """Remembered decisions. Making one counts as a new generation of the policy, and so does
+    ending one before its time."""
 
     async def add(self, grant: Grant) -> str:
         """Write a grant and its event. Results: OK, EXISTS (or ended before), FULL."""

@@ -66,6 +66,7 @@ from gateway.ports.desk import (
     Watch,
 )
 from gateway.ports.grant_cards import GrantCard, backing_of, grant_card_of, uses_of
+from gateway.ports.grants_by_hand import HandCalls, Wish, build_example
 from gateway.ports.open_values import ROLES_ON_CARDS, undeclared_of
 from gateway.ports.outgoing import (
     CopyGone,
@@ -129,6 +130,7 @@ __all__ = [
     "GrantCalls",
     "GrantCard",
     "Groups",
+    "HandCalls",
     "HasChecks",
     "HasCommands",
     "HasProblems",
@@ -166,9 +168,11 @@ __all__ = [
     "Verdict",
     "Visible",
     "Watch",
+    "Wish",
     "Worklist",
     "backing_of",
     "bug",
+    "build_example",
     "cancel_and_wait",
     "card_of",
     "changes",

@@ -28,6 +28,7 @@ from gateway.policy.declared_tools import ToolWord
 from gateway.policy.grants.grant import Grant
 from gateway.ports.blocks import CardSizes
 from gateway.ports.grant_cards import GrantCard
+from gateway.ports.grants_by_hand import HandCalls
 from gateway.ports.outgoing import Notes
 
 
@@ -135,7 +136,7 @@ class GrantCalls(Protocol):
         """Return the newest with their uses, 500 at most."""
 
     async def list_ended(self) -> list[Grant]:
-        """Return the last 50 that ended."""
+        """Return the last 50 that ended, but for denials of a few minutes that ran out."""
 
     async def revocable(self, identity: Identity) -> list[Grant]:
         """Return those of the newest that this person may take back."""
@@ -218,6 +219,7 @@ class Desk:
 
     requests: RequestCalls
     grants: GrantCalls
+    by_hand: HandCalls
     sessions: SessionCalls
     operator: OperatorCalls
     tools: ToolCalls

@@ -31,7 +31,10 @@ _MASKED = re.compile("⟨secret of [0-9]+ characters")  # also where the rest wa
 _MOST_CHARS = 20_000  # of a text that is taken apart into words
 _NAME = r"(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|token|authorization)"
 _SCHEMES = r"(?:bearer|basic|token) "
-_HEADER = rf"(?:proxy-)?authorization: ?{_SCHEMES}"
+_HEADER = (
+    rf"(?:(?:proxy-)?authorization: ?{_SCHEMES}"
+    r"|(?:x-(?:[a-z0-9]{1,20}-){0,4}(?:token|key)|private-token): ?)"
+)
 _NAMED = re.compile(rf"{_NAME}\Z", re.I)
 _SCHEMED = re.compile(_SCHEMES, re.I)
 _HEADED = re.compile(_HEADER, re.I)
@@ -51,6 +54,13 @@ _WORDS = (
     (rf"(?:-H|--header=)?{_HEADER}", ""),
     (r"[a-z][a-z0-9+.-]*://[^\s/:@\"'?#\\]*:", r"@[^\s@\\]+"),
     (rf"(?:[a-z][a-z0-9+.-]*://[^\s?#\\@]+\?)?(?:[\w.-]+=[^&\s]*&)*[\w.-]*{_NAME}=", r"(?:&\S*)?"),
+)
+# Programs of which a flag holds a value: the words before it, as one text, and what stands before
+# the value in its own word. A flag that may itself be the value of another one is not certain.
+_FLAGS = (
+    (re.compile(r"curl(?: -[sSfLkvi]+)*(?: -u| --user)"), re.compile(r"[A-Za-z0-9_.-]*:")),
+    (re.compile(r"(?:mysql(?:dump|admin)?|mariadb)(?: -[uh] [A-Za-z0-9_.-]+)*"), re.compile("-p")),
+    (re.compile(r"sshpass -p"), re.compile("")),
 )
 # With these, what stands as a value in one place may be taken from there and run.
 _TAKES_UP = re.compile(
@@ -204,8 +214,20 @@ def _is_data(part: _Part, secret: str, everything: str, *, taken_up: bool) -> bo
         return True
     if not part.name and _is(_HEADED, text, secret):
         return True
-    words = [] if taken_up else [word for word in _words(text) if secret in word]
-    return bool(words) and all(_word_is_data(word, secret, everything) for word in words)
+    words = [] if taken_up else _words(text)
+    places = [at for at, word in enumerate(words) if secret in word]
+    return bool(places) and all(
+        _word_is_data(words[at], secret, everything) or _is_of_flag(words, at, secret)
+        for at in places
+    )
+
+
+def _is_of_flag(words: list[str], at: int, secret: str) -> bool:
+    """Whether a word of a command is the value of a flag, of a program that is known."""
+    before = " ".join(words[:at])
+    return any(
+        flags.fullmatch(before) and _is(beginning, words[at], secret) for flags, beginning in _FLAGS
+    )
 
 
 def _is(beginning: re.Pattern[str], text: str, secret: str) -> bool:

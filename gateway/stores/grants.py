@@ -64,11 +64,17 @@ class RedisGrants:
         only_spent: bool = False,
         announced: bool = False,
     ) -> bool:
-        """Take a grant back; return whether it was there."""
+        """Take a grant back; return whether it was there.
+
+        What denied the same call for a few minutes is not listed among those that ended, unless a
+        person took it back: such denials come and go by themselves.
+        """
+        keys = self._keys
+        ended = keys.grants_passed if grant.told and why != "revoked" else keys.grants_ended
         return bool(
             await self._drop.run(
                 self._redis,
-                [*self._keys_of(grant), self._keys.grants_ended, *self._outboxes(grant)],
+                [*self._keys_of(grant), ended, *self._outboxes(grant)],
                 [
                     grant.id,
                     grant.agent,

@@ -27,6 +27,7 @@ from gateway.domain.tasks import cancel_and_wait
 from gateway.stores.keys import Keys
 from gateway.stores.scripts import At, Script, ignore_step
 from gateway.wire.canonical_json import sha256_hex
+from gateway.wire.identifiers import told_verb
 
 log = logging.getLogger("gateway.ingress")
 
@@ -129,7 +130,6 @@ _LEASE_MS = 6000
 _TICK_SECONDS = 2.0
 _RETRY_SECONDS = 0.2
 MOST_ATTEMPTS = 5
-_VERB_LENGTH = 20
 
 
 class Ingress:
@@ -314,7 +314,7 @@ class Ingress:
         self._at("dead:before")
         # Which it was, not what it said: that would lie here outside retention and erasure.
         letter = json.dumps(fields)
-        known = {"agent": agent, "entry": entry, "verb": fields.get("verb", "")[:_VERB_LENGTH]}
+        known = {"agent": agent, "entry": entry, "verb": told_verb(fields.get("verb", ""))}
         about = {"chars": len(letter), "sha256": sha256_hex(letter.encode())}
         await self._redis.xadd(self._keys.dead, {**known, **about}, maxlen=10_000)
         self._at("dead:written")

@@ -20,6 +20,8 @@ class Keys:
         """Remembered decisions by when their end is to be announced (sorted set)."""
         self.grants_ended = self.of("grants", "ended")
         """Remembered decisions that ended, by when (sorted set)."""
+        self.grants_passed = self.of("grants", "passed")
+        """Denials of the same call for a few minutes that passed by themselves (sorted set)."""
         self.pending = self.of("pending")
         """All pending requests by creation time (sorted set)."""
         self.deadlines = self.of("deadlines")

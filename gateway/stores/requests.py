@@ -17,7 +17,7 @@ from gateway.stores.record_codec import Recent, dumps, event_from
 from gateway.stores.request_lists import page_of, voted_of
 from gateway.stores.scripts import At, Script, changes, ignore_step, lease_of, submission
 from gateway.wire.codec import JsonObject, build, plain
-from gateway.wire.identifiers import AGENT_NAME
+from gateway.wire.identifiers import AGENT_NAME, digest_process
 from gateway.wire.redis_multiplexer import Multiplexer
 
 STREAMS_PER_SHARD = 50
@@ -164,6 +164,7 @@ class RedisStore:
                 lease_of(origin),
                 "1" if known else "",
                 origin.since,
+                digest_process(process),
                 *request_ids,
             ],
         )

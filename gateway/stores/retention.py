@@ -63,12 +63,13 @@ class Retention:
     async def _forget_grants(self, before_ms: int) -> None:
         """Drop the grants that ended before then, with where their cards stood."""
         redis, keys = self._store.redis, self._store.keys
-        while ids := await redis.zrange(
-            keys.grants_ended, "-inf", f"({before_ms}", byscore=True, offset=0, num=_BATCH
-        ):
-            of = (keys.grant(one) for one in ids)
-            await redis.delete(*of, *(keys.copies(GRANT + one) for one in ids))
-            await redis.zrem(keys.grants_ended, *ids)
+        for ended in (keys.grants_ended, keys.grants_passed):
+            while ids := await redis.zrange(
+                ended, "-inf", f"({before_ms}", byscore=True, offset=0, num=_BATCH
+            ):
+                of = (keys.grant(one) for one in ids)
+                await redis.delete(*of, *(keys.copies(GRANT + one) for one in ids))
+                await redis.zrem(ended, *ids)
 
     async def _limit(self) -> int:
         """Return the time before which nothing is needed any more, in ms since the epoch."""

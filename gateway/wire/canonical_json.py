@@ -113,7 +113,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key[:40]!r} stands twice in one object")
+            raise ValueError("a key stands twice in one object")
         found[key] = value
     return found
 
@@ -125,14 +125,14 @@ def _no_constant(name: str) -> NoReturn:
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"the number {text[:40]} is too large")
+        raise ValueError("a number is too large")
     return number
 
 
 def _safe(text: str) -> int:
     # A long text is refused unread: converting thousands of digits is slow.
     if len(text) > len(str(-MAX_INTEGER)) or abs(int(text)) > MAX_INTEGER:
-        raise ValueError(f"the integer {text[:40]} is beyond 2**53 - 1; send it as a string")
+        raise ValueError("an integer is beyond 2**53 - 1; send it as a string")
     return int(text)
 
 

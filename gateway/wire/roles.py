@@ -106,7 +106,9 @@ DECLARED_ROLES = Says(
 
 
 def _quote(value: object) -> str:
-    return repr(value)[:_MOST_QUOTED]
+    """Return a value quoted, whole or not at all: half a secret is not known as one."""
+    quoted = repr(value)
+    return quoted if len(quoted) <= _MOST_QUOTED else "something too long"
 
 
 def _suggest(role: object) -> str:

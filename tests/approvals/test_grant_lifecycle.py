@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gateway.approvals.core import Core, OtherStores
-from gateway.approvals.grants_by_hand import Wish
 from gateway.domain.clock import SystemClock
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Person, Remember
 from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, Kind, Reason, Status
 from gateway.policy.grants.grant import Effect
+from gateway.ports import Wish
 from gateway.server.connections import core_over
 from gateway.stores.grants import RedisGrants
 from gateway.stores.groups import RedisGroups

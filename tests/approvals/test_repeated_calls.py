@@ -19,6 +19,7 @@ from gateway.policy.grants.grant import Effect, Grant, Scope
 from gateway.server.app import run_gateway
 from gateway.server.settings import Settings
 from gateway.stores.grants import RedisGrants
+from gateway.stores.retention import Retention
 from tests.world import AGENT, World, assembled, click, identity, over_http, policy, request
 
 WORDS = "exactly this, denied for 5 minutes"
@@ -277,3 +278,67 @@ async def test_a_gateway_does_so_unless_its_setting_says_0(
         assert [one.words for one in await gateway.core.grants.all()] == [WORDS] * (
             after is Status.DENIED
         )
+
+
+async def pass_by(world: World, grant: Grant) -> None:
+    """Let a grant's minutes be over, for the server too, and drop it as the sweep does."""
+    store = world.store
+    await store.redis.hset(store.keys.grant(grant.id), "expires", 1)
+    assert await world.core.writer.book.store.end(
+        grant, why="expired", by="gateway", only_spent=True
+    )
+
+
+async def test_denials_that_ran_out_push_nothing_out_of_the_list(firm: World) -> None:
+    """Others that ended stay in the list of the last, and so does one that a person took back."""
+    grants = firm.core.grants
+    lasting = await deny(firm, await firm.submit(), remember=Remember(lifetime="1d"))
+    await grants.revoke(lasting.id, identity("ann"))
+    passed = []
+    for number in range(3):
+        passed.append(await deny(firm, await firm.submit(arguments={"command": f"ls {number}"})))
+        await pass_by(firm, passed[-1])
+    assert [one.id for one in await grants.list_ended(1)] == [lasting.id]
+    end = (await grants.get(passed[0].id)).end
+    assert end is not None
+    assert end.why == "expired"
+    taken = await deny(firm, await firm.submit(arguments={"command": "ls"}, session="s9"))
+    await grants.revoke(taken.id, identity("ann"))
+    assert [one.id for one in await grants.list_ended(9)] == [taken.id, lasting.id]
+
+
+async def test_denials_that_ended_with_their_session_are_not_listed_either(firm: World) -> None:
+    """No person took them back."""
+    grant = await deny(firm, await firm.submit())
+    await firm.core.grants.end_session(grant.agent, str(grant.session))
+    assert await firm.core.grants.all() == []
+    assert await firm.core.grants.list_ended() == []
+
+
+async def test_a_denial_that_runs_out_makes_no_new_generation(firm: World) -> None:
+    """Making it does, so that every replica looks again; its end was known to all who read it."""
+    first = await firm.store.generation()
+    grant = await deny(firm, await firm.submit())
+    assert await firm.store.generation() == first + 1
+    await firm.submit()
+    await pass_by(firm, grant)
+    assert await firm.store.generation() == first + 1
+    # What was read before is still in memory, and decides nothing: the server says it is over.
+    assert (await firm.submit()).status is Status.PENDING
+
+
+async def test_a_denial_that_is_taken_back_makes_a_new_generation(firm: World) -> None:
+    """Who read it does not know that it ended before its time."""
+    grant = await deny(firm, await firm.submit())
+    made = await firm.store.generation()
+    await firm.core.grants.revoke(grant.id, identity("ann"))
+    assert await firm.store.generation() == made + 1
+
+
+async def test_denials_that_ran_out_are_forgotten_with_their_events(firm: World) -> None:
+    """Nothing of them stays longer than of other grants."""
+    grant, store = await deny(firm, await firm.submit()), firm.store
+    await pass_by(firm, grant)
+    await Retention(store, firm.clock, days=1)._forget_grants(firm.clock.now_ms() + 60_000)
+    left = await store.redis.exists(store.keys.grant(grant.id), store.keys.grants_passed)
+    assert left == 0

@@ -46,7 +46,9 @@ def split_roles(row: Row) -> dict[str, tuple[str, str]]:
     """Return the role and the type of each address of a row."""
     return {
         address: (role, kind)
-        for address, (role, kind) in ((a, v.split(" ")) for a, v in row["arguments"].items())
+        for address, (role, kind) in (
+            (a, v.removesuffix("?").split(" ")) for a, v in row["arguments"].items()
+        )
     }
 
 

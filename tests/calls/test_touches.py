@@ -216,6 +216,18 @@ def test_hosts_are_those_of_arguments_addresses_and_context() -> None:
     assert found.hosts == ("here", "prod", "example.org")
 
 
+@pytest.mark.parametrize("given", [[False], [False, False], [None], {"a": False}, [[]], "yes"])
+def test_whatever_stands_in_a_list_of_rights_counts(given: object) -> None:
+    """A list that holds a no is no no: to a host that asks whether it is empty it is a yes."""
+    assert read("shell", {"command": "ls", "sudo": given}, C).rights
+
+
+@pytest.mark.parametrize("given", [False, None, "", "false", 0])
+def test_a_plain_no_gives_no_rights(given: object) -> None:
+    """What a host sends for "not wanted" is not taken for a wish."""
+    assert not read("shell", {"command": "ls", "sudo": given}, C).rights
+
+
 def test_rights_and_environment_count_where_they_are_given() -> None:
     """Rows 10, 11 and 13: an empty environment and a right not taken are nothing."""
     given = read("shell", {"command": "ls", "env": {"A": "1"}, "sudo": True, "user": "root"}, C)
@@ -326,3 +338,69 @@ def test_the_fingerprint_follows_declarations_and_rows() -> None:
     prints = {read("x", {}, T, "/ws", said).fingerprint for said in (one, two)}
     prints.add(read("Bash", {"command": "ls"}, C).fingerprint)
     assert len(prints) == 3 and "" not in prints
+
+
+@pytest.mark.parametrize("name", ["mode", "Mode", "m_o_d_e"])
+def test_what_the_table_holds_it_holds_in_any_spelling(name: str) -> None:
+    """A row that does not fit narrows all the same, however the words of a name are joined."""
+    assert read("new_task", {name: "architect", "message": "go on"}, T).rights
+
+
+# ---------------------------------------------------------------- what single hosts send
+
+
+def test_patches_in_a_text_are_read_as_the_files_that_they_change() -> None:
+    """gptme's `patch_many` gives several paths in one text: each is written, none is left out."""
+    block = "<<<<<<< ORIGINAL\na\n=======\nb\n>>>>>>> UPDATED"
+    patches = [{"path": "a.py", "patch": block}, {"path": "/srv/x", "patch": block}]
+    found = read("patch_many", {"patches": json.dumps(patches)}, F)
+    written = {(one.text, one.effect) for one in found.all_paths()}
+    assert written == {("a.py", PathEffect.WRITE), ("/srv/x", PathEffect.WRITE)}
+    assert not [doubt for one in found.everything() for doubt in one.doubts
+                if doubt.kind is DoubtKind.PATCH]  # fmt: skip
+
+
+@pytest.mark.parametrize("block", ["<<<<<<< ORIGINAL\na\n=======\nb\n>>>>>>> REPLACE",
+                                   "<<<<<<< ORIGINAL\na\n=======\nb"])  # fmt: skip
+def test_blocks_that_end_otherwise_are_a_doubt(block: str) -> None:
+    """A block that begins as one host's ends as that host's, or it is not understood."""
+    found = read("patch", {"path": "a.py", "patch": block}, F)
+    assert DoubtKind.PATCH in kinds_of_doubts(found)
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind", "arguments", "optional"),
+    [
+        ("editor", F, {"path": "a.py", "new_text": "x"}, ("old_text", "insert_line")),
+        ("execute_command", C, {"command": "ls", "timeout": 5}, ("cwd",)),
+        ("execute_command", C, {"command": "ls", "cwd": "src"}, ("timeout",)),
+    ],
+)
+def test_null_is_no_value_where_the_host_says_so(
+    tool: str, kind: Kind, arguments: dict[str, Any], optional: tuple[str, ...]
+) -> None:
+    """Cline and Roo send null for what they leave out: the call is the same as without it."""
+    without = read(tool, arguments, kind)
+    with_null = read(tool, {**arguments, **dict.fromkeys(optional)}, kind)
+    assert with_null.leaves == without.leaves and with_null.base == without.base
+
+
+def test_null_stays_a_value_where_another_host_may_have_sent_it() -> None:
+    """Another host's tool of the same name fits too, and nobody read what null is to it."""
+    found = read("execute_command", {"command": "ls", "timeout": None}, C)
+    assert "timeout" in [one.place for one in found.leaves]
+
+
+def test_null_of_an_unknown_argument_stays_unknown() -> None:
+    """What is in no row stays a value, and fixed."""
+    found = read("editor", {"path": "a.py", "new_text": "x", "force": None}, F)
+    assert roles_of(found)["force"] is Role.UNKNOWN
+
+
+def test_a_program_and_its_words_in_an_object_are_one_command() -> None:
+    """Cline's `commands` may be objects: what each runs is known, and none of it is left open."""
+    commands = [{"command": "git", "args": ["push", "origin"]}, {"command": "ls -la"}]
+    found = read("run_commands", {"commands": commands}, C)
+    texts = {" ".join(word.text for word in one.words or ()) for one in found.all_programs()}
+    assert {"git push origin", "ls -la"} <= texts
+    assert DoubtKind.CONTAINER in kinds_of_doubts(found)

@@ -1,4 +1,5 @@
-"""Twenty fake secrets through every way in and out: none is in a log, the audit or the figures."""
+"""Fake secrets of every kind through every way in and out: none is in a log, the audit or the
+figures, and the command line shows none to a person."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from gateway.errors import GatewayError
 from gateway.models import new_id
 from gateway.wire.canonical_json import action_digest
 from tests.cli.shell import Shell
+from tests.fake_secrets import fake_secrets
 
 CORES = [f"{number:02}Fake{'Secret' * 5}{number:02}" for number in range(20)]
 SHAPES = (
@@ -42,14 +44,21 @@ SHAPES = (
     "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
     "token {}",
 )
-SECRETS = "\n".join(shape.format(core) for shape, core in zip(SHAPES, CORES, strict=True))
+KINDS = fake_secrets("command line")
+SECRETS = "\n".join(
+    [shape.format(core) for shape, core in zip(SHAPES, CORES, strict=True)]
+    + [one.text for one in KINDS]
+)
 DIGESTED = ("tool", "arguments", "payload", "context")
 WEBHOOK = "whsec_" + base64.b64encode(CORES[0].encode()).decode()
 
 
 def leaks(text: str) -> list[str]:
     """Return the secrets of which a good part stands in a text."""
-    return [core for core in CORES if core[:12] in text]
+    bare = text.replace("\\", "")
+    return [core for core in CORES if core[:12] in text] + [
+        one.kind for one in KINDS if one.is_in(text) or one.is_in(bare)
+    ]
 
 
 def asked(**more: Any) -> dict[str, Any]:
@@ -119,6 +128,21 @@ def through_everything(agent: HttpPool, owner: HttpPool) -> None:
     refused(agent, "/v1/requests", asked(session=SECRETS))
 
 
+def read_back(shell: Shell) -> dict[str, str]:
+    """Return what each command of a person says about what went through."""
+    ids = [json.loads(one)["id"] for one in shell.run("pending", "--json").splitlines()]
+    said = {f"show {one}": shell.run("show", one) for one in ids}
+    for command in ("pending", "history", "grant list", "sessions", "audit tail", "report"):
+        said[command] = shell.run(*command.split())
+        said[f"{command} --json"] = shell.run(*command.split(), "--json")
+    call = json.dumps({"command": SECRETS})
+    said["explain"] = shell.run("explain", "leaky", "sh", "--arguments", call)
+    for wrong in ("show", "approve", "deny", "audit erase", "grant revoke"):
+        code, said[wrong] = shell.call(*wrong.split(), SECRETS.splitlines()[0])
+        assert code != 0
+    return said
+
+
 def test_no_secret_is_logged_audited_or_counted(shell: Shell, tmp_path: Path) -> None:
     """A real gateway, at its most talkative, with a webhook that is never taken."""
     hook = f"https://hooks.example.invalid/{CORES[1]}?password={CORES[2]}"
@@ -142,6 +166,7 @@ def test_no_secret_is_logged_audited_or_counted(shell: Shell, tmp_path: Path) ->
             through_everything(agent, person)
         with urllib.request.urlopen(f"{url}/metrics") as answer:
             figures = answer.read().decode()
+        read = read_back(shell)
         exported = tmp_path / "audit.jsonl"
         shell.run("audit", "export", str(exported))
     finally:
@@ -156,6 +181,7 @@ def test_no_secret_is_logged_audited_or_counted(shell: Shell, tmp_path: Path) ->
         "audit": [],
         "figures": [],
     }
+    assert {name: leaks(told) for name, told in read.items() if leaks(told)} == {}
     assert made["token"] not in said + audit + figures
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.grants_by_hand import Wish
 from gateway.domain.policy_document import ToolRow
 from gateway.domain.records import MessageRef, Person
 from gateway.errors import Conflict, Unauthorized
 from gateway.policy.grants.grant import Effect, Grant
 from gateway.policy.grants.offers import offers
+from gateway.ports import Wish
 from gateway.ports.outgoing import GRANT, DeliveryUncertain, RetryLater
 from gateway.stores.retention import Retention
 from tests.approvals.test_grant_creation import remember, widest

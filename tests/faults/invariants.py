@@ -8,6 +8,7 @@ chat's own record of its messages may be given too.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,12 +16,15 @@ from typing import Any
 
 from gateway.domain.audit import verify
 from gateway.models import Status
+from gateway.wire.identifiers import digest_process
 
 Line = dict[str, Any]
 
 ENDINGS = {status.value for status in Status} - {Status.PENDING.value}
 AFTERWARDS = {"consumed", "reported", "erased"}
 """What may still happen to a request that has ended."""
+
+_PROCESS = re.compile(r"[0-9a-f]{16}")  # the audit keeps digests of process tokens
 
 LATE_MS = 2_000
 """How much later than its own deadline a waiter may return."""
@@ -116,6 +120,9 @@ def _of_trail(trail: Trail, settled: bool) -> Iterable[str]:
         yield f"ended {len(trail.endings)} times"
     if settled and not trail.endings:
         yield "never ended"
+    named = [one["data"]["process"] for one in trail.events if "process" in one["data"]]
+    if not all(_PROCESS.fullmatch(one) for one in named):
+        yield "names a process by what is no digest"
     if any(event["agent"] != trail.agent for event in trail.events):
         yield "another agent had an effect on it"
     yield from _of_order(trail)
@@ -189,8 +196,8 @@ def _of_runs(trail: Trail, asked: list[Line], ran: list[Line]) -> Iterable[str]:
         yield "ran after its deadline"
     if any(one["at"] < trail.approval["at"] for one in ran):
         yield "ran before it was approved"
-    entitled = trail.consumers or [one["process"] for one in asked]
-    if any(one["process"] not in entitled for one in ran):
+    entitled = trail.consumers or [digest_process(one["process"]) for one in asked]
+    if any(digest_process(one["process"]) not in entitled for one in ran):
         yield "ran in a process that had not taken the approval"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.domain.audit import GENESIS, event_line, seal_events, seal_line
 from gateway.domain.records import AuditEvent
+from gateway.wire.identifiers import digest_process
 from tests.faults.invariants import ended_as, problems
 
 ID, OTHER = "1" * 32, "2" * 32
@@ -111,7 +112,7 @@ def test_a_grant_that_holds_may_decide() -> None:
 def test_what_took_it_by_consume_may_run_it() -> None:
     """An approval goes to the process that consumed it."""
     story = Story()
-    story.events[2:2] = [_event("consumed", 3, 560, process="q" * 32)]
+    story.events[2:2] = [_event("consumed", 3, 560, process=digest_process("q" * 32))]
     story.events[3]["revision"] = 4
     story.said[2]["process"] = "q" * 32
     assert story.problems == []
@@ -258,6 +259,12 @@ def returned_late(story: Story) -> None:
     story.said[4]["at"] = BEGAN + 70_000
 
 
+def token_in_the_audit(story: Story) -> None:
+    """Whoever reads the audit could take the approval."""
+    story.events[2:2] = [_event("consumed", 3, 560, process="p" * 32)]
+    story.events[3]["revision"] = 4
+
+
 VIOLATIONS: dict[Plant, str] = {
     two_endings: "ended 2 times",
     submitted_twice: "submitted once",
@@ -285,6 +292,7 @@ VIOLATIONS: dict[Plant, str] = {
     card_of_nothing: "has a card",
     made_up_grant: "a grant that did not hold",
     ended_grant: "a grant that did not hold",
+    token_in_the_audit: "by what is no digest",
 }
 
 

@@ -158,3 +158,10 @@ def test_quotes_and_backslashes_hide_no_command(text: str) -> None:
 def test_an_escape_that_a_shell_needs_is_none(text: str) -> None:
     """A backslash before a space or a sign, or within quotes, is everyday."""
     assert not reveals(text, "/ws")
+
+
+@pytest.mark.parametrize("verb", [{"x": "update"}, ["update"], [{}], {}])
+def test_a_verb_that_is_no_text_asks(verb: object) -> None:
+    """A list or an object in the place of a verb is not understood, and breaks nothing."""
+    arguments = {"path": "/home/ann/app/a.py", "diff": "@@", "type": verb}
+    assert not lets_edit(asked("apply_patch", kind=Kind.FILE_CHANGE, arguments=arguments))

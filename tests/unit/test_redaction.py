@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gateway.domain.redaction import mask, render_safe, start_of
+from tests.fake_secrets import WORDS, fake_secrets
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
 
@@ -51,3 +54,80 @@ def test_the_longest_secrets_are_not_cut(before: str, secret: str, after: str) -
     begin = f"so: {before}"
     for most in (1, 100, len(secret) - 1):
         assert start_of(f"{begin}{secret}{after} and more", len(begin) + most) == begin
+
+
+def test_every_kind_of_secret_is_masked_in_every_form() -> None:
+    """As text, as JSON on a card, as a member, and at the end of what was cut."""
+    kinds = fake_secrets("form")
+    assert len(kinds) >= 60
+    for one in kinds:
+        pretty = json.dumps({"command": one.text, "deep": [one.text]}, indent=2)
+        shown = {
+            "text": render_safe(one.text).text,
+            "JSON": render_safe(pretty).text,
+            "member": json.dumps(mask({"command": one.text, "deep": [{"x": one.text}]})),
+            "cut": start_of(one.text + " more" * 99, one.text.index(one.secret) + 11),
+        }
+        assert [place for place, said in shown.items() if one.is_in(said)] == [], one.kind
+
+
+def test_a_word_of_a_list_is_secret_when_an_earlier_one_says_so() -> None:
+    """A flag's or a program's value, as JSON on a card and as a list in the audit."""
+    for one in fake_secrets("words"):
+        if one.kind in WORDS:
+            words = one.text.split(" ")
+            assert not one.is_in(json.dumps(mask({"argv": words}))), one.kind
+            for indent in (None, 2):
+                assert not one.is_in(render_safe(json.dumps(words, indent=indent)).text), one.kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "npm_config_registry=x",
+        "docker build --secret id=npmrc .",
+        "mysql -p shop",
+        "mkdir -pv build",
+        "ssh -p22 host",
+        "docker run -u 1000:1000 x",
+        "cd $PWD && pwd",
+        "--password-file /run/x",
+        "max_tokens: 100000",
+        "git log --author=ann",
+    ],
+)
+def test_what_is_no_secret_is_shown(text: str) -> None:
+    """Flags and names that only look like those of secrets."""
+    assert render_safe(text).masked == 0
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "curl ",
+            "mysql -p",
+            "Cookie: a=b;",
+            "--x-",
+            "--password ",
+            "agw_",
+            "pwd",
+            "x-a-",
+            "a_b_",
+        ),
+        *(
+            'curl "',
+            "curl '",
+            "curl ;",
+            "curl \\",
+            '["curl", ',
+            "sshpass -v ",
+            "sshpass -P ",
+            "sk-a-",
+        ),
+    ],
+)
+def test_the_search_takes_time_that_grows_with_the_length_alone(text: str) -> None:
+    """300 000 characters of what looks like the beginning of something."""
+    assert render_safe(text * (300_000 // len(text))).segments

@@ -97,6 +97,11 @@ class Inbox:
         while not (await self.get(record)).final:
             await self.gateway.core.approvals.expire(record.id)
 
+    async def remembered(self) -> None:
+        """Return once something is remembered: a card shows its decision a moment before that."""
+        while not await self.gateway.core.grants.all():
+            pass
+
     async def events(self, kind: str) -> list[AuditEvent]:
         """Return what the audit holds of one kind."""
         found = await self.gateway.backend.store.history(None, 10_000)

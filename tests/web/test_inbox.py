@@ -359,6 +359,7 @@ async def test_a_decision_is_remembered_and_taken_back(box: Inbox, page: Page) -
     await page.evaluate(f"{card(record)}.querySelector('[data-key=lifetime-5]').click()")
     await page.press("Approve and remember")
     await page.until(f"{card(record)}.classList.contains('approved')")
+    await box.remembered()
     again = await box.ask(**COMMAND)
     assert again.status is Status.APPROVED
     other = await box.ask(**{**COMMAND, "session": "another"})
@@ -391,6 +392,7 @@ async def test_a_pass_is_given_in_the_inbox(box: Inbox, page: Page) -> None:
     await page.evaluate(f"{pick}('[data-key=lifetime-1]').click()")
     await page.press("Approve and remember")
     await page.until(f"{card(record)}.classList.contains('approved')")
+    await box.remembered()
     assert (await box.ask(tool="anything", arguments={"x": 1})).status is Status.APPROVED
     await page.evaluate("document.querySelector('[data-view=grants]').click()")
     shown = "document.querySelector('.grants').textContent"
@@ -414,4 +416,5 @@ async def test_a_denial_is_remembered_everywhere(box: Inbox, page: Page) -> None
     await page.until(f"{card(record)}.textContent.includes('bob is looking at it')")
     await page.press("Deny and remember")
     await page.until(f"{card(record)}.classList.contains('denied')")
+    await box.remembered()
     assert (await box.ask(**{**COMMAND, "session": "another"})).status is Status.DENIED

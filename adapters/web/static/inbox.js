@@ -1,6 +1,7 @@
 // The page: keeps a list of requests true to the gateway, and sends what people decide.
 import { ring } from "./alerts.js";
 import { api, nonce, signIn } from "./api.js";
+import { handForm } from "./by-hand.js";
 import { card } from "./card.js";
 import { copied, left, make, setClock } from "./dom.js";
 import { listen, listKeys } from "./keys.js";
@@ -14,6 +15,7 @@ const list = document.getElementById("list");
 const older = document.getElementById("more");
 const offline = document.getElementById("offline");
 const announce = document.getElementById("announce");
+const byHand = document.getElementById("by-hand");
 const items = new Map(), drafts = new Map();
 let view = "pending", next = null, online = false, loads = 0, lifetimes = {}, passLifetimes = {};
 let roles = {}, admin = false;
@@ -357,6 +359,13 @@ function connection(up, why) {
 
 // ------------------------------------------------------------------ the page itself
 
+// Admins alone have the form; it stands beside the list, which is drawn anew while they type.
+function hand() {
+  byHand.hidden = !admin || view !== "grants";
+  if (admin && !byHand.firstChild) byHand.append(handForm(lifetimes, say));
+  if (!admin) byHand.replaceChildren();
+}
+
 for (const press of document.querySelectorAll("nav button")) {
   press.addEventListener("click", async () => {
     view = press.dataset.view;
@@ -364,6 +373,7 @@ for (const press of document.querySelectorAll("nav button")) {
     list.setAttribute("aria-label", press.firstChild.textContent.trim());
     items.clear();
     count();
+    hand();
     older.hidden = true;
     await refresh().catch(() => connection(false));
   });
@@ -400,6 +410,7 @@ follow({
     ({ lifetimes, pass_lifetimes: passLifetimes, roles, admin } = me);
     document.getElementById("who").textContent = me.name;
     standing(me);
+    hand();
     await refresh();
   },
   changed,

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from gateway.models import Kind
-from gateway.policy.calls.roles import FREE, VARYING, type_of
+from gateway.policy.calls.roles import FREE, VARYING, plain_name, type_of
 from gateway.policy.calls.tool_names import bare_name
 from gateway.wire.canonical_json import canonical, sha256_hex
 from gateway.wire.roles import Role
@@ -32,6 +32,7 @@ class KnownArgument:
 
     role: Role
     type: str
+    optional: bool = False  # to its host null is the same as no value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,9 +88,10 @@ def rows_of_any_name(tool: str) -> tuple[KnownTool, ...]:
 
 @lru_cache(maxsize=1024)
 def narrowing_roles(tool: str) -> Mapping[str, Role]:
-    """Return what the rows of a tool, by any of its names, hold fixed by address."""
+    """Return what the rows of a tool, by any of its names, hold fixed: by address, in the spelling
+    of `plain_name`."""
     return {
-        address: known.role
+        plain_name(address): known.role
         for row in rows_of_any_name(tool)
         for address, known in row.arguments.items()
         if known.role not in FREE | VARYING | {Role.UNKNOWN}
@@ -128,9 +130,10 @@ def _read_row(row: dict[str, Any]) -> KnownTool:
 
 def _read_argument(text: str) -> KnownArgument:
     role, _, named = text.partition(" ")
+    optional, named = named.endswith("?"), named.removesuffix("?")
     if named not in _TYPES:
         raise ValueError(f"{text!r} is not a role and a type")
-    return KnownArgument(Role(role), named)
+    return KnownArgument(Role(role), named, optional)
 
 
 def _leading(address: str) -> list[str]:

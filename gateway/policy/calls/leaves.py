@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,11 +15,11 @@ from gateway.policy.calls.call import Call, Declaration
 from gateway.policy.calls.known_tools import KnownTool, find_known_tools, narrowing_roles
 from gateway.policy.calls.programs import is_list_of_texts
 from gateway.policy.calls.roles import (
-    COMMAND_NAMES,
     COMMANDS,
     FREE,
     HELD,
     LONGEST_NAME,
+    NAMES_OF_COMMANDS,
     PATHS,
     VARYING,
     JsonType,
@@ -74,8 +74,7 @@ class DoubtKind(StrEnum):
     URL = "url"
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(NamedTuple):
     """Why a call is not wholly understood: what about, where, and a sentence."""
 
     kind: DoubtKind
@@ -150,21 +149,36 @@ class _Given(NamedTuple):
     address: str = ""
 
 
+_NOBODY_SAYS = _Given(Role.UNKNOWN, RoleSource.NOBODY, _WHY[RoleSource.NOBODY])
+
+
 class _Where(NamedTuple):
     address: str = ""
     place: str = ""
     known: bool = True  # False within what nobody knows: nothing there is free
 
     def of_key(self, key: str) -> _Where:
-        named = key if key and _PLAIN_KEY.issuperset(key) else f"[{json.dumps(key)}]"
-        dot = "." if self.place and named is key else ""
-        return _Where(f"{self.address}{dot}{named}", f"{self.place}{dot}{named}", self.known)
+        address, place, known = self
+        step, named = _steps_to(key)
+        if not place:
+            return _Where(named, named, known)
+        return _Where(address + step, place + step, known)
 
     def of_index(self, at: int) -> _Where:
-        return _Where(f"{self.address}[]", f"{self.place}[{at}]", self.known)
+        address, place, known = self
+        return _Where(address + "[]", f"{place}[{at}]", known)
 
     def as_unknown(self) -> _Where:
-        return self._replace(known=False)
+        return _Where(self.address, self.place, known=False)
+
+
+@lru_cache(maxsize=4096)
+def _steps_to(key: str) -> tuple[str, str]:
+    """Return how an address goes on with a key, and how one begins with it."""
+    if key and _PLAIN_KEY.issuperset(key):
+        return f".{key}", key
+    named = f"[{json.dumps(key)}]"
+    return named, named
 
 
 def walk(call: Call, budget: ReadingLimits) -> Walked:
@@ -189,6 +203,7 @@ class _Walk:
         rows = () if call.payload else find_known_tools(call.tool)
         self._rows = rows
         self._found.rows = tuple(row for row in rows if row.fits(call.arguments))
+        self._said_by_rows: dict[str, _Given | None] = {}  # by the address
 
     def run(self) -> Walked:
         self._read_object(self._call.arguments, _Where(), None, 1)
@@ -203,12 +218,16 @@ class _Walk:
             self._cut("", members, at, at.place)
             return
         plain = {key: plain_name(key) for key in members}
-        twins = {name for name, count in Counter(plain.values()).items() if count > 1}
-        beside = self._look_around(plain, members, at)
+        names = set(plain.values())
+        joined = list(plain.values())
+        twins = {one for one in names if joined.count(one) > 1} if len(names) < len(plain) else ()
+        beside = self._look_around(names, plain, members, at)
         # What is handed to another tool is read as its call, and not here.
         handed = held is not None and held.role is Role.NESTED
-        inner = None if handed else self._find_inner(plain, members, at)
-        self._note_verb(plain, members, at)
+        calls = not handed and not names.isdisjoint(_TOOL_KEYS)
+        inner = self._find_inner(plain, members, at) if calls else None
+        if not names.isdisjoint(_VERB_KEYS):
+            self._note_verb(plain, members, at)
         for key, value in members.items():
             where = at.of_key(key)
             if plain[key] in twins:
@@ -275,6 +294,8 @@ class _Walk:
         """Whether a declaration or a fitting row names something below this address."""
         if any(address in row.containers for row in self._found.rows):
             return True
+        if not self._operator:
+            return False
         starts = (f"{address}.", f"{address}[")
         return any(name.startswith(starts) for one in self._operator for name in one.roles)
 
@@ -289,19 +310,28 @@ class _Walk:
         )  # fmt: skip
 
     def _add(self, key: str, value: Any, where: _Where, given: _Given, owner: str) -> None:
+        if value is None and self._is_absent(where.address):
+            return
         role, source, why = self._narrow_leaf(key, value, given)
         if given.role is Role.WORKING_FOLDER and role is not given.role:
             self._doubt(DoubtKind.BASE, where, "it is not certain in which folder it runs")
-        if role is not Role.DATA:
+        if role is not Role.DATA and isinstance(value, str | list):
             self._budget.text -= _length(value)
             if self._budget.text < 0:
                 self._cut(key, value, where, owner)
                 return
         self._budget.leaves -= 1
+        address, place, _ = where
         self._found.leaves.append(
-            Leaf(address=where.address, place=where.place, name=key, role=role,
-                 type=type_of(value), value=value, source=source, why=why, owner=owner)
-        )  # fmt: skip
+            Leaf(address, place, key, role, type_of(value), value, source, why, owner)
+        )
+
+    def _is_absent(self, address: str) -> bool:
+        """Whether null is no value to each host that may have sent it."""
+        rows = self._found.rows
+        return bool(rows) and all(
+            address in row.arguments and row.arguments[address].optional for row in rows
+        )
 
     def _doubt(self, kind: DoubtKind, where: _Where, words: str) -> None:
         if len(self._found.doubts) < MAX_LEAVES:
@@ -310,11 +340,10 @@ class _Walk:
     # ------------------------------------------------------------ surroundings
 
     def _look_around(
-        self, plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
+        self, names: set[str], plain: Mapping[str, str], members: Mapping[str, Any], at: _Where
     ) -> Surroundings:
-        names = set(plain.values())
         # In an editor a `command` is a verb.
-        named = bool(names & COMMAND_NAMES or names & {"commands", "argv"})
+        named = not names.isdisjoint(NAMES_OF_COMMANDS)
         command = named and self._family is not Family.FILE
         if not command and (self._operator or self._author or self._found.rows):
             command = any(
@@ -322,7 +351,9 @@ class _Walk:
                 for key in plain
                 for said in (self._declared("", at.of_key(key), None),)
             )
-        typed = any(_is_on(members[key]) for key, name in plain.items() if name == "isinput")
+        typed = "isinput" in names and any(
+            _is_on(members[key]) for key, name in plain.items() if name == "isinput"
+        )
         return Surroundings(family=self._family, command=command, url="url" in names, typed=typed)
 
     def _find_inner(
@@ -363,7 +394,7 @@ class _Walk:
         given = None if lifted else self._declared(key, where, by_name)
         if given is None and held is not None:
             given = held
-        if given is None and (role := self._narrow.get(where.address)) is not None:
+        if given is None and (role := self._narrow.get(plain_name(where.address))) is not None:
             given = _Given(role, RoleSource.TABLE, "the table of known tools holds it")
         if given is None and by_name is Role.WORKING_FOLDER and not beside.command:
             # Nothing runs there, and what works on files may drop it, and work elsewhere.
@@ -375,7 +406,7 @@ class _Walk:
                 given = _Given(Role.UNKNOWN, RoleSource.NOBODY, "nobody knows what it stands in")
         if given is not None and beside.typed and given.role in COMMANDS:
             return _Given(Role.INPUT, RoleSource.NAME, "what stands beside says that it is typed")
-        return given or _Given(Role.UNKNOWN, RoleSource.NOBODY, _WHY[RoleSource.NOBODY])
+        return given or _NOBODY_SAYS
 
     def _declared(self, key: str, where: _Where, by_name: Role | None) -> _Given | None:
         for one in self._operator:
@@ -387,7 +418,11 @@ class _Walk:
             role = one.roles.get(where.address)
             if role is not None and _may_say(one, role, by_name):
                 return _Given(role, RoleSource.AUTHOR, _WHY[RoleSource.AUTHOR], where.address)
-        return self._find_in_rows(where)
+        if not self._found.rows:
+            return None
+        if where.address not in self._said_by_rows:
+            self._said_by_rows[where.address] = self._find_in_rows(where)
+        return self._said_by_rows[where.address]
 
     def _find_in_rows(self, where: _Where) -> _Given | None:
         roles = {
@@ -434,6 +469,8 @@ class _Walk:
             role, source, why = Role.UNKNOWN, RoleSource.KIND, _WHY[RoleSource.KIND]
         if role is Role.REMARK and self._call.kind is Kind.PLAN and source is RoleSource.NAME:
             role, source, why = Role.UNKNOWN, RoleSource.KIND, _WHY[RoleSource.KIND]
+        if role is Role.UNKNOWN:
+            return role, source, why
         whole = role is Role.DATA and source is RoleSource.TABLE and value is not None
         listed = isinstance(value, list | dict) and bool(value)
         fits = whole or listed or _is_empty(role, value) or fits_role(role, key, value)
@@ -469,9 +506,7 @@ def _may_say(declaration: Declaration, role: Role, by_name: Role | None) -> bool
 
 def _is_command(key: str, role: Role) -> bool:
     """Whether a list of texts is a command, or may be, and so is one value."""
-    plain = plain_name(key)
-    named = plain in COMMAND_NAMES or plain in ("commands", "argv")
-    return role in COMMANDS or (role is Role.ACTION and named)
+    return role in COMMANDS or (role is Role.ACTION and plain_name(key) in NAMES_OF_COMMANDS)
 
 
 def _is_whole(given: _Given) -> bool:
@@ -492,8 +527,12 @@ def _may_be_arguments(value: Any) -> bool:
 
 
 def _is_empty(role: Role, value: Any) -> bool:
-    held = role not in FREE | VARYING and role not in (Role.WORKING_FOLDER, Role.PATCH, Role.URL)
-    return held and isinstance(value, dict | list) and not value
+    if not isinstance(value, dict | list) or value:
+        return False
+    return role not in _NOT_EMPTY
+
+
+_NOT_EMPTY = FREE | VARYING | {Role.WORKING_FOLDER, Role.PATCH, Role.URL}
 
 
 def _length(value: Any) -> int:

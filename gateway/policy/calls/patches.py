@@ -6,6 +6,7 @@ import re
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _END_OF_FILE = "*** End of File"
+_BLOCKS = {"<<<<<<< SEARCH": ">>>>>>> REPLACE", "<<<<<<< ORIGINAL": ">>>>>>> UPDATED"}
 _ENVELOPE_FILE = re.compile(r"\*\*\* (?:(?:Add|Update) File|Move to): (?P<path>\S.*)")
 _ENVELOPE_BODY = re.compile(r"[ +-].*|@@.*|\*\*\* End of File|")
 _GIT = re.compile(r"diff --git (?P<old>[^\s\"]+) (?P<new>[^\s\"]+)")
@@ -32,8 +33,8 @@ def files_of_patch(text: str) -> tuple[str, ...] | None:
     lines = text.rstrip("\n").split("\n")
     if lines[0] == _BEGIN:
         return _of_envelope(lines)
-    if lines[0] == "<<<<<<< SEARCH":
-        return () if _replaces(lines) else None
+    if lines[0] in _BLOCKS:
+        return () if _replaces(lines, (lines[0], "=======", _BLOCKS[lines[0]])) else None
     if lines[0].startswith("@@"):
         return () if all(map(_BARE.fullmatch, lines)) and "\n+++ " not in text else None
     return _of_diff(lines)
@@ -94,9 +95,9 @@ def _read_header(line: str) -> list[str] | None:
     return [one for path in found.groups() for one in (path, path.partition("/")[2]) if one]
 
 
-def _replaces(lines: list[str]) -> bool:
-    """Whether blocks of SEARCH and REPLACE are all there is."""
-    order, at = ("<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE"), 0
+def _replaces(lines: list[str], order: tuple[str, str, str]) -> bool:
+    """Whether blocks of what is looked for, and what takes its place, are all there is."""
+    at = 0
     for line in lines:
         if line == order[at]:
             at = (at + 1) % 3

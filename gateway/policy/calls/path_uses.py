@@ -62,38 +62,35 @@ def use_path(
     """Return the use of a path, resolved from the base."""
     plain = plain_path(text)
     parts = components(plain, base) if plain else None
-    return PathUse(
-        text=text,
-        effect=effect,
-        parts=parts,
-        delicate=_find_delicate(text, base),
-        place=place,
-        second=second,
-        looks=looks,
-    )
+    return PathUse(text, effect, parts, _find_delicate(text, base), place, second, looks)
 
 
 def plain_path(text: str) -> str | None:
     """Return the path that every reader of a text finds, None where readers could differ."""
     if len(text) > MAX_PATH or not text:
         return None
-    for start in _LOCAL_FILE:
-        if text.startswith(start):
-            text = text[len(start) - 1 :]
+    text = _without_scheme(text)
     if text[:5].lower() == "file:":
         return None
-    return None if _decoded(text).split("/") != text.split("/") else text
+    decoded = _decoded(text)
+    return text if decoded == text or decoded.split("/") == text.split("/") else None
 
 
 def _find_delicate(text: str, base: str | None) -> str | None:
     if len(text) > MAX_PATH:
         return "it is too long to be read"
-    for start in _LOCAL_FILE:
-        if text.startswith(start):
-            text = text[len(start) - 1 :]
+    text = _without_scheme(text)
     found = delicate(text, base)
     decoded = _decoded(text)
     return found or (delicate(decoded, base) if decoded != text else None)
+
+
+def _without_scheme(text: str) -> str:
+    if text.startswith("file:"):
+        for start in _LOCAL_FILE:
+            if text.startswith(start):
+                text = text[len(start) - 1 :]
+    return text
 
 
 def _decoded(text: str) -> str:

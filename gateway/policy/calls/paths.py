@@ -19,6 +19,8 @@ _LONGEST_NAME = 255  # no file has a longer one
 
 # ~1 is how Windows spells a long name in short; a colon names a stream or a drive there.
 _DOUBTFUL = re.compile(r"[\x00-\x1f\x7f\\:*?\"<>|$`]|~[0-9]")
+# A path without these is made of names alone.
+_ODD = re.compile(r"\A\Z|//|/\Z|(?:\A|/)[. ]|[. ](?:/|\Z)")
 _SECRET_FOLDERS = frozenset(
     {".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", ".password-store", ".vault",
      "gcloud", ".secrets"}
@@ -27,6 +29,10 @@ _SECRET_FOLDERS = frozenset(
 
 def _compile(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(map(translate, patterns)))
+
+
+def _any_of(*patterns: re.Pattern[str]) -> re.Pattern[str]:
+    return re.compile("|".join(one.pattern for one in patterns))
 
 
 _SECRET_NAMES = _compile(
@@ -129,6 +135,13 @@ _RUN_BY_NAME = _compile(
     ".lintstagedrc*", ".mocharc*", ".releaserc*", ".commitlintrc*.?s", ".pylintrc",
 )  # fmt: skip
 _WORD = re.compile(r"[a-z]+")
+# All of the above in one, to tell quickly that none of it is there.
+_NOTED_PARTS = (
+    _SECRET_FOLDERS | _NAMED_SECRET | _RUNS_LATER_FOLDERS | _STEERING_FOLDERS | _INSTALLED_FOLDERS
+    | {part for pair in _SECRET_PAIRS | _STEERING_PAIRS for part in pair} | {"etc", "hooks"}
+)  # fmt: skip
+_NOTED_NAMES = _any_of(_SECRET_NAMES, _RUNS_LATER_NAMES, _STEERING_NAMES, _RUN_BY_NAME)
+_NOTED_WORDS = re.compile("|".join(_SECRET_WORDS | _SECRET_DATA_WORDS))
 # Tools keep whole working copies there, which are ordinary places to work.
 _WORKING_COPIES = "worktrees"
 # What the system keeps for itself: nobody who lets a session edit means these.
@@ -185,6 +198,8 @@ def delicate(path: str, cwd: str | None = None, *, written: bool = True) -> str 
     because on some disks it does not.
     """
     parts = _named(path, cwd)
+    if _is_unknown(parts):
+        return None
     why = _known_delicate(parts)
     if why is not None:
         return why
@@ -204,8 +219,18 @@ def delicate_word(word: str, cwd: str | None = None, *, written: bool = True) ->
 
 def _named(path: str, cwd: str | None) -> list[str]:
     whole = path if cwd is None or path.startswith("/") else f"{cwd}/{path}"
-    parts = whole.replace("\\", "/").split("/")
-    return _outside_copies([part.casefold() for part in parts if part.strip(".")])
+    parts = whole.replace("\\", "/").casefold().split("/")
+    return _outside_copies([part for part in parts if part.strip(".")])
+
+
+def _is_unknown(parts: list[str]) -> bool:
+    """Whether no rule of this module speaks of any of these names: one look spares the many."""
+    if not parts:
+        return True
+    if not _NOTED_PARTS.isdisjoint(parts) or "." in [part[0] for part in parts]:
+        return False
+    name = parts[-1]
+    return not _matches_name(name, _NOTED_NAMES) and not _tells_of_secrets(name)
 
 
 def _known_delicate(parts: list[str]) -> str | None:
@@ -231,6 +256,8 @@ def _is_secret(parts: list[str]) -> bool:
 
 
 def _tells_of_secrets(name: str) -> bool:
+    if not _NOTED_WORDS.search(name):
+        return False
     ending, words = _ending(name), set(_WORD.findall(name))
     if ending in _SOURCE_ENDINGS:
         return False
@@ -272,6 +299,8 @@ def _holds_pair(parts: list[str], pairs: frozenset[tuple[str, str]]) -> bool:
 
 def _outside_copies(parts: list[str]) -> list[str]:
     """Return the parts without those that only lead to a tool's working copy."""
+    if _WORKING_COPIES not in parts:
+        return parts
     for at, part in enumerate(parts[1:-1], 1):
         before = parts[at - 1]
         if part == _WORKING_COPIES and before in _RUNS_LATER_FOLDERS and before != ".git":
@@ -293,7 +322,10 @@ def _parts(path: str) -> tuple[str, ...] | None:
         seen = make_visible(path)
         if seen.hidden or seen.mixed_script or not unicodedata.is_normalized("NFC", path):
             return None
-    parts = tuple(part for part in path.split("/") if part not in ("", "."))
-    if any(part == ".." or part[-1] in ". " or part[0] == " " for part in parts if part != "..."):
-        return None
+    parts = tuple(path.removeprefix("/").split("/"))
+    if _ODD.search(path):
+        parts = tuple(part for part in parts if part not in ("", "."))
+        if any(part == ".." or part[-1] in ". " or part[0] == " " for part in parts
+               if part != "..."):  # fmt: skip
+            return None
     return None if path.startswith("/") and parts[:1] in _DEPENDING else parts

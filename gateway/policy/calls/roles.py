@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.policy.calls.paths import delicate
 from gateway.policy.calls.tool_names import Family
@@ -62,6 +61,7 @@ _NUMBERS = frozenset({"timeout", "timeoutms", "offset", "limit", "line", "startl
 _ENCODING = re.compile(r"[A-Za-z0-9_.-]{1,20}")
 
 COMMAND_NAMES = frozenset({"command", "cmd", "cmdline", "commandline"})
+NAMES_OF_COMMANDS = COMMAND_NAMES | {"commands", "argv"}
 _WORKING_FOLDERS = frozenset({"cwd", "workdir", "workingdir", "workingdirectory", "chdir"})
 _FOLDER_BESIDE_COMMAND = frozenset(
     {"directory", "dir", "dirpath", "folder", "path", "root", "repopath"}
@@ -167,12 +167,12 @@ _DATA_OF_REQUESTS = frozenset({"body", "data", "json"})
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATCH_HEADER = re.compile(r"^(?:\*\*\* Begin Patch|diff --git |Index: |--- \S.*\n\+\+\+ )", re.M)
+_PATCH_MARKS = ("--- ", "*** Begin Patch", "diff --git ", "Index: ")  # no header without one
 _PATHLIKE = re.compile(r"file:|[~/\\]|\.{1,2}[/\\]|[A-Za-z]:[\\/]|\S*[/\\]\S*$", re.IGNORECASE)
 _FILE_NAME = re.compile(r"\.[A-Za-z0-9_]\S*|[^\s:;,!?()]*[A-Za-z0-9_-]\.[A-Za-z][A-Za-z0-9]{0,9}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What stands beside a value, as far as it tells what the value's name means."""
 
     family: Family
@@ -207,25 +207,16 @@ def type_of(value: Any) -> JsonType:
 
 def role_of_name(name: str, value: Any, beside: Surroundings) -> Role | None:
     """Return the role that a name gives a value in such a tool; None where it says nothing."""
-    plain = plain_name(name)
-    found = _role_of_command_name(plain, value, beside)
-    if found is None and beside.family is Family.FILE:
-        found = _role_in_file_tool(plain)
-    if found is None and beside.family is Family.MESSAGE:
-        found = _role_in_message(plain)
-    if found is None and beside.command and plain in _FOLDER_BESIDE_COMMAND:
-        found = Role.WORKING_FOLDER
-    if found is None and beside.command and beside.family is Family.SHELL and plain in _REMARKS:
-        found = Role.REMARK
-    if found is None and beside.url and plain in _DATA_OF_REQUESTS:
-        found = Role.ACTION
-    return found or _OF_ONE_MEANING.get(plain) or _role_of_ending(name)
+    verb = beside.family is Family.FILE and isinstance(value, str) and value in _EDITING_VERBS
+    if verb and plain_name(name) in COMMAND_NAMES:
+        return Role.FLAG
+    return _role_whatever_stands_there(name, beside)
 
 
 def fits_role(role: Role, name: str, value: Any) -> bool:
     """Whether a value that is neither list nor object has a type that its role can have."""
     if value is None:
-        return role in (Role.WORKING_FOLDER, Role.REMARK, Role.PART)
+        return role in (Role.WORKING_FOLDER, Role.REMARK, Role.PART, Role.RIGHTS)
     if role in _TEXT_ROLES or role is Role.DATA:
         return isinstance(value, str)
     if role is Role.REMARK or role is Role.PART:
@@ -237,13 +228,19 @@ def looks_like(value: Any) -> Role | None:
     """Return what a text looks like: a URL, a patch, a path, or nothing."""
     if not isinstance(value, str) or not value:
         return None
-    if _URL.match(value):
+    if "://" in value and _URL.match(value):
         return Role.PATH if value[:5].lower() == "file:" else Role.URL
-    if _PATCH_HEADER.search(value):
+    spaced = " " in value
+    if spaced and any(mark in value for mark in _PATCH_MARKS) and _PATCH_HEADER.search(value):
         return Role.PATCH
-    if "\n" in value or len(value.split()) > 1:
+    if "\n" in value or (not value.isalnum() and len(value.split()) > 1):
         return Role.PATH if value[0] in "~/\\" else None
-    named = _PATHLIKE.match(value) or _FILE_NAME.fullmatch(value) or delicate(value)
+    pathlike = value[0] == "~" or "/" in value or "\\" in value or ":" in value
+    named = (
+        (pathlike and _PATHLIKE.match(value))
+        or ("." in value and _FILE_NAME.fullmatch(value))
+        or delicate(value)
+    )
     return Role.PATH if named else None
 
 
@@ -260,11 +257,25 @@ def _fits_name(role: Role, plain: str, value: Any) -> bool:
     return not (isinstance(value, float) and math.isnan(value))
 
 
-def _role_of_command_name(plain: str, value: Any, beside: Surroundings) -> Role | None:
-    shell = beside.family is Family.SHELL
+@lru_cache(maxsize=4096)
+def _role_whatever_stands_there(name: str, beside: Surroundings) -> Role | None:
+    plain = plain_name(name)
+    found = _role_of_command_name(plain, shell=beside.family is Family.SHELL)
+    if found is None and beside.family is Family.FILE:
+        found = _role_in_file_tool(plain)
+    if found is None and beside.family is Family.MESSAGE:
+        found = _role_in_message(plain)
+    if found is None and beside.command and plain in _FOLDER_BESIDE_COMMAND:
+        found = Role.WORKING_FOLDER
+    if found is None and beside.command and beside.family is Family.SHELL and plain in _REMARKS:
+        found = Role.REMARK
+    if found is None and beside.url and plain in _DATA_OF_REQUESTS:
+        found = Role.ACTION
+    return found or _OF_ONE_MEANING.get(plain) or _role_of_ending(name)
+
+
+def _role_of_command_name(plain: str, *, shell: bool) -> Role | None:
     if plain in COMMAND_NAMES:
-        if beside.family is Family.FILE and isinstance(value, str) and value in _EDITING_VERBS:
-            return Role.FLAG
         return Role.COMMAND if shell else Role.ACTION
     if plain == "commands":
         return Role.COMMANDS if shell else Role.ACTION
@@ -289,7 +300,6 @@ def _role_in_message(plain: str) -> Role | None:
     return Role.RECIPIENT if plain in _ADDRESSES else None
 
 
-@lru_cache(maxsize=4096)
 def _role_of_ending(name: str) -> Role | None:
     if len(name) > LONGEST_NAME:
         return None

@@ -38,7 +38,14 @@ from gateway.policy.calls.programs import (
     read_each,
     read_text,
 )
-from gateway.policy.calls.roles import COMMANDS, PATHS, RoleSource, looks_like, plain_name
+from gateway.policy.calls.roles import (
+    COMMANDS,
+    NAMES_OF_COMMANDS,
+    PATHS,
+    RoleSource,
+    looks_like,
+    plain_name,
+)
 from gateway.policy.calls.tool_names import (
     Family,
     bare_name,
@@ -70,7 +77,9 @@ _DELETING = frozenset({"delete", "del", "remove", "unlink", "rm", "rmdir", "eras
 _UNCLEAR = frozenset({"chmod", "chown", "hardlink", "link", "move", "mv", "rename", "symlink"})
 _LOOKED_AT = frozenset({Role.ACTION, Role.INPUT, Role.UNKNOWN, Role.NESTED})
 _GUESSED = (RoleSource.NAME, RoleSource.LOOK, RoleSource.NOBODY)
-_UNREAD = frozenset({Role.DATA, Role.NESTED}) | COMMANDS
+_MAYBE_COMMANDS = (Role.ACTION, Role.UNKNOWN, Role.NESTED)
+_UNREAD = frozenset({Role.DATA}) | COMMANDS
+_WORDS_BESIDE = frozenset({"args", "arguments"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +138,9 @@ class Touches:
 
     @property
     def rights(self) -> tuple[Leaf, ...]:
-        """The leaves that ask for more rights than the agent has."""
-        return tuple(one for one in self.with_role(Role.RIGHTS) if one.value not in _NOT_GIVEN)
+        """The leaves that ask for more rights than the agent has; what holds any value does."""
+        found = self.with_role(Role.RIGHTS)
+        return tuple(one for one in found if one.address != one.name or one.value not in _NOT_GIVEN)
 
     @property
     def users(self) -> tuple[Leaf, ...]:
@@ -224,6 +234,7 @@ class _Toucher:
         for name, place in self._walked.keys:
             self._paths.append(use_path(name, PathEffect.UNKNOWN, self._base, place))
         self._join_paths()
+        self._join_words()
         for inner in self._walked.inner:
             self._enter(inner)
         for program in self._programs:
@@ -286,7 +297,7 @@ class _Toucher:
             self._read_url(leaf, value)
         elif role not in (Role.DATA, Role.WORKING_FOLDER) and isinstance(value, str):
             self._look_at(leaf, value)
-        if isinstance(value, str) and role not in _UNREAD:
+        if isinstance(value, str) and role not in _UNREAD and value.lstrip()[:1] in ("{", "["):
             self._read_json(leaf, value)
 
     def _is_handed_on(self, leaf: Leaf) -> bool:
@@ -406,10 +417,12 @@ class _Toucher:
         return named[:MAX_LEAVES]
 
     def _read_json(self, leaf: Leaf, text: str) -> None:
-        if text.lstrip()[:1] not in ("{", "["):
-            return
         loaded = self._load(leaf.address, text)
         if isinstance(loaded, dict | list) and loaded and self._depth < MAX_NESTED:
+            if leaf.role is Role.NESTED:  # somebody said that this is what it is
+                arguments = loaded if isinstance(loaded, dict) else {"edits": loaded}
+                self._nested.append(self._inside(self._call.tool, arguments, None))
+                return
             inner = self._inside(self._call.tool, {leaf.name or "value": loaded}, None)
             self._readings.append(
                 Ambiguity(place=leaf.place, ways=(Reading(), Reading(nested=(inner,))))
@@ -487,6 +500,19 @@ class _Toucher:
                 ways = (Reading(), Reading(paths=joined))
                 self._readings.append(Ambiguity(place=some[0].place, ways=ways))
 
+    def _join_words(self) -> None:
+        """Add the reading in which a program and a list of its words beside it are one command."""
+        words: dict[str, list[Leaf]] = {}
+        for leaf in self._walked.leaves:
+            if leaf.address.endswith("[]") and plain_name(leaf.name) in _WORDS_BESIDE:
+                words.setdefault(leaf.owner, []).append(leaf)
+        for leaf in self._walked.leaves if words else ():
+            named = leaf.role in COMMANDS or _may_be_command(leaf)
+            parts = [leaf.value, *(one.value for one in words.get(leaf.owner, ()))]
+            if named and parts[1:] and is_list_of_texts(parts):
+                whole = read_argv(parts, self._base, leaf.place)
+                self._add_ways(leaf.place, (Reading(), Reading(programs=(whole,))))
+
     def _doubt(self, kind: DoubtKind, leaf: Leaf, words: str) -> None:
         self._doubts.append(Doubt(kind, leaf.address, words))
 
@@ -511,11 +537,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _may_be_command(leaf: Leaf) -> bool:
     """Whether a value stands under the name of a command in a tool that is not known as a shell."""
-    plain = leaf.name.replace("_", "").lower()
-    return leaf.role in (Role.ACTION, Role.UNKNOWN, Role.NESTED) and plain in _COMMAND_NAMES
-
-
-_COMMAND_NAMES = frozenset({"command", "cmd", "commands", "argv", "cmdline", "commandline"})
+    if leaf.role not in _MAYBE_COMMANDS:
+        return False
+    return plain_name(leaf.name) in NAMES_OF_COMMANDS
 
 
 def _counts(declaration: Declaration) -> bool:

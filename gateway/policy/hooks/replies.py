@@ -111,7 +111,7 @@ def _action(values: JsonObject) -> HookAction:
     try:
         return HookAction(values.get("action", ""))
     except ValueError:
-        raise HookFailed(f"a hook wants {str(values.get('action'))[:40]!r}") from None
+        raise HookFailed("a hook wants an action that there is not") from None
 
 
 def _call(raw: Any) -> ToolCall:

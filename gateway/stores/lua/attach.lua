@@ -4,7 +4,8 @@
 -- KEYS 1 processes, 2 what the process waits for, 3 ingress, 4 reply stream, 5 events, 6 the outboxes'
 --      keys without their names, 7 meta, then for each request its record and its secret answers
 -- ARGV 1 agent, 2 process, 3 verb, 4 nonce, 5 entry or '', 6 lease in ms, 7 '1' when nothing is to be
---      done unless the process has a lease, 8 since when the agent's name is its own, 9... request ids
+--      done unless the process has a lease, 8 since when the agent's name is its own, 9 what the audit
+--      says of the process, 10... request ids
 -- Returns, for each id: '' unknown or another agent's, '1' attached before, '2' attached now; and
 -- 'lapsed' alone when nothing was done.
 
@@ -38,13 +39,13 @@ local function attach(key, id, found)
   end
   local revision = digits(tonumber(found[3]) + 1)
   redis.call('HSET', key, 'rev', revision, unpack(change))
-  event(KEYS[5], 'attached', now, ARGV[1], id, revision, '{"process":"' .. ARGV[2] .. '"}')
+  event(KEYS[5], 'attached', now, ARGV[1], id, revision, '{"process":"' .. ARGV[9] .. '"}')
   return '2', revision
 end
 
 local stopped = redis.call('HEXISTS', KEYS[7], 'stopped') == 1
 for i = 1, (#KEYS - 7) / 2 do
-  local id, key = ARGV[8 + i], KEYS[6 + 2 * i]
+  local id, key = ARGV[9 + i], KEYS[6 + 2 * i]
   local found = redis.call('HMGET', key, 'agent', 'status', 'rev', 'digest', 'attached', 'gone',
     'process', 'deadline', 'decision', 'consumer', 'queues', 'created')
   local answer, revision = '', found[3]

@@ -29,7 +29,7 @@ class BaseCall:
 _C, _F, _T = "command", "file_change", "tool"
 _STRING = ("shell", "login shell", "HTML-decoding shell", "argv")
 _LIST = ("shell per element", "join by space", "shell", "HTML-decoding shell")
-_ARGV = ("argv", "shell per element", "join by space")
+_ARGV = ("argv", "join by space")  # no tool of the table takes a list there for several commands
 _READS = ("reader", "percent-decoding reader")
 _SRC = f"{FOLDER}/src/a.py"
 _BEGIN = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-a\n+b\n*** End Patch"
