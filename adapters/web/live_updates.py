@@ -27,6 +27,7 @@ class Streams:
         self._desk = desk
         self._guard = guard
         self._open: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._stopping = False
 
     def end(self, session: str) -> None:
         """End the streams of a session that was signed out."""
@@ -34,13 +35,16 @@ class Streams:
             ending.set()
 
     def end_all(self) -> None:
-        """End every stream, when the gateway stops."""
+        """End every stream, and let none begin, when the gateway stops."""
+        self._stopping = True
         for session in list(self._open):
             self.end(session)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Stream until the page disconnects, its session ends, or the gateway stops."""
         visitor = await self._guard.check_reader(request)
+        if self._stopping:  # also for a call that was on its way here
+            raise Refused(503, "stopping", "the gateway stops; the page asks again")
         if len(self._open.get(visitor.session, ())) >= MOST_STREAMS:
             raise Refused(429, "too_many_pages", "the inbox is open in too many tabs")
         if sum(map(len, self._open.values())) >= MOST_OF_ALL:

@@ -34,6 +34,9 @@ from gateway.wire.identifiers import REQUEST_ID
 # How long an idle connection stays open: longer than proxies keep theirs, so that none of them
 # sends a call over a connection that is being closed.
 IDLE_SECONDS = 180.0
+# How long calls may go on once the server stops: they get this once to end by themselves, and once
+# more after they are cancelled. A write that is cut off is as one of a killed gateway.
+STOP_SECONDS = 0.5
 SERVICES = web.AppKey("services", Services)
 
 T = TypeVar("T")
@@ -118,7 +121,7 @@ def runner(app: web.Application) -> web.AppRunner:
         app,
         handler_cancellation=True,
         access_log=None,
-        shutdown_timeout=10.0,
+        shutdown_timeout=STOP_SECONDS,
         keepalive_timeout=IDLE_SECONDS,
     )
 
@@ -170,7 +173,6 @@ def _end_waits(
     async def end(app: web.Application) -> None:
         for close in closing:
             close()
-        for task in app[SERVICES].open_calls:
-            task.cancel()
+        app[SERVICES].stop_waits()
 
     return end

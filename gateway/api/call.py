@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway.api.authentication import Access
 from gateway.api.metrics import Metrics
-from gateway.api.problems import BadCall, TooLarge, TooManyWaits, TooSlow, WrongMediaType
+from gateway.api.problems import BadCall, Stopping, TooLarge, TooManyWaits, TooSlow, WrongMediaType
 from gateway.approvals.core import Core
 from gateway.domain.http_body import SECONDS, BodyTooLarge, BodyTooSlow, read_whole
 from gateway.domain.parsing import parse_message, parse_off_loop, sentence
@@ -81,8 +81,8 @@ class Services:
     """The parts of the gateway that handlers use.
 
     `ready` returns what keeps the gateway from being ready, in sentences. `open_calls` are the
-    waiting calls, which are cancelled when the server stops. `waits` counts long polls by
-    credential.
+    waiting calls, which are cancelled when the server stops; from then on `stopping` is set, and
+    none begins. `waits` counts long polls by credential.
     """
 
     core: Core
@@ -97,6 +97,13 @@ class Services:
     document: Callable[[], bytes]
     open_calls: set[asyncio.Task[Any]] = field(default_factory=set)
     waits: Counter[str] = field(default_factory=Counter)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop_waits(self) -> None:
+        """End the calls that wait, and let none begin."""
+        self.stopping.set()
+        for task in self.open_calls:
+            task.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +156,12 @@ class ApiCall:
 
 @contextmanager
 def end_on_shutdown(call: ApiCall) -> Iterator[None]:
-    """Have this call cancelled as soon as the server stops."""
+    """Have this call cancelled as soon as the server stops.
+
+    Raises Stopping when it does already: a call that was on its way here is not overlooked.
+    """
+    if call.services.stopping.is_set():
+        raise Stopping("this gateway stops; ask again, or another one")
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a call is always a task")
@@ -164,7 +176,7 @@ def end_on_shutdown(call: ApiCall) -> Iterator[None]:
 def long_poll(call: ApiCall) -> Iterator[None]:
     """Count this call as a long poll, and cancel it when the server stops.
 
-    Raises TooManyWaits when there are too many.
+    Raises TooManyWaits when there are too many, and Stopping when it stops already.
     """
     services, who = call.services, f"{call.caller.kind} {call.caller.name}"
     if services.waits[who] >= services.limits.waits:

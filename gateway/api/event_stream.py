@@ -27,10 +27,10 @@ async def stream(call: ApiCall) -> web.StreamResponse:
     check_match(EVENT_ID, "Last-Event-ID", last)
     if call.services.streams.locked():
         raise TooMany("too many event streams are open")
-    async with call.services.streams, call.core.feed.changes() as live:
-        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await answer.prepare(call.request)
-        with end_on_shutdown(call):
+    with end_on_shutdown(call):
+        async with call.services.streams, call.core.feed.changes() as live:
+            answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await answer.prepare(call.request)
             try:
                 await _send(call, answer, live, last)
             except (Unreachable, Unauthenticated, TimeoutError, ConnectionResetError):

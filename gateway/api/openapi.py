@@ -46,7 +46,7 @@ _REASONS = {
     421: "The Host header names another host.",
     422: "The message breaks a rule; `detail` names the member.",
     429: "Too many failed credentials, event streams or waiting calls.",
-    503: "Redis does not answer; nothing was approved.",
+    503: "Redis does not answer, or the gateway stops; nothing was approved.",
 }
 
 

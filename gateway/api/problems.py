@@ -8,7 +8,7 @@ from typing import ClassVar
 from aiohttp import web
 
 from gateway.api.messages import Problem
-from gateway.errors import BatchRefused, Busy, GatewayError, NotFound
+from gateway.errors import BatchRefused, Busy, GatewayError, NotFound, Unreachable
 from gateway.wire.codec import plain
 
 MEDIA_TYPE = "application/problem+json"
@@ -80,6 +80,12 @@ class TooManyWaits(TooMany):
     """Too many of this credential's calls wait."""
 
     headers: ClassVar[Mapping[str, str]] = {"Retry-After": "2"}
+
+
+class Stopping(Refusal, Unreachable):
+    """The gateway stops and lets no call wait."""
+
+    headers: ClassVar[Mapping[str, str]] = {"Retry-After": "1"}
 
 
 # What aiohttp itself refuses, by status. Anything else of the 4xx is a bad call.

@@ -152,7 +152,7 @@ class _AskCommand:
         until = self._deadline(time.monotonic()) + _MARGIN_SECONDS
         if not has_ended(state):
             url = str(self._found.url).rstrip("/")
-            where = f"at {url}/inbox, or with gateway approve {request_id[:8]}"
+            where = f"at {url}/inbox, or with gateway approve {request_id}"
             _say(f"waiting for approval of {request['tool']}: answer {where}")
             state = self._wait_for_end(request_id, until)
         verdict = CheckedDecision(state, request_id, self._found.public_key)

@@ -328,7 +328,7 @@ class AsyncClient:
         """Say where a request is answered."""
         url = getattr(self._transport, "url", "")
         inbox = f"at {url.rstrip('/')}/inbox" if url else "in the inbox"
-        return f"answer {inbox}, or with gateway approve {request.id[:8]}"
+        return f"answer {inbox}, or with gateway approve {request.id}"
 
     async def _end(self, request: ApprovalRequest, until: float) -> Approval:
         try:

@@ -198,3 +198,23 @@ async def test_a_decision_goes_through_when_its_caller_hangs_up(gate: Replica) -
         click.cancel()
         assert await watch.wait(5)
     assert (await gate.core.requests.get(request.id)).status == "approved"
+
+
+async def test_no_wait_begins_once_the_server_stops(gate: Replica) -> None:
+    """What comes as the server stops, or was on its way, is told to ask again and holds nothing
+    up; what needs no wait is answered still."""
+    request = made()
+    await gate.submitted(request)
+    path = f"/v1/requests/{request.id}?wait=30"
+    hanging = asyncio.create_task(gate.call("GET", path))
+    await until(lambda: gate.hanging)
+    await gate.app.shutdown()
+    handed_over = await asyncio.wait_for(hanging, 5)  # cut off, and repeated by the HTTP client
+    assert handed_over.problem == (503, "unreachable")
+    for late, token in ((path, AGENT_TOKEN), (path, ANN_TOKEN), ("/v1/events", ANN_TOKEN)):
+        refused = await asyncio.wait_for(gate.call("GET", late, token=token), 5)
+        assert refused.problem == (503, "unreachable")
+        assert refused.headers["Retry-After"] == "1"
+    assert not gate.hanging
+    look = await gate.call("GET", f"/v1/requests/{request.id}")
+    assert look.json["status"] == "pending"

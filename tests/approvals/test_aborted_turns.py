@@ -8,10 +8,11 @@ import pytest
 
 from gateway.client import AsyncClient
 from gateway.client.redis_transport import RedisTransport
+from gateway.domain.store import MessageContext
 from gateway.errors import Aborted
 from gateway.models import Action, Status
 from tests.waiting import moment
-from tests.world import AGENT, World, click
+from tests.world import AGENT, PROCESS, World, click, request
 
 TURN = {"session": "s1", "turn": "t1"}
 
@@ -24,6 +25,9 @@ async def test_stopping_one_request_ends_its_turn(world: World) -> None:
         await world.submit(arguments={"n": 3}, session="s2", turn="t1"),
         await world.submit(arguments={"n": 4}, session="s1"),
     ]
+    origin = MessageContext(agent="another", process=PROCESS)
+    theirs, _ = await world.approvals.submit(request(agent="another", **TURN), origin)
+    others.append(theirs)
     stop = click(first, Action.ABORT)
     await world.core.requests.decide(stop)
     await world.core.requests.decide(stop)

@@ -6,14 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from adapters.web.live_updates import MOST_STREAMS
+from adapters.web.live_updates import MOST_STREAMS, Streams
 from tests.waiting import moment
-from tests.web.inbox import COMMAND, Inbox
+from tests.web.inbox import COMMAND, Inbox, inbox
 from tests.web.visitor import Visitor, visitor
 
 pytestmark = pytest.mark.timeout(120)
@@ -96,6 +97,24 @@ async def test_all_visitors_together_have_so_many_streams(
     monkeypatch.setattr("adapters.web.live_updates.MOST_OF_ALL", 2)
     async with visitor(box) as ann, visitor(box, "bob") as bob, stream(ann), stream(bob):
         assert await refusal(bob) == (429, "too_many_pages")
+
+
+async def test_none_begins_once_the_gateway_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that asks as the gateway stops is told so, and holds nothing up."""
+    made: list[Streams] = []
+
+    class Kept(Streams):
+        def __init__(self, *parts: Any) -> None:
+            super().__init__(*parts)
+            made.append(self)
+
+    monkeypatch.setattr("adapters.web.routes.Streams", Kept)
+    async with inbox(tmp_path) as box, visitor(box) as ann:
+        made[0].end_all()
+        async with asyncio.timeout(15):
+            assert await refusal(ann) == (503, "stopping")
 
 
 async def refusal(who: Visitor) -> tuple[int, str] | None:
