@@ -204,7 +204,8 @@ class ApprovalRequest(Wire):
     seconds: None takes the route's, 0 means no deadline but the 30-day cap. `schema` is a JSON
     Schema for edited arguments. `roles` say what arguments are to the tool (see
     `gateway.wire.roles`) and `harmless` that nothing it does needs asking: claims of the tool's
-    author about what may be remembered, which the digest leaves out. Raises InvalidRequest when a
+    author about what may be remembered, which the digest leaves out. `human` demands a person:
+    nothing but a person approves it, though everything may deny it. Raises InvalidRequest when a
     member breaks the wire's rules.
     """
 
@@ -234,6 +235,7 @@ class ApprovalRequest(Wire):
     timeout: Annotated[float, Says(minimum=0, maximum=MAX_LIFE_SECONDS)] | None = None
     roles: Annotated[dict[str, str], DECLARED_ROLES] = field(default_factory=dict)
     harmless: bool = False
+    human: bool = False
 
     def __post_init__(self) -> None:
         _match(REQUEST_ID, "id", self.id)
@@ -350,8 +352,9 @@ class Report(Wire):
 def digest_of(request: ApprovalRequest, arguments: JsonObject | None = None) -> str:
     """Return the SHA-256 (hex) over the action and the agent that it runs for.
 
-    Covers agent, kind, tool, arguments (or the edited `arguments`), payload, context and
-    questions; not id, session, hint, preview, roles or harmless. Equal actions have equal digests.
+    Covers agent, kind, tool, arguments (or the edited `arguments`), payload, context, questions;
+    not id, session, hint, preview, risk, roles, harmless or human. Equal actions have equal
+    digests.
     """
     return action_digest(
         agent=request.agent,

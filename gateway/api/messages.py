@@ -305,7 +305,7 @@ def view(record: Record, *, whole: bool) -> RequestView:
         note=record.note if whole else "",
         report=record.report,
         erased=record.erased,
-        findings=record.findings if whole else (),
+        findings=record.signs if whole else (),
         asks_because=record.asks_because if whole else "",
     )
 

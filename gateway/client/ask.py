@@ -361,7 +361,7 @@ def _request(
     if options.file:
         context["files"] = hash_files(options.file)
     digest = action_digest(agent=agent, kind=kind, tool=tool, arguments=arguments, context=context)
-    roles = _roles(options.role)
+    claims = {"roles": _roles(options.role), "human": options.human}
     return {
         "id": _new_id(),
         "agent": agent,
@@ -374,7 +374,7 @@ def _request(
         "context": context,
         "allowed": ["approve", "deny", *(["edit"] if options.edit else [])],
         "timeout": options.timeout,
-        **({"roles": roles} if roles else {}),
+        **{name: said for name, said in claims.items() if said},
     }
 
 
@@ -384,8 +384,7 @@ def _folder(options: argparse.Namespace) -> str:
         return os.getcwd()
     if not os.path.isdir(options.cwd):
         raise InvalidRequest(f"--cwd {options.cwd!r} is no folder")
-    folder: str = os.path.realpath(options.cwd)
-    return folder
+    return str(os.path.realpath(options.cwd))
 
 
 def _roles(pairs: Sequence[str]) -> dict[str, str]:
@@ -464,6 +463,7 @@ def _ask_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
+    add("--human", action="store_true", help="a person must answer: nothing else approves it")
     add("tool", nargs="?", default="", help="what would run, for example shell")
     add("--arg", action="append", default=[], metavar="NAME=VALUE", help="an argument")
     add("--arguments", metavar="JSON", help="all arguments as a JSON object")

@@ -153,13 +153,15 @@ class AsyncClient:
         id: str | None = None,
         roles: Mapping[str, str] | None = None,
         harmless: bool = False,
+        human: bool = False,
     ) -> ApprovalRequest:
         """Return a request with its digest, and with a new id where none is given.
 
         `context` is where it would run, by default this process's folder and host. `roles` say what
         arguments are to the tool, `harmless` that nothing it does needs asking; see
-        `requires_approval`. `files` are bound with their content: when one of them, or a link on
-        the way to it, has changed at the end, the approval is refused. Raises InvalidRequest.
+        `requires_approval`. `human` demands that a person answers. `files` are bound with their
+        content: when one of them, or a link on the way to it, has changed at the end, the approval
+        is refused. Raises InvalidRequest.
         """
         where = context or _here()
         if files:
@@ -187,6 +189,7 @@ class AsyncClient:
             timeout=timeout,
             roles={name: str(role) for name, role in (roles or {}).items()},
             harmless=harmless,
+            human=human,
         )
         return replace(draft, digest=digest_of(draft))
 

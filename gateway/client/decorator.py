@@ -46,6 +46,7 @@ def requires_approval(
     context: Where | None = None,
     arguments: Mapping[str, str] | None = None,
     harmless: bool = False,
+    human: bool = False,
     replan: Replan | None = None,
     max_rounds: int = 3,
     client: Client | None = None,
@@ -65,10 +66,11 @@ def requires_approval(function: Callable[P, R] | None = None, /, **options: Any)
     it, this process's folder and host. `arguments` say what arguments are to the tool, by name or
     address: `{"edits[].text": "data"}`, in the words of `gateway.wire.roles.Role`. `harmless` says
     that nothing the function does needs asking. Both change only what people may have remembered,
-    and widen that only where the gateway's policy trusts this agent's declarations. When a person
-    denies with feedback, `replan(arguments, feedback)` may return other arguments to ask with, for
-    at most `max_rounds` requests. The client is `client`, else the context's, else the one that the
-    environment describes.
+    and widen that only where the gateway's policy trusts this agent's declarations.
+    `human` demands that a person answers: nothing that was remembered, and no mode or rule,
+    approves the call. When a person denies with feedback, `replan(arguments, feedback)` may return
+    other arguments to ask with, for at most `max_rounds` requests. The client is `client`, else the
+    context's, else the one that the environment describes.
 
     Raises what `AsyncClient.ask` raises, and InvalidRequest for arguments or an edit that do not
     fit; the function has not run then.

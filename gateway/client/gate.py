@@ -48,6 +48,7 @@ class Gate:
     context: Where | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
     harmless: bool = False
+    human: bool = False
     replan: Replan | None = None
     max_rounds: int = 3
     client: Client | None = None
@@ -94,6 +95,7 @@ class Gate:
                 context=self.context_of(arguments),
                 roles=self.roles,
                 harmless=self.harmless,
+                human=self.human,
             )
         except InvalidRequest as error:
             if _is_json(shown):

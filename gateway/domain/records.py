@@ -7,10 +7,11 @@ Times are milliseconds since the Unix epoch unless a name says otherwise.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from gateway.domain.redaction import mask
+from gateway.domain.redaction import mask, start_of
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -29,6 +30,9 @@ from gateway.wire.codec import JsonObject, Wire, plain
 
 SCHEMA_VERSION = 1
 
+
+_PLAIN_PLACE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}")
+_MOST_PLACE = 60
 
 GROUP_MARK = "~"
 """With an agent's name behind it: what the agent's digest card stands for."""
@@ -202,6 +206,17 @@ class Record(Wire):
         """All that would run now, for whoever looks for danger: the arguments, then any payload."""
         payload = self.request.payload
         return (self.arguments,) if payload is None else (self.arguments, payload)
+
+    @property
+    def for_people(self) -> bool:
+        """Whether only people may approve it: its risk is high, or the agent demands a person."""
+        return self.request.human or self.risk.level is RiskLevel.HIGH
+
+    @property
+    def signs(self) -> tuple[str, ...]:
+        """What the guardrails found, each with its place, where that is known."""
+        places = (*self.finding_places, *("" for _ in self.findings))
+        return tuple(map(locate_finding, self.findings, places))
 
     @property
     def follows(self) -> bool:
@@ -396,6 +411,15 @@ def crowd_of(agent: str) -> str:
     return GROUP_MARK + agent
 
 
+def locate_finding(words: str, place: str) -> str:
+    """Return a finding with the place it is about, quoted where its name is more than a plain one:
+    the agent chose it."""
+    if not place:
+        return words
+    plain_name = _PLAIN_PLACE.fullmatch(place)
+    return f"{words}, in {place if plain_name else json.dumps(start_of(place, _MOST_PLACE))}"
+
+
 def likeness(record: Record) -> str:
     """Return what equal requests of one agent share: 16 hex digits.
 
@@ -416,6 +440,7 @@ def likeness(record: Record) -> str:
         request.risk and plain(request.risk),
         # What the card offers to remember goes by them. Without them it is as it always was.
         *((request.roles, request.harmless) if request.roles or request.harmless else ()),
+        *(("human",) if request.human else ()),
     )
     return sha256_hex(json.dumps(shared).encode())[:_LIKENESS_LENGTH]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gateway.domain.policy_document import Guardrails, PolicyDocument, PolicyRule, Route, RuleEffect
 from gateway.domain.records import Record
 from gateway.domain.risk_rules import is_named, searchable_text
-from gateway.models import DecidedBy, DeciderKind, Kind, Reason, RiskLevel
+from gateway.models import DecidedBy, DeciderKind, Kind, Reason
 from gateway.policy.calls.call import Call, Declaration
 from gateway.policy.calls.paths import delicate, is_root, within
 from gateway.policy.calls.roles import COMMAND_NAMES, COMMANDS, RoleSource, plain_name
@@ -108,7 +108,7 @@ class GuardrailLink:
         """Return what would have been stopped."""
         if (await self._policy()).guardrails is not Guardrails.SHADOW:
             return []
-        return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.findings]
+        return [Shadow(rule=self.name, effect=DENY, why=why) for why in record.signs]
 
 
 def fits(rule: PolicyRule, record: Record) -> MatchResult:
@@ -160,8 +160,7 @@ def _verdict(rule: PolicyRule) -> Verdict:
 
 def _may_allow(rule: PolicyRule, record: Record) -> bool:
     request = record.request
-    high = record.risk.level is RiskLevel.HIGH
-    if high or request.questions or rule.contains or not legible(record.arguments):
+    if record.for_people or request.questions or rule.contains or not legible(record.arguments):
         return False
     if request.context.env or request.payload is not None:
         return False

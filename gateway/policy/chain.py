@@ -27,6 +27,8 @@ MODIFY, RESPOND = "modify", "respond"
 NO_OPINION, FAILED = "no opinion", "failed"  # what `gateway explain` says besides
 LATER = "later"  # a slow decider is asked once the request is stored
 HIGH_RISK = "would allow it, but high risk is for people to decide"
+DEMANDED = "would answer it, but the agent demands a person"
+A_PERSON = "a person must answer: the agent demands it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +174,8 @@ def _decides(effect: str, people: bool) -> bool:
 async def _answer(decider: Decider, record: Record, route: Route, limit: float) -> Verdict | None:
     """Return a decider's answer; raises for one that comes too late, or that nobody can act on.
 
-    The only place where a decider's leave becomes one: for what is high risk it never does.
+    The only place where a decider's leave becomes one: it never does for what is high risk,
+    or where the agent demands a person.
     """
     seconds = getattr(decider, "seconds", limit)
     if seconds is None:  # one of ours, that waits for nothing but the store
@@ -187,6 +190,8 @@ async def _answer(decider: Decider, record: Record, route: Route, limit: float) 
         raise ValueError(f"{decider.name} says {verdict.effect!r}")
     if verdict.by.kind not in (DeciderKind.RULE, DeciderKind.GRANT):
         raise ValueError(f"{decider.name} decides in the name of a {verdict.by.kind}")
+    if record.request.human and verdict.effect in (ALLOW, RESPOND):
+        return replace(verdict, effect=ASK, message=DEMANDED)
     if verdict.effect == ALLOW and record.risk.level is RiskLevel.HIGH:
         return replace(verdict, effect=ASK, message=HIGH_RISK)
     return verdict
@@ -232,7 +237,8 @@ async def judge(
         verdict = await chain.decide(record, route)
     outcome = None if verdict is None else _outcome_of(record, verdict)
     if outcome is None:
-        record = record.copy_with(asks_because=await chain.asks_because(record))
+        asks_because = A_PERSON if record.request.human else await chain.asks_because(record)
+        record = record.copy_with(asks_because=asks_because)
     return record, outcome
 
 

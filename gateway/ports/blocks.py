@@ -69,8 +69,8 @@ def _long(text: str) -> bool:
 
 
 def warnings(record: Record) -> tuple[Visible, ...]:
-    """Return what the guardrails found, in a few words each; paths stand quoted in them."""
-    return tuple(render_safe(f"Guardrail: {finding}") for finding in record.findings)
+    """Return what the guardrails found, each with its place; paths stand quoted in them."""
+    return tuple(render_safe(f"Guardrail: {finding}") for finding in record.signs)
 
 
 def why_asked(record: Record) -> Visible | None:

@@ -126,9 +126,9 @@ async def test_findings_are_stored_and_told_to_approvers_alone(
     record = await world.core.requests.get((await world.submit(**REMOVES)).id)
     assert (record.findings, record.risk.level) == (found, RiskLevel.MEDIUM)
     assert [one.text for one in card_of(record, lines=9, chars=99).findings] == [
-        f"Guardrail: {one}" for one in found
+        f"Guardrail: {one}, in command" for one in found
     ]
-    assert masked_view(record).get("findings", []) == list(found)
+    assert masked_view(record).get("findings", []) == [f"{one}, in command" for one in found]
     assert "findings" not in plain(view(record, whole=False))
     assert "findings" not in plain(record.state_for(record.process))
     assert (await world.core.requests.get((await world.submit()).id)).findings == ()

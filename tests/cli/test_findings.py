@@ -19,9 +19,9 @@ def test_a_finding_is_listed_and_shown_and_read_by_programs(up: Shell, agent: Ht
     found = submit(agent, new_id(), **removes)
     line = up.run("pending")
     assert 0 < line.index(FOUND) < line.index("sly")
-    assert "⚠️ guardrail         removes folders whole" in up.run("show", found)
+    assert "⚠️ guardrail         removes folders whole, in command" in up.run("show", found)
     read = json.loads(up.run("show", "--json", found))
-    assert read["findings"] == ["removes folders whole"]
+    assert read["findings"] == ["removes folders whole, in command"]
     assert "findings" not in agent.call("GET", f"/v1/requests/{found}")
     up.run("deny", found)
     harmless = ask(agent, new_id(), command="ls")
@@ -35,3 +35,11 @@ def test_a_hostile_path_is_inert_there(up: Shell, agent: HttpPool) -> None:
     assert len(up.run("pending").splitlines()) == 1
     shown = [one for one in up.run("show", found).splitlines() if ".ssh" in one and "⚠️" in one]
     assert shown == [f"{'⚠️ guardrail':20} {QUOTED.removeprefix('Guardrail: ')}"]
+
+
+def test_a_demand_for_a_person_is_kept_and_shown(up: Shell) -> None:
+    """By `gateway ask --human`, on the wire, and in what people read of it."""
+    asked = json.loads(up.run("ask", "shell", "--human", "--no-wait", "--", "ls", code=6))
+    read = json.loads(up.run("show", "--json", asked["id"]))
+    assert read["request"]["human"] is True
+    assert "a person must answer" in up.run("show", asked["id"])

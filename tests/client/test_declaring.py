@@ -68,3 +68,15 @@ def test_what_is_serialized_declares_what_it_shows(approvals: ScriptedApprovals)
     approvals.approve()
     assert work(3) == 3
     assert approvals.requests[-1].roles == {"shown": "id"}
+
+
+def test_a_person_is_demanded(approvals: ScriptedApprovals) -> None:
+    """By the decorator and by `ask`; without a word nothing is demanded."""
+    for _ in range(3):
+        approvals.approve()
+    requires_approval(human=True)(lambda: 1)()
+    assert approvals.requests[-1].human
+    current_client().ask("note", {"text": "x"}, human=True)
+    assert approvals.requests[-1].human
+    current_client().ask("note", {"text": "x"})
+    assert not approvals.requests[-1].human

@@ -9,7 +9,7 @@ from tests.danger import HOSTILE, QUOTED, REMOVES
 from tests.terminal.seat import seated, staffed
 from tests.world import World
 
-FOUND = "⚠ Guardrail: removes folders whole"
+FOUND = "⚠ Guardrail: removes folders whole, in command"
 
 
 @pytest.fixture(autouse=True)

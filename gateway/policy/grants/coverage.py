@@ -94,7 +94,7 @@ class Difference(NamedTuple):
 
 def _allows(match: Match, record: Record) -> bool:
     request = record.request
-    if record.risk.level is RiskLevel.HIGH or request.kind is not match.kind:
+    if record.for_people or request.kind is not match.kind:
         return False
     if match.shape is Shape.EXACT:
         return match.digest == record.digest
@@ -111,6 +111,8 @@ def differences(match: Match, record: Record) -> Iterator[Difference]:
     request, context = record.request, record.request.context
     if record.risk.level is RiskLevel.HIGH:
         yield Difference("", "its risk is high")
+    if request.human:
+        yield Difference("", "the agent demands a person")
     if request.kind is not match.kind:
         yield Difference("its kind", _DIFFERS, request.kind.value, match.kind.value)
     if match.shape is not Shape.PATTERN:
@@ -304,7 +306,7 @@ def _show(place: str, value: Any) -> str:
 def _passes(match: Match, record: Record) -> bool:
     """Whether a session's pass lets a request through: never high risk, secrets or hidden text."""
     request, arguments = record.request, record.arguments
-    if record.risk.level is RiskLevel.HIGH or not legible([request.tool, arguments]):
+    if record.for_people or not legible([request.tool, arguments]):
         return False
     if request.context.env or request.payload is not None or request.kind is Kind.PLAN:
         return False

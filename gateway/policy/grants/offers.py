@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, names_secret, start_of
-from gateway.models import Kind, RiskLevel
+from gateway.models import Kind
 from gateway.policy.calls.command_table import Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
 from gateway.policy.calls.roles import JsonType
@@ -86,8 +86,8 @@ def narrowest(record: Record, effect: Effect = Effect.ALLOW) -> Offer | None:
 
 def _offers(record: Record, effect: Effect) -> Iterator[Offer]:
     request = record.request
-    high = record.risk.level is RiskLevel.HIGH and effect is Effect.ALLOW
-    if high or request.questions or not legible([request.tool, *record.parts]):
+    asks = record.for_people and effect is Effect.ALLOW
+    if asks or request.questions or not legible([request.tool, *record.parts]):
         return
     for words, match in _matches(record, effect):
         offer = _offer(words, match)

@@ -1,0 +1,107 @@
+"""A request that demands a person is approved by nothing else, and denied by all that denies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.domain.parsing import parse_request
+from gateway.domain.policy_document import Mode
+from gateway.domain.records import Remember, likeness, locate_finding
+from gateway.errors import Conflict, InvalidRequest
+from gateway.models import Action, ApprovalRequest, Status
+from gateway.policy.chain import ALLOW, RESPOND
+from gateway.policy.grants.grant import Effect
+from gateway.policy.grants.offers import offers
+from gateway.ports.cards import card_of
+from gateway.wire.canonical_json import canonical
+from gateway.wire.codec import build, plain
+from tests.approvals.test_high_risk import Saying, in_force
+from tests.world import World, assembled, click, request
+
+PERSON = "A person must answer: the agent demands it"
+
+
+async def test_no_mode_answers_it_and_a_person_does(world: World) -> None:
+    """The demand is kept, stands on the card, and a person's approval ends it."""
+    await in_force(world)
+    assert (await world.submit()).status is Status.APPROVED
+    record = await world.submit(human=True)
+    assert record.status is Status.PENDING
+    kept = await world.core.requests.get(record.id)
+    assert kept.request.human
+    shown = card_of(kept, lines=9, chars=99).asks_because
+    assert shown is not None
+    assert shown.text == PERSON
+    assert not list(offers(kept, Effect.ALLOW))
+    assert (await world.core.requests.decide(click(record))).status is Status.APPROVED
+
+
+@pytest.mark.parametrize("effect", [ALLOW, RESPOND])
+async def test_no_decider_answers_it(server_url: str, namespace: str, effect: str) -> None:
+    """Neither one that allows it, nor one that responds instead of running anything."""
+    async with assembled(server_url, namespace, (Saying(effect),)) as world:
+        allowed = (Action.APPROVE, Action.DENY, Action.RESPOND)
+        assert (await world.submit(allowed=allowed)).status is Status.APPROVED
+        assert (await world.submit(allowed=allowed, human=True)).status is Status.PENDING
+
+
+async def test_what_is_remembered_approves_it_not_and_denies_it(world: World) -> None:
+    """The very same call: an approval does not count, and a denial does."""
+    await in_force(world, Mode.ASK)
+    first = await world.submit(arguments={"to": "a"})
+    await world.core.requests.decide(click(first, remember=Remember(everywhere=True)))
+    assert (await world.submit(arguments={"to": "a"})).status is Status.APPROVED
+    assert (await world.submit(arguments={"to": "a"}, human=True)).status is Status.PENDING
+    other = await world.submit(arguments={"to": "b"})
+    denied = click(other, Action.DENY, remember=Remember(everywhere=True))
+    await world.core.requests.decide(denied)
+    assert (await world.submit(arguments={"to": "b"}, human=True)).status is Status.DENIED
+
+
+async def test_an_approval_of_it_is_not_remembered(world: World) -> None:
+    """Also for a click that asks for that all the same."""
+    await in_force(world, Mode.ASK)
+    record = await world.submit(human=True)
+    with pytest.raises((Conflict, InvalidRequest)):
+        await world.core.requests.decide(click(record, remember=Remember(everywhere=True)))
+    assert (await world.core.requests.get(record.id)).status is Status.PENDING
+
+
+async def test_auto_deny_denies_it_all_the_same(world: World) -> None:
+    """Asking instead would let through what the route refuses."""
+    await in_force(world, Mode.AUTO_DENY)
+    assert (await world.submit(human=True)).status is Status.DENIED
+
+
+def test_the_wire_carries_it() -> None:
+    """Both ways; a member of another name or type is refused whole, as by an older gateway."""
+    asked = request(human=True)
+    values = plain(asked)
+    assert parse_request(canonical(values)).human
+    assert build(ApprovalRequest, values).human
+    for wrong in ({"human": "yes"}, {"humans": True}):
+        with pytest.raises(InvalidRequest):
+            parse_request(canonical(values | wrong))
+
+
+async def test_it_waits_behind_no_other(world: World) -> None:
+    """A request without the demand is not like it."""
+    await in_force(world, Mode.ASK)
+    record = await world.submit(human=True)
+    plainly = replace(record, request=replace(record.request, human=False))
+    assert likeness(record) != likeness(plainly)
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("", "removes folders whole"),
+        ("edits[0].text", "removes folders whole, in edits[0].text"),
+        ("a\n✅ b", 'removes folders whole, in "a\\n\\u2705 b"'),
+    ],
+)
+def test_a_place_is_told_as_data(place: str, told: str) -> None:
+    """Its name is the agent's: it begins no line and ends no quotation."""
+    assert locate_finding("removes folders whole", place) == told
