@@ -7,7 +7,7 @@ are masked. Platforms still have to make markup and mentions inert, each in its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from gateway.domain.records import Record, company
@@ -22,6 +22,7 @@ from gateway.ports.blocks import (
     cut,
     headline,
     pretty,
+    quote_name,
     same,
     warnings,
     why_asked,
@@ -215,7 +216,7 @@ def card_of(
     proofs = proofs or MaskProofs()
     hidden = not reveal and not record.final and proofs.hides(record)
     icon, word = _state(record)
-    tool = render_safe(_short(request.tool), reveal=reveal)
+    tool = _quote_tool(request.tool, reveal=reveal)
     decision = record.decision
     return Card(
         request_id=record.id,
@@ -226,7 +227,7 @@ def card_of(
         icon=icon,
         word=word,
         tool=tool,
-        summary=f"{word}: {request.agent} · {tool.text} · {record.risk.level.value} risk",
+        summary=f'{word}: "{request.agent}" · {tool.text} · {record.risk.level.value} risk',
         headline=headline(record, HEADLINE_CHARS),
         facts=_facts(record, reveal=reveal),
         risk=record.risk.level,
@@ -269,7 +270,8 @@ def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False)
     headings: dict[int, int] = {}
     at = 0
     for block in whole:
-        gap, heading = "\n\n" if segments else "", f"── {block.label} ──\n"
+        # Brackets, which are escaped in every text: none imitates a heading.
+        gap, heading = "\n\n" if segments else "", f"── ⟨{block.label}⟩ ──\n"
         segments += [(gap, False), (heading, False), *block.text.segments]
         headings[at + len(gap) + len(heading)] = at + len(gap)
         at += len(gap) + len(heading) + len(block.text.text)
@@ -297,22 +299,29 @@ def _state(record: Record) -> tuple[str, str]:
 
 
 def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
+    """Return who asks, and where it would run. What the agent chose stands quoted."""
     request, origin = record.request, record.request.origin
+    owner = Fact("Asked by", render_safe(record.owner or "", reveal=reveal))
     named = (
         ("Agent", request.agent),
-        ("Asked by", record.owner),
-        ("On behalf of", origin.sender and f"{origin.sender} (says the agent)"),
-        ("Parent agent", origin.parent_agent),
+        ("On behalf of (says the agent)", origin.sender or None),
+        ("Parent agent", origin.parent_agent or None),
         ("Session", request.session),
         ("Host", request.context.host),
         ("Folder", request.context.cwd),
     )
-    return tuple(Fact(label, render_safe(text, reveal=reveal)) for label, text in named if text)
+    quoted = [
+        Fact(label, quote_name(text, reveal=reveal)) for label, text in named if text is not None
+    ]
+    return tuple(quoted[:1] + [owner] * bool(record.owner) + quoted[1:])
 
 
-def _short(tool: str) -> str:
+def _quote_tool(tool: str, *, reveal: bool) -> Visible:
     """Return a tool's name as titles show it; a longer one stands whole among what would run."""
-    return tool if len(tool) <= _MOST_TOOL_CHARS else f"{start_of(tool, _MOST_TOOL_CHARS)}…"
+    if len(tool) <= _MOST_TOOL_CHARS:
+        return quote_name(tool, reveal=reveal)
+    begun = quote_name(start_of(tool, _MOST_TOOL_CHARS), reveal=reveal)
+    return replace(begun, segments=(*begun.segments, ("…", False)))
 
 
 def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:
