@@ -23,7 +23,9 @@ from gateway.wire.codec import plain
 
 DIFF_CONTEXT = 3  # unchanged lines around a change
 LABEL_CHARS = 60  # every platform has room for these, whatever it escapes and however it counts
-_NAME_CHARS = 50  # of a name in a label, with its quotes
+_NAME_CHARS = 60  # of a name with its quotes, likewise
+_ARGUMENT_CHARS = 50  # of one in a label
+_BEGINNINGS = (45, 20, 4)  # characters of a longer name; four fit however they are escaped
 _FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff", "patch": "diff"}
 
 
@@ -62,6 +64,16 @@ def quote_name(name: str, *, reveal: bool = False) -> Visible:
     return render_safe(json.dumps(name, ensure_ascii=False), reveal=reveal)
 
 
+def call_name(name: str, *, reveal: bool = False) -> Visible:
+    """Return a name as titles and facts show it; a longer one stands whole in what would run."""
+    whole = quote_name(name, reveal=reveal)
+    if not _long(name):
+        return whole
+    begun = (quote_name(start_of(name, most), reveal=reveal) for most in _BEGINNINGS)
+    shown = next(one for one in begun if len(one.text) <= _NAME_CHARS)
+    return Visible((*shown.segments, ("…", False)), whole.hidden, whole.mixed_script, shown.masked)
+
+
 def _list_names(record: Record) -> list[tuple[str, str, str]]:
     """Return what titles and facts may cut: a long name of the tool, of the host, of the folder."""
     context = record.request.context
@@ -69,9 +81,9 @@ def _list_names(record: Record) -> list[tuple[str, str, str]]:
     return [(f"name of the {what}", "text", text) for what, text in named if text and _long(text)]
 
 
-def _long(name: str) -> bool:
+def _long(name: str, most: int = _NAME_CHARS) -> bool:
     """Whether some platform would cut this name where it has one line for it."""
-    return len(quote_name(name).text) > _NAME_CHARS
+    return len(quote_name(name).text) > most
 
 
 def warnings(record: Record) -> tuple[Visible, ...]:
@@ -168,7 +180,7 @@ def _alone(name: str, value: Any) -> bool:
     """Whether an argument is a block. A name that would be cut as a label stays in the JSON."""
     if not isinstance(value, str):
         return False
-    return bool(value) if name in _FORMATS else "\n" in value and not _long(name)
+    return bool(value) if name in _FORMATS else "\n" in value and not _long(name, _ARGUMENT_CHARS)
 
 
 def _call(name: str) -> str:

@@ -7,22 +7,22 @@ are masked. Platforms still have to make markup and mentions inert, each in its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from gateway.domain.records import Record, company
-from gateway.domain.redaction import holds_secrets, render_safe, start_of
+from gateway.domain.redaction import holds_secrets, render_safe
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
 from gateway.ports.blocks import (
     Block,
     Change,
     blocks_of,
+    call_name,
     changes,
     cut,
     headline,
     pretty,
-    quote_name,
     same,
     warnings,
     why_asked,
@@ -34,7 +34,6 @@ from gateway.ports.remember_options import may_remember, wishes
 
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
-_MOST_TOOL_CHARS = 80
 _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
 
@@ -216,7 +215,7 @@ def card_of(
     proofs = proofs or MaskProofs()
     hidden = not reveal and not record.final and proofs.hides(record)
     icon, word = _state(record)
-    tool = _quote_tool(request.tool, reveal=reveal)
+    tool = call_name(request.tool, reveal=reveal)
     decision = record.decision
     return Card(
         request_id=record.id,
@@ -311,17 +310,9 @@ def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
         ("Folder", request.context.cwd),
     )
     quoted = [
-        Fact(label, quote_name(text, reveal=reveal)) for label, text in named if text is not None
+        Fact(label, call_name(text, reveal=reveal)) for label, text in named if text is not None
     ]
     return tuple(quoted[:1] + [owner] * bool(record.owner) + quoted[1:])
-
-
-def _quote_tool(tool: str, *, reveal: bool) -> Visible:
-    """Return a tool's name as titles show it; a longer one stands whole among what would run."""
-    if len(tool) <= _MOST_TOOL_CHARS:
-        return quote_name(tool, reveal=reveal)
-    begun = quote_name(start_of(tool, _MOST_TOOL_CHARS), reveal=reveal)
-    return replace(begun, segments=(*begun.segments, ("…", False)))
 
 
 def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:

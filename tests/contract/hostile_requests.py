@@ -9,7 +9,6 @@ from typing import Any
 
 from gateway.domain.records import Record
 from gateway.models import Context
-from gateway.wire.identifiers import TOOL_NAME
 from tests.contract.texts import PAYLOAD
 from tests.discord.pictures import stored
 from tests.world import request
@@ -87,6 +86,11 @@ def draw_name(random: Random) -> str:
     return random.choice(NAMES) if random.randrange(4) else draw_text(random)[:70]
 
 
+def as_tool(name: str) -> str:
+    """Return a name without what no tool's name may hold; it may be empty."""
+    return _NOT_A_TOOL.sub("", name)[:200]
+
+
 def draw_record(random: Random) -> Record:
     """Return a pending request of hostile parts."""
     arguments = {draw_name(random): draw_value(random) for _ in range(random.randrange(4))}
@@ -99,11 +103,11 @@ def draw_record(random: Random) -> Record:
         env={} if maybe(4) else {"PATH": draw_text(random), draw_name(random): "1"},
         files={} if maybe(5) else {f"/srv/{draw_name(random)}": "ab" * 32},
     )
-    tool = _NOT_A_TOOL.sub("", draw_name(random))[:200] if maybe(3) == 0 else "shell"
+    tool = as_tool(draw_name(random)) if maybe(3) == 0 else "shell"
     payload = None if maybe(4) else {draw_name(random): draw_value(random)}
     return stored(
         request(
-            tool=tool if TOOL_NAME.fullmatch(tool) else "shell",
+            tool=tool or "shell",
             arguments=arguments,
             payload=payload,
             context=context,

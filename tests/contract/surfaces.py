@@ -82,7 +82,7 @@ def _read_slack_blocks(made: list[Json], reader: Reader, title: str = "") -> Rea
             facts = _slack_facts(said)
         elif label.endswith("not shown here"):
             return Read(None, offers)
-    return Read(_gathered(sections, {"tool": title.split(" · ", 1)[1], **facts}, reader), offers)
+    return Read(gather(sections, {"tool": title.split(" · ", 1)[1], **facts}, reader), offers)
 
 
 def _is_ours(label: str) -> bool:
@@ -95,7 +95,7 @@ def _slack_facts(said: list[Json]) -> Json:
     return {name: text for name, text in facts.items() if name in ("host", "folder")}
 
 
-def _gathered(sections: list[Section], facts: Json, reader: Reader) -> Json | None:
+def gather(sections: list[Section], facts: Json, reader: Reader) -> Json | None:
     """Return what was read, None where some of it was cut."""
     named = {label.removeprefix("name of the ") for label, _ in sections}
     facts = {name: text for name, text in facts.items() if name not in named}
@@ -120,7 +120,7 @@ def _read_slack_pages(record: Record, reader: Reader) -> Read:
             title = view["blocks"][0]["elements"][0]["text"].split(" · ", 1)[1]
             facts = {"tool": title, **_slack_facts(boxes["about"]["elements"][0]["elements"])}
         offers = bool(_APPROVES & _actions(view["blocks"]))
-    return Read(_gathered(reader.full(pages), facts, reader), offers, promised=True)
+    return Read(gather(reader.full(pages), facts, reader), offers, promised=True)
 
 
 def _actions(made: list[Json]) -> set[str]:
@@ -157,7 +157,7 @@ def _read_discord_card(message: Json, reader: Reader) -> Read:
     if len(labels) != len(found):
         return Read(None, offers)
     sections = list(zip(labels, found, strict=True))
-    return Read(_gathered(sections, _discord_facts(said), reader), offers)
+    return Read(gather(sections, _discord_facts(said), reader), offers)
 
 
 def _discord_facts(said: list[str]) -> Json:
@@ -194,7 +194,7 @@ def _read_discord_pages(record: Record, reader: Reader) -> Read:
         pages += found[1]
         facts = _discord_facts(said)
         offers = bool(_LETS_RUN & _pressable(message))
-    return Read(_gathered(reader.full(pages), facts, reader), offers, promised=True)
+    return Read(gather(reader.full(pages), facts, reader), offers, promised=True)
 
 
 def read_web(record: Record, reader: Reader) -> list[Read]:
@@ -211,7 +211,7 @@ def read_card_json(view: Json, reader: Reader) -> Read:
     facts = {label.lower(): _line(text) for label, text in view["facts"]}
     named = {name: facts[name] for name in ("host", "folder") if name in facts}
     sections = [(one["label"], "\n".join(map(_line, one["lines"]))) for one in view["blocks"]]
-    read = _gathered(sections, {"tool": _line(view["tool"]), **named}, reader)
+    read = gather(sections, {"tool": _line(view["tool"]), **named}, reader)
     return Read(read, offers, promised=view["complete"])
 
 
@@ -223,13 +223,13 @@ def read_terminal(record: Record, reader: Reader) -> list[Read]:
     """Read the full text, and the card where it can be approved. Rich writes tabs as spaces and
     ends lines without any, so white space is left aside on the card."""
     view = full_view(record)
-    drawn = "".join(_printed(render_text(page)) for page in view.pages)
+    drawn = "".join(printed(render_text(page)) for page in view.pages)
     assert _squeezed(drawn) == _squeezed(view.text)
     card = card_of(record, lines=screen.CARD_LINES, chars=screen.CARD_CHARS)
     whole = card_of(record, lines=ALL, chars=ALL)
     facts = {one.label.lower(): one.text.text for one in whole.facts}
     named = {name: facts[name] for name in ("host", "folder") if name in facts}
-    read = _gathered(reader.full(view.text), {"tool": whole.tool.text, **named}, reader)
+    read = gather(reader.full(view.text), {"tool": whole.tool.text, **named}, reader)
     if card.complete:
         _check_terminal_card(card)
     return [Read(read, not whole.hides, promised=True)]
@@ -237,7 +237,7 @@ def read_terminal(record: Record, reader: Reader) -> list[Read]:
 
 def _check_terminal_card(card: Any) -> None:
     """Only headings of ours begin where ours do, and below each stands its text."""
-    rows = [row[2:-2].rstrip() for row in _printed(render_card(card, now_ms=0)).split("\n")[1:-2]]
+    rows = [row[2:-2].rstrip() for row in printed(render_card(card, now_ms=0)).split("\n")[1:-2]]
     headings = [row.rstrip("─ ") for row in rows if row.endswith("──") and not row.startswith("  ")]
     assert headings[-len(card.blocks) :] == [one.label for one in card.blocks]
     inside = "".join(row for row in rows if row.startswith("  ") or not row)
@@ -247,7 +247,8 @@ def _check_terminal_card(card: Any) -> None:
         assert _squeezed(one.text.text) in _squeezed(inside)
 
 
-def _printed(content: Any) -> str:
+def printed(content: Any) -> str:
+    """Return what Rich writes of something, without colours."""
     out = io.StringIO()
     Console(file=out, width=WIDTH, color_system=None, legacy_windows=False).print(content)
     return out.getvalue()

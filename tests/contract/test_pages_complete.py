@@ -196,8 +196,8 @@ def assert_named(said: str, record: Record, *, only: bool = True) -> None:
 
 def test_discord_leaves_out_no_folder_of_what_it_lets_approve() -> None:
     """Where others fill the line of facts, the full view has it, and alone has Approve."""
-    origin = Origin(sender="s" * 160, parent_agent="p" * 64)
-    where = Context(host="h" * 60, cwd="/srv/" + "*" * 55)
+    origin = Origin(sender="*" * 58, parent_agent="*" * 58)
+    where = Context(host="*" * 58, cwd="/srv/" + "*" * 53)
     base = request(arguments={"command": "ls"}, origin=origin, context=where, session="x" * 128)
     record = stored(base)
     message = sent(build_card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
@@ -205,7 +205,7 @@ def test_discord_leaves_out_no_folder_of_what_it_lets_approve() -> None:
     ((_, page),) = discord_pages(record)
     assert "Approve" in buttons(page)
     said = "\n".join(one.get("content", "") for one in walk(page["components"]))
-    assert "/srv/" + "\\*" * 55 in said
+    assert "/srv/" + "\\*" * 53 in said
 
 
 def test_a_thousand_arguments_are_no_card_that_slack_refuses() -> None:
