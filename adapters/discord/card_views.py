@@ -270,7 +270,7 @@ def _render_blocks(card: Card, budget: _TextBudget) -> tuple[str, bool]:
     whole = True
     room = budget.room(3000)
     for block in card.blocks:
-        label = f"**{escape_line(block.label, 2 * LABEL_CHARS)}**\n"  # escaped, it is never cut
+        label = f"{_render_label(block.label)}\n"
         left = room - count_units(label) - 1
         if left < 40:  # noqa: PLR2004 (no room for a fence and a word)
             return "\n".join(parts), False
@@ -279,6 +279,12 @@ def _render_blocks(card: Card, budget: _TextBudget) -> tuple[str, bool]:
         parts.append(label + text)
         room -= count_units(label) + count_units(text) + 1
     return "\n".join(parts), whole
+
+
+def _render_label(label: str) -> str:
+    """Return our words bold, and an agent's name in them as it is. Escaped, it is never cut."""
+    said, space, name = label.partition(' "')
+    return f"**{said}**{space}{escape_line(name, 2 * LABEL_CHARS)}"
 
 
 def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:

@@ -96,8 +96,12 @@ def label_pairs(pairs: Iterable[tuple[str, str]]) -> Json:
 
 
 def label(text: str) -> Json:
-    """Return a rich text section with one bold line."""
-    return line(words(text, bold=True))
+    """Return a rich text section with one line: our words bold, an agent's name in it as code."""
+    said, quote_mark, name = text.partition('"')
+    if not name:
+        return line(words(text, bold=True))
+    named: Json = {"type": "text", "text": f"{quote_mark}{name}", "style": {"code": True}}
+    return line(words(said, bold=True), named)
 
 
 def exact(text: str) -> Json:

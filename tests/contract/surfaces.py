@@ -37,6 +37,7 @@ ALL = 10**9
 WIDTH = 4000
 _FENCE = re.compile(r"```(?:bash|diff|json)?\n(.*?)\n```", re.DOTALL)
 _DISCORD_FACT = re.compile(r'\*\*(Host|Folder)\*\* (".*?)(?= · \*\*|\Z)', re.DOTALL)
+_DISCORD_LABEL = re.compile(r"(?:\A|\n)\*\*(.*?)\*\*(.*)\n")
 _APPROVES = {"approve", "approve_confirmed", "edit", "respond", "remember"}
 _LETS_RUN = {"Approve", "Edit", "Respond instead", "Remember…"}
 
@@ -73,12 +74,12 @@ def _read_slack_blocks(made: list[Json], reader: Reader, title: str = "") -> Rea
         said = part["elements"]
         if part["type"] != "rich_text_section":
             continue
-        label = str(said[0]["text"])
+        label = "".join(str(one["text"]) for one in said)
         if after.get("type") == "rich_text_preformatted" and not _is_ours(label):
             sections.append((label, after["elements"][0]["text"]))
         elif label.startswith("⏳ "):
             title = label.rsplit(" · ", 1)[0]
-        elif label == "Agent ":
+        elif label.startswith("Agent "):
             facts = _slack_facts(said)
         elif label.endswith("not shown here"):
             return Read(None, offers)
@@ -150,9 +151,7 @@ def _read_discord_card(message: Json, reader: Reader) -> Read:
     said = [one["content"] for one in walk(message["components"]) if one["type"] == TEXT]
     offers = bool(_LETS_RUN & _pressable(message))
     boxes = next((one for one in said if "```" in one), "")
-    labels = [
-        _unmarked(one) for one in re.findall(r"(?:\A|\n)\*\*(.*)\*\*\n", _FENCE.sub("", boxes))
-    ]
+    labels = [_unmarked("".join(one)) for one in _DISCORD_LABEL.findall(_FENCE.sub("", boxes))]
     found = _FENCE.findall(boxes)
     if len(labels) != len(found):
         return Read(None, offers)
