@@ -283,7 +283,7 @@ def _render_body(card: Card, budget: TextBudget) -> Json:
         if block.text.text:
             parts += [label(block.label), exact(block.text.text)]
         else:
-            parts.append(label(f"{block.label}: not shown here"))
+            parts.append(label(f"Not shown here: {block.label}"))
     if (more := len(card.blocks) - MOST_PARTS) > 0:
         parts.append(label(f"{more} more: not shown here"))
     for field in card.fields:

@@ -88,9 +88,9 @@ def _render_footer(card: Card, now_ms: int) -> str:
 
 def _render_facts(card: Card) -> Iterator[RenderableType]:
     if card.outcome is not None:
-        yield render_text(card.outcome, "bold")
+        yield _indent(render_text(card.outcome, "bold"))
     if card.result is not None:
-        yield Text("The agent says that it ").append_text(render_text(card.result))
+        yield _indent(Text("The agent says that it ").append_text(render_text(card.result)))
     facts = Text()
     for fact in card.facts:
         facts.append(f"{fact.label} ", style="dim").append_text(render_text(fact.text)).append(
@@ -98,10 +98,10 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
         )
     yield _indent(facts)
     if card.asks_because is not None:
-        yield render_text(card.asks_because, "dim")
+        yield _indent(render_text(card.asks_because, "dim"))
     yield Text(f"{card.risk.value} risk", style=_RISK[card.risk])
     yield from (_indent(render_text(reason)) for reason in card.reasons)
-    yield from render_findings(card)
+    yield from map(_indent, render_findings(card))
     if card.claimed:
         yield Text(f"👀 {card.claimed}", style="cyan")
     if not card.complete:
@@ -125,7 +125,7 @@ def _render_content(card: Card) -> Iterator[RenderableType]:
         )
         yield _indent(render_text(card.says, "italic"))
     for field in card.fields:
-        yield Text("• ").append_text(render_text(field.text))
+        yield _indent(Text("• ").append_text(render_text(field.text)))
     for block in card.blocks:
         yield Rule(Text(block.label, style="bold"), align="left", style="dim")
         yield _indent(_render_code(block))

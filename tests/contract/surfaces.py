@@ -81,7 +81,7 @@ def _read_slack_blocks(made: list[Json], reader: Reader, title: str = "") -> Rea
             title = label.rsplit(" · ", 1)[0]
         elif label.startswith("Agent "):
             facts = _slack_facts(said)
-        elif label.endswith("not shown here"):
+        elif label.startswith("Not shown here: ") or label.endswith(" more: not shown here"):
             return Read(None, offers)
     return Read(gather(sections, {"tool": title.split(" · ", 1)[1], **facts}, reader), offers)
 
@@ -136,12 +136,13 @@ def read_discord(record: Record, reader: Reader) -> list[Read]:
     """Read the card, and the full view, all of whose pages are turned."""
     card = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
     return [
-        _read_discord_card(_sent(build_card_view(card, COPY)), reader),
+        _read_discord_card(sent(build_card_view(card, COPY)), reader),
         _read_discord_pages(record, reader),
     ]
 
 
-def _sent(shown: Any) -> Json:
+def sent(shown: Any) -> Json:
+    """Return a Discord message, checked against its limits."""
     body: Json = {"flags": V2, "components": shown.view.to_components()}
     check_message(body, files={"request.txt"})
     return body
@@ -185,7 +186,7 @@ def _read_discord_pages(record: Record, reader: Reader) -> Read:
     pages, offers, facts = "", False, {}
     for page in range(len(view.pages)):
         assert not offers, "only the last page has it"
-        message = _sent(discord_view(card, view, button, page=page))
+        message = sent(discord_view(card, view, button, page=page))
         said = [one["content"] for one in walk(message["components"]) if one["type"] == TEXT]
         (box,) = [one for one in said if one.startswith("```")]
         found = _FENCE.fullmatch(box)
@@ -227,7 +228,7 @@ def read_terminal(record: Record, reader: Reader) -> list[Read]:
     card = card_of(record, lines=screen.CARD_LINES, chars=screen.CARD_CHARS)
     whole = card_of(record, lines=ALL, chars=ALL)
     facts = {one.label.lower(): one.text.text for one in whole.facts}
-    named = {name: facts[name] for name in ("host", "folder") if name in facts}
+    named: Json = {name: facts[name] for name in ("host", "folder") if name in facts}
     read = gather(reader.full(view.text), {"tool": whole.tool.text, **named}, reader)
     if card.complete:
         _check_terminal_card(card)

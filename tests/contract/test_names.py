@@ -25,7 +25,7 @@ from gateway.domain.records import Record
 from gateway.models import Context, Origin
 from gateway.ports.cards import card_of, full_view
 from tests.contract.hostile_requests import NAMES, as_tool, draw_name
-from tests.contract.surfaces import ALL, COPY, printed
+from tests.contract.surfaces import ALL, COPY, printed, sent
 from tests.discord.limits import TEXT, walk
 from tests.discord.pictures import stored
 from tests.world import request
@@ -88,7 +88,7 @@ def discord(record: Record) -> Iterator[str]:
     button = DiscordButton(verb="read", request_id=record.id, revision=record.revision)
     full = discord_view(whole, full_view(record, fits=page_fits), button)
     for shown in (build_card_view(card, COPY), full):
-        for one in walk(shown.view.to_components()):
+        for one in walk(sent(shown)["components"]):
             if one["type"] == TEXT:
                 parts = re.split(r"(?<!\\)\*\*|\n", _FENCE.sub("", one["content"]))
                 yield from (re.sub(r"\\([^A-Za-z0-9\s])", r"\1", part) for part in parts)
@@ -150,7 +150,7 @@ HARMLESS = (
 
 def ours(text: str) -> str:
     """Return a text of ours without what is quoted in it, and without numbers."""
-    said = _NUMBER.sub("#", _QUOTED.sub('""', text)).removesuffix(": not shown here")
+    said = _NUMBER.sub("#", _QUOTED.sub('""', text)).removeprefix("Not shown here: ")
     return " ".join(said.split())
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from gateway.models import Action, Execution, Reason, Report, Status
 from tests.discord.limits import walk
-from tests.discord.messages import Json, shown_text
+from tests.discord.messages import shown_text
 from tests.discord.stage import Stage, labels, private_text
+from tests.discord.town import Json
 from tests.world import over_http
 
 

@@ -17,6 +17,7 @@ from gateway.domain.reading_order import put_short_first
 from gateway.domain.records import Record
 from gateway.models import Context
 from gateway.ports.cards import card_of, full_view
+from tests.contract.surfaces import sent as as_message
 from tests.discord.pictures import stored
 from tests.world import request
 
@@ -68,7 +69,7 @@ def test_what_is_sent_shows_what_is_short() -> None:
         slack = card_of(record, lines=card_blocks.CARD_LINES, chars=card_blocks.CARD_CHARS)
         discord = card_of(record, lines=CARD_LINES, chars=CARD_CHARS)
         sent = json.dumps(card_blocks.build_message(slack, "0" * 22)[1])
-        shown = json.dumps(build_card_view(discord, "0" * 22).view.to_components())
+        shown = json.dumps(as_message(build_card_view(discord, "0" * 22)))
         for one in SHORT:
             assert one in sent
             assert one in shown.replace("\\\\", "")
