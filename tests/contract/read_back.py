@@ -55,6 +55,7 @@ class Reader:
 
     def __init__(self, record: Record) -> None:
         self._pool = list(_texts_in(record))
+        self._numbers = {str(one): one for one in _numbers_in(json.loads(what_runs(record)))}
         self.hidden: set[str] = set()
 
     def text(self, shown: str) -> str:
@@ -72,8 +73,11 @@ class Reader:
         return found
 
     def said(self, value: Any) -> Any:
-        """Return a JSON value of the HTTP API with each masked value in its place."""
+        """Return a JSON value of the HTTP API with each masked value in its place. There a number
+        that is a secret is masked as text is: of that one value the type is not told."""
         if isinstance(value, str):
+            if (mask := _MASK.fullmatch(value)) and (number := self._numbers.get(self._find(mask))):
+                return number
             made, done = [], 0
             for mask in _MASK.finditer(value):
                 made += [_unspelled(value[done : mask.start()]), self._find(mask)]
@@ -151,6 +155,14 @@ def _add(arguments: Json, more: Json) -> None:
 def _texts_in(record: Record) -> Iterable[str]:
     yield from _leaves(json.loads(what_runs(record)))
     yield json.dumps(json.loads(what_runs(record)), ensure_ascii=False)
+
+
+def _numbers_in(value: Any) -> Iterable[int | float]:
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _numbers_in(one)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
 
 
 def _leaves(value: Any) -> Iterable[str]:
