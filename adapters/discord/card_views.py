@@ -32,6 +32,7 @@ _FACT, _FACTS, _ALL_FACTS = 160, 600, 1500  # the last is the longest possible s
 _BECAUSE = 300
 _LEAST = 60  # characters; a part with less room is left out
 _PARTLY = "⚠️ Discord cannot show all of a page. Read and decide it in the inbox."
+_TURN = "Approve is on the last."
 _SPACE = 120  # for separators, and differences in Discord's counting
 
 _COLOURS = {
@@ -129,13 +130,16 @@ def build_full_view(
     controls.
 
     `card` is built without a size limit; `button` is the one pressed. `limit` is the largest file
-    that Discord accepts here. If a page is not shown whole, the request can only be denied.
+    that Discord accepts here. Before the last page, and if a page is not shown whole, the request
+    can only be denied.
     """
     raw = view.text.encode("utf-8", "backslashreplace")
     fits = len(raw) <= limit
     page = max(0, min(page, len(view.pages) - 1))
+    last = page == len(view.pages) - 1
     whole = shows_whole(view)
     text, _ = fence(view.pages[page].text, "text", PAGE_UNITS)
+    more = not last and any(one.action is Action.APPROVE for one in card.controls)
     said = f"-# Only you see this. Page {page + 1} of {len(view.pages)}."
     told = (
         _render_title(card),
@@ -143,7 +147,8 @@ def build_full_view(
         _render_facts(card, _ALL_FACTS)[0],
         _render_because(card, _BECAUSE),
         _render_undeclared(view),
-        said if whole else f"{said}\n{_PARTLY}",
+        f"{said} {_TURN}" if more else said,
+        "" if whole else _PARTLY,
     )
     head = [part for part in told if part]
     digest = hashlib.sha256(raw).hexdigest()
@@ -152,7 +157,7 @@ def build_full_view(
         file = "⚠️ It is too large for Discord. Read and decide it in the inbox."
     if card.hides:
         file = f"⚠️ {HIDDEN}\n{file}"
-    rows = [] if card.final or not fits else _build_full_rows(card, button, whole)
+    rows = [] if card.final or not fits else _build_full_rows(card, button, whole and last)
     if len(view.pages) > 1:
         rows.append(_build_page_row(button, page, len(view.pages)))
     below: list[Any] = [ui.TextDisplay(file)]
@@ -265,7 +270,7 @@ def _render_blocks(card: Card, budget: _TextBudget) -> tuple[str, bool]:
     whole = True
     room = budget.room(3000)
     for block in card.blocks:
-        label = f"**{escape_line(block.label, 2 * LABEL_CHARS)}**\n"  # escaped, it is never cut
+        label = f"{_render_label(block.label)}\n"
         left = room - count_units(label) - 1
         if left < 40:  # noqa: PLR2004 (no room for a fence and a word)
             return "\n".join(parts), False
@@ -274,6 +279,12 @@ def _render_blocks(card: Card, budget: _TextBudget) -> tuple[str, bool]:
         parts.append(label + text)
         room -= count_units(label) + count_units(text) + 1
     return "\n".join(parts), whole
+
+
+def _render_label(label: str) -> str:
+    """Return our words bold, and an agent's name in them as it is. Escaped, it is never cut."""
+    said, space, name = label.partition(' "')
+    return f"**{said}**{space}{escape_line(name, 2 * LABEL_CHARS)}"
 
 
 def _render_size_notice(card: Card, *, complete: bool, silent: bool) -> str:
@@ -395,11 +406,11 @@ def _build_button(control: Control, base: DiscordButton) -> ui.Button[Any]:
     return ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
 
 
-def _build_full_rows(card: Card, button: DiscordButton, whole: bool) -> list[ui.ActionRow[Any]]:
+def _build_full_rows(card: Card, button: DiscordButton, seen: bool) -> list[ui.ActionRow[Any]]:
     buttons: list[ui.Button[Any]] = []
     base = replace(button, revision=card.revision)
     for control in card.controls:
-        if not _is_offered(control, whole):
+        if not _is_offered(control, seen):
             continue
         more = CONFIRMED if control.confirm else ""
         label = f"{control.label}: I have read it" if control.confirm else control.label
@@ -407,7 +418,7 @@ def _build_full_rows(card: Card, button: DiscordButton, whole: bool) -> list[ui.
         buttons.append(
             ui.Button(label=label, style=_STYLES[control.style], custom_id=wanted.custom_id)
         )
-    buttons += _build_remember_buttons(card, base) if whole else []
+    buttons += _build_remember_buttons(card, base) if seen else []
     return _arrange_in_rows(buttons)
 
 

@@ -30,7 +30,7 @@ from gateway.ports import (
     Record,
     Worklist,
     headline,
-    render_safe,
+    quote_name,
     start_of,
 )
 
@@ -231,6 +231,6 @@ class DiscordCommands:
         return record
 
     def _render_line(self, record: Record) -> str:
-        tool = render_safe(start_of(record.request.tool, _LINE)).text
+        tool = quote_name(start_of(record.request.tool, _LINE)).text
         said = headline(record, _LINE).text
         return clip(f"{record.id[:_SHORT]} · {tool} · {said}", _LINE)

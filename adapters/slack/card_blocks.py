@@ -96,8 +96,12 @@ def label_pairs(pairs: Iterable[tuple[str, str]]) -> Json:
 
 
 def label(text: str) -> Json:
-    """Return a rich text section with one bold line."""
-    return line(words(text, bold=True))
+    """Return a rich text section with one line: our words bold, an agent's name in it as code."""
+    said, quote_mark, name = text.partition('"')
+    if not name:
+        return line(words(text, bold=True))
+    named: Json = {"type": "text", "text": f"{quote_mark}{name}", "style": {"code": True}}
+    return line(words(said, bold=True), named)
 
 
 def exact(text: str) -> Json:
@@ -279,7 +283,7 @@ def _render_body(card: Card, budget: TextBudget) -> Json:
         if block.text.text:
             parts += [label(block.label), exact(block.text.text)]
         else:
-            parts.append(label(f"{block.label}: not shown here"))
+            parts.append(label(f"Not shown here: {block.label}"))
     if (more := len(card.blocks) - MOST_PARTS) > 0:
         parts.append(label(f"{more} more: not shown here"))
     for field in card.fields:

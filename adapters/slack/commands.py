@@ -19,6 +19,7 @@ from adapters.slack.card_blocks import (
     exact,
     fit,
     label,
+    label_pairs,
     line,
     moment,
     one_line,
@@ -50,6 +51,7 @@ from gateway.ports import (
 COMMAND = "/approvals"
 _MOST_LISTED = 12
 _COVERS_UNITS = 900
+_FACT_UNITS = 120
 _ENTRY_LINES, _ENTRY_CHARS = 5, 300
 HELP = (
     "/approvals list: what waits for you\n"
@@ -173,11 +175,11 @@ def build_request_entry(record: Record) -> list[Json]:
     """Return a pending request as a short entry with buttons."""
     card = card_of(record, lines=_ENTRY_LINES, chars=_ENTRY_CHARS)
     title = words(one_line(f"{card.title} · {card.short_id}"), bold=True)
-    parts = [line(title, words(f"\nfor {record.request.agent}"))]
+    facts = [(fact.label, fit(one_line(fact.text.text), _FACT_UNITS)) for fact in card.facts]
+    parts = [line(title), label_pairs(facts)]
     if card.complete and card.blocks:
         for block in card.blocks:
-            parts += [label(one_line(block.label))] if len(card.blocks) > 1 else []
-            parts.append(exact(block.text.text))
+            parts += [label(block.label), exact(block.text.text)]
     else:
         parts.append(quote(card.headline.text))
     notices = list(card.notices)

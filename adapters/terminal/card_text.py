@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.style import Style
@@ -54,18 +55,6 @@ def render_card(card: Card, *, now_ms: int) -> RenderableType:
     )
 
 
-def render_line(card: Card) -> Text:
-    """Return a card as one line of a list, starting with guardrail findings."""
-    line = Text("• ")
-    for one in render_findings(card):
-        line.append_text(one).append("  ")
-    return (
-        line.append_text(render_text(card.tool, "bold"))
-        .append("  ")
-        .append_text(render_text(card.headline))
-    )
-
-
 def render_text(visible: Visible, style: str = "") -> Text:
     """Return text with its escapes highlighted."""
     text = Text(style=style)
@@ -99,22 +88,20 @@ def _render_footer(card: Card, now_ms: int) -> str:
 
 def _render_facts(card: Card) -> Iterator[RenderableType]:
     if card.outcome is not None:
-        yield render_text(card.outcome, "bold")
+        yield _indent(render_text(card.outcome, "bold"))
     if card.result is not None:
-        yield Text("The agent says that it ").append_text(render_text(card.result))
+        yield _indent(Text("The agent says that it ").append_text(render_text(card.result)))
     facts = Text()
     for fact in card.facts:
         facts.append(f"{fact.label} ", style="dim").append_text(render_text(fact.text)).append(
             "   "
         )
-    yield facts
+    yield _indent(facts)
     if card.asks_because is not None:
-        yield render_text(card.asks_because, "dim")
-    risk = Text(f"{card.risk.value} risk", style=_RISK[card.risk])
-    for reason in card.reasons:
-        risk.append(" · ", style="dim").append_text(render_text(reason))
-    yield risk
-    yield from render_findings(card)
+        yield _indent(render_text(card.asks_because, "dim"))
+    yield Text(f"{card.risk.value} risk", style=_RISK[card.risk])
+    yield from (_indent(render_text(reason)) for reason in card.reasons)
+    yield from map(_indent, render_findings(card))
     if card.claimed:
         yield Text(f"👀 {card.claimed}", style="cyan")
     if not card.complete:
@@ -136,18 +123,23 @@ def _render_content(card: Card) -> Iterator[RenderableType]:
         yield Rule(
             Text("the agent's own words, unverified", style="dim"), align="left", style="dim"
         )
-        yield render_text(card.says, "italic")
+        yield _indent(render_text(card.says, "italic"))
     for field in card.fields:
-        yield Text("• ").append_text(render_text(field.text))
+        yield _indent(Text("• ").append_text(render_text(field.text)))
     for block in card.blocks:
         yield Rule(Text(block.label, style="bold"), align="left", style="dim")
-        yield _render_code(block)
+        yield _indent(_render_code(block))
     if card.changed:
         yield Rule(Text("changed since it was asked", style="bold"), align="left", style="dim")
-        yield render_diff(card.changed)
+        yield _indent(render_diff(card.changed))
     if card.preview is not None:
         yield Rule(Text("the agent's preview, unverified", style="dim"), align="left", style="dim")
-        yield _render_code(card.preview)
+        yield _indent(_render_code(card.preview))
+
+
+def _indent(text: Text) -> Padding:
+    """Return text of the agent behind a margin: no line of it begins where ours do."""
+    return Padding(text, (0, 0, 0, 2))
 
 
 def _render_code(block: Block) -> Text:

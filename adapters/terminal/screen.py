@@ -23,7 +23,6 @@ from adapters.terminal.card_text import (
     render_card,
     render_diff,
     render_findings,
-    render_line,
     render_text,
 )
 from adapters.terminal.editor import edit_text
@@ -263,7 +262,8 @@ class TerminalApp(App[None]):
         if not chosen:
             self._say("none of them can be approved without a closer look", bad=True)
             return
-        listed = Group(*(render_line(_build_card(one)) for one in chosen))
+        now = self._clock.now_ms()
+        listed = Group(*(render_card(_build_card(one), now_ms=now) for one in chosen))
         question = f"Approve these {len(chosen)}? Type {YES}"
         if await self.push_screen_wait(WordsScreen(question, shown=listed)) == YES:
             for one in chosen:

@@ -31,6 +31,7 @@ from gateway.wire.schema import matching
 MAX_WAIT_SECONDS = 60.0
 MAX_PAGE = 200
 CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
+_LIKE_A_MASK = re.compile(r"⟨(?=secret of |U\+27E8⟩)")
 NONCE = re.compile(r"[0-9A-Za-z_-]{8,64}")
 EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
@@ -311,9 +312,23 @@ def view(record: Record, *, whole: bool) -> RequestView:
 
 
 def masked_view(record: Record) -> JsonObject:
-    """Return the whole view of a record, with its secrets masked as on cards."""
-    shown: JsonObject = mask(plain(view(record, whole=True)))
+    """Return the whole view of a record, with its secrets masked as on cards.
+
+    Where an agent wrote what looks like a mask, its bracket is spelled ⟨U+27E8⟩.
+    """
+    written = plain(view(record, whole=True))
+    said = {name: _spell_masks(written[name]) for name in ("request", "arguments")}
+    shown: JsonObject = mask({**written, **said})
     return shown
+
+
+def _spell_masks(value: Any) -> Any:
+    """Return a JSON value of an agent in which nothing passes for a mask."""
+    if isinstance(value, str):
+        return _LIKE_A_MASK.sub("⟨U+27E8⟩", value) if "⟨" in value else value
+    if isinstance(value, dict):
+        return {_spell_masks(name): _spell_masks(item) for name, item in value.items()}
+    return [_spell_masks(item) for item in value] if isinstance(value, list) else value
 
 
 def check_match(pattern: re.Pattern[str], name: str, text: str | None) -> None:

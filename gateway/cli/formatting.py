@@ -14,18 +14,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.domain.clock import SystemClock
+from gateway.domain.reading_order import put_short_first
 from gateway.domain.safe_text import ascii_escaped, make_visible
 from gateway.models import Action
 from gateway.wire.outcome_text import sentence
 
 _LINE_CHARS = 200  # of what would run, in one line
 _LABEL_CHARS = 20
-# Parts of the full form: the label, and the path in the record.
-_MEMBERS = (
+# Parts of the full form: the label, and the path in the record. First what would run.
+_RUNS = (
     ("wants to run", "arguments"),
     ("payload", "request.payload"),
     ("changed environment", "request.context.env"),
     ("files", "request.context.files"),
+)
+_MEMBERS = (
     ("asks", "request.questions"),
     ("says, unverified", "request.hint"),
     ("its own picture", "request.preview"),
@@ -77,7 +80,7 @@ def format_line(record: dict[str, Any]) -> str:
     found = "".join(f"⚠️ Guardrail: {one}  " for one in _findings(record))
     return (
         f"{id_and_revision(record)}  {record['status']:9}  {record['risk']['level']:6}  "
-        f"{_when(record)}  {found}{request['agent']:16} {make_visible(request['tool']).text:20} "
+        f"{_when(record)}  {found}{_quote(request['agent']):18} {_quote(request['tool']):20} "
         f"{summarize_action(record)[0]}"
     )
 
@@ -89,16 +92,17 @@ def summarize_action(record: dict[str, Any]) -> tuple[str, bool]:
     """
     request = record["request"]
     context = request.get("context", {})
-    files = context.get("files")
     parts = {
         "": record["arguments"],
         "  payload ": request.get("payload"),
         "  changed environment ": context.get("env"),
-        "  files ": files and list(files),
+        "  files ": context.get("files"),
+        "  in the folder ": context.get("cwd"),
+        "  on the host ": context.get("host"),
     }
     text = "".join(
         f"{label}{json.dumps(part, ensure_ascii=False)}"
-        for label, part in parts.items()
+        for label, part in put_short_first(parts).items()
         if part is not None
     )
     seen = ""
@@ -120,9 +124,9 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "request", id_and_revision(record)
     state = "erased" if record.get("erased") else record["status"]
     yield "state", f"{state}, {_when(record)}"
-    yield "tool", make_visible(request["tool"]).text
+    yield "tool", _escape_json(request["tool"])
     kind, session = request.get("kind", "tool"), request.get("session", "default")
-    yield "asked by", f"{request['agent']}, session {session}, as {kind}"
+    yield "asked by", f"{_quote(request['agent'])}, session {_quote(session)}, as {kind}"
     for label, member in (("in the folder", "cwd"), ("on the host", "host")):
         if member in context:
             yield label, _escape_json(context[member])
@@ -133,12 +137,25 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "⚠️ guardrail", finding
     if record.get("quorum", 1) > 1:
         yield "needs", f"{record['quorum']} people"
+    yield from _what_runs(record)
     if record["digest"] != request["digest"]:
         yield "asked for, edited", _indent_json(request["arguments"])
     for label, path in _MEMBERS:
         value = _at(record, path)
-        if value not in (None, "", [], {}) or path == "arguments":
+        if value not in (None, "", [], {}):
             yield label, _indent_json(value)
+
+
+def _what_runs(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    runs = {label: _at(record, path) for label, path in _RUNS}
+    for label, value in put_short_first(runs).items():
+        if value is not None:
+            yield label, _indent_json(value)
+
+
+def _quote(name: str) -> str:
+    """Return a name that an agent chose, so that it cannot pass for words of ours."""
+    return make_visible(json.dumps(name, ensure_ascii=False)).text
 
 
 def _findings(record: dict[str, Any]) -> list[str]:

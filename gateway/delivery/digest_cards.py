@@ -13,7 +13,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible
 from gateway.models import Kind, RiskLevel, Status
-from gateway.ports.blocks import Block, headline, warnings
+from gateway.ports.blocks import Block, headline, quote_name, warnings
 from gateway.ports.cards import Card, Fact
 from gateway.ports.outgoing import Copy, CopyState, Lists, Posts
 
@@ -112,7 +112,7 @@ def digest_card(crowd: AgentGroup, inbox: str, command: str) -> Card:
     It leads to the `inbox`, where that has an address that people can open, or else names the
     `command` that lists what waits where the card stands.
     """
-    agent = render_safe(crowd.agent)
+    agent = quote_name(crowd.agent)
     icon, word = _state(crowd)
     said = _describe(crowd)
     listed = _list_oldest(crowd)
@@ -210,7 +210,7 @@ def _list_oldest(crowd: AgentGroup) -> Block | None:
 
 def _line(record: Record) -> list[Segment]:
     tool, first = (
-        render_safe(start_of(record.request.tool, _LINE_CHARS)),
+        quote_name(start_of(record.request.tool, _LINE_CHARS)),
         headline(record, _LINE_CHARS),
     )
     alike = f" (and {record.alike} the same)" if record.alike else ""

@@ -49,6 +49,7 @@ from gateway.ports.blocks import (
     draw,
     headline,
     heavy,
+    quote_name,
     warnings,
     weight_of,
 )
@@ -185,6 +186,7 @@ __all__ = [
     "make_visible",
     "parse_json",
     "plain",
+    "quote_name",
     "read_whole",
     "remember_as",
     "render_safe",

@@ -15,14 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from gateway.domain.reading_order import part_long_members, put_short_first, weigh
 from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible
-from gateway.models import Kind
 from gateway.wire.codec import plain
 
 DIFF_CONTEXT = 3  # unchanged lines around a change
 LABEL_CHARS = 60  # every platform has room for these, whatever it escapes and however it counts
+_NAME_CHARS = 60  # of a name with its quotes, likewise
+_ARGUMENT_CHARS = 50  # of one in a label
+_BEGINNINGS = (45, 20, 4)  # characters of a longer name; four fit however they are escaped
 _FORMATS = {"command": "shell", "cmd": "shell", "script": "shell", "diff": "diff", "patch": "diff"}
 
 
@@ -49,10 +52,26 @@ class Change:
 
 
 def blocks_of(record: Record, *, reveal: bool = False) -> list[Block]:
-    """Return all that would run, whole: arguments, payload, changed environment, bound files,
-    and what names tool, host and folder where that is long."""
+    """Return all that would run, whole and in reading order: arguments, payload, changed
+    environment, bound files, and what names tool, host and folder where that is long."""
     texts = [*_list_names(record), *texts_of(record)]
+    texts.sort(key=lambda one: weigh(one[2]))
     return [_block(label, kind, text, reveal) for label, kind, text in texts]
+
+
+def quote_name(name: str, *, reveal: bool = False) -> Visible:
+    """Return a name that an agent chose, quoted as in JSON: it cannot pass for words of ours."""
+    return render_safe(json.dumps(name, ensure_ascii=False), reveal=reveal)
+
+
+def call_name(name: str, *, reveal: bool = False) -> Visible:
+    """Return a name as titles and facts show it; a longer one stands whole in what would run."""
+    whole = quote_name(name, reveal=reveal)
+    if not _long(name):
+        return whole
+    begun = (quote_name(start_of(name, most), reveal=reveal) for most in _BEGINNINGS)
+    shown = next(one for one in begun if len(one.text) <= _NAME_CHARS)
+    return Visible((*shown.segments, ("…", False)), whole.hidden, whole.mixed_script, shown.masked)
 
 
 def _list_names(record: Record) -> list[tuple[str, str, str]]:
@@ -62,10 +81,9 @@ def _list_names(record: Record) -> list[tuple[str, str, str]]:
     return [(f"name of the {what}", "text", text) for what, text in named if text and _long(text)]
 
 
-def _long(text: str) -> bool:
-    """Whether some platform would cut this where it has one line for it."""
-    seen = render_safe(text).text
-    return len(seen) > LABEL_CHARS or len(seen.splitlines()) > 1
+def _long(name: str, most: int = _NAME_CHARS) -> bool:
+    """Whether some platform would cut this name where it has one line for it."""
+    return len(quote_name(name).text) > most
 
 
 def warnings(record: Record) -> tuple[Visible, ...]:
@@ -111,12 +129,14 @@ def changes(before: Any, after: Any) -> tuple[Change, ...]:
 
 def headline(record: Record, chars: int) -> Visible:
     """Return the start of what would run, in one line."""
-    request = record.request
-    if request.questions:
-        return render_safe(_one_line(request.questions[0].text, chars))
-    if request.kind is Kind.COMMAND or _FORMATS.keys() & record.arguments.keys():
-        return render_safe(_one_line(texts_of(record)[0][2], chars))
-    return render_safe(_one_line(json.dumps(record.arguments, ensure_ascii=False), chars))
+    if record.request.questions:
+        return render_safe(_one_line(record.request.questions[0].text, chars))
+    spoken = (record.arguments.get(name) for name in _FORMATS)
+    command = next((one for one in spoken if isinstance(one, str) and one), None)
+    if command is not None:
+        return render_safe(_one_line(command, chars))
+    arguments = put_short_first(record.arguments)
+    return render_safe(_one_line(json.dumps(arguments, ensure_ascii=False), chars))
 
 
 def pretty(value: Any) -> str:
@@ -125,21 +145,27 @@ def pretty(value: Any) -> str:
 
 
 def texts_of(record: Record) -> list[tuple[str, str, str]]:
-    """Return (label, format, text) of everything that would run."""
+    """Return (label, format, text) of everything that would run.
+
+    Commands come first, then what has no lines of its own, then the texts. Each label is ours: an
+    argument's name stands quoted in it, save those few by which a command is known.
+    """
     request, rest = record.request, dict(record.arguments)
-    found: list[tuple[str, str, str]] = []
-    for name, value in record.arguments.items():
-        if isinstance(value, str) and _stands_alone(name, value):
-            found.append((name, _FORMATS.get(name, "text"), value))
-            del rest[name]
-    if rest or (not record.arguments and not request.questions):
-        found.append(("arguments", "json", pretty(rest)))
+    alone = {
+        name: rest.pop(name) for name, value in record.arguments.items() if _alone(name, value)
+    }
+    found = [(name, _FORMATS[name], text) for name, text in alone.items() if name in _FORMATS]
+    short, long = part_long_members(rest)
+    if short or not (long or alone or request.questions):
+        found.append(("arguments", "json", pretty(short)))
     if request.payload is not None:
-        found.append(("payload", "json", pretty(request.payload)))
+        found.append(("payload", "json", pretty(put_short_first(request.payload))))
     if request.context.env:
-        found.append(("changed environment", "json", pretty(request.context.env)))
+        found.append(("changed environment", "json", pretty(put_short_first(request.context.env))))
     if request.context.files:
         found.append(("files and their SHA-256", "json", pretty(request.context.files)))
+    found += [(_call(name), "text", text) for name, text in alone.items() if name not in _FORMATS]
+    found += [("argument", "json", pretty({name: value})) for name, value in long.items()]
     return found
 
 
@@ -150,11 +176,15 @@ def _block(label: str, kind: str, text: str, reveal: bool) -> Block:
     )
 
 
-def _stands_alone(name: str, value: str) -> bool:
+def _alone(name: str, value: Any) -> bool:
     """Whether an argument is a block. A name that would be cut as a label stays in the JSON."""
-    if _long(name) or not name.strip():
+    if not isinstance(value, str):
         return False
-    return "\n" in value or (name in _FORMATS and bool(value))
+    return bool(value) if name in _FORMATS else "\n" in value and not _long(name, _ARGUMENT_CHARS)
+
+
+def _call(name: str) -> str:
+    return f"argument {json.dumps(name, ensure_ascii=False)}"
 
 
 def _one_line(text: str, chars: int) -> str:

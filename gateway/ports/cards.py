@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gateway.domain.records import Record, company
-from gateway.domain.redaction import holds_secrets, render_safe, start_of
+from gateway.domain.redaction import holds_secrets, render_safe
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
 from gateway.ports.blocks import (
     Block,
     Change,
     blocks_of,
+    call_name,
     changes,
     cut,
     headline,
@@ -33,7 +34,6 @@ from gateway.ports.remember_options import may_remember, wishes
 
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
-_MOST_TOOL_CHARS = 80
 _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
 
@@ -215,7 +215,7 @@ def card_of(
     proofs = proofs or MaskProofs()
     hidden = not reveal and not record.final and proofs.hides(record)
     icon, word = _state(record)
-    tool = render_safe(_short(request.tool), reveal=reveal)
+    tool = call_name(request.tool, reveal=reveal)
     decision = record.decision
     return Card(
         request_id=record.id,
@@ -226,7 +226,7 @@ def card_of(
         icon=icon,
         word=word,
         tool=tool,
-        summary=f"{word}: {request.agent} · {tool.text} · {record.risk.level.value} risk",
+        summary=f'{word}: "{request.agent}" · {tool.text} · {record.risk.level.value} risk',
         headline=headline(record, HEADLINE_CHARS),
         facts=_facts(record, reveal=reveal),
         risk=record.risk.level,
@@ -269,7 +269,8 @@ def full_view(record: Record, *, fits: Fits | None = None, reveal: bool = False)
     headings: dict[int, int] = {}
     at = 0
     for block in whole:
-        gap, heading = "\n\n" if segments else "", f"── {block.label} ──\n"
+        # Brackets, which are escaped in every text: none imitates a heading.
+        gap, heading = "\n\n" if segments else "", f"── ⟨{block.label}⟩ ──\n"
         segments += [(gap, False), (heading, False), *block.text.segments]
         headings[at + len(gap) + len(heading)] = at + len(gap)
         at += len(gap) + len(heading) + len(block.text.text)
@@ -297,22 +298,21 @@ def _state(record: Record) -> tuple[str, str]:
 
 
 def _facts(record: Record, *, reveal: bool) -> tuple[Fact, ...]:
+    """Return who asks, and where it would run. What the agent chose stands quoted."""
     request, origin = record.request, record.request.origin
+    owner = Fact("Asked by", render_safe(record.owner or "", reveal=reveal))
     named = (
         ("Agent", request.agent),
-        ("Asked by", record.owner),
-        ("On behalf of", origin.sender and f"{origin.sender} (says the agent)"),
-        ("Parent agent", origin.parent_agent),
+        ("On behalf of (says the agent)", origin.sender or None),
+        ("Parent agent", origin.parent_agent or None),
         ("Session", request.session),
         ("Host", request.context.host),
         ("Folder", request.context.cwd),
     )
-    return tuple(Fact(label, render_safe(text, reveal=reveal)) for label, text in named if text)
-
-
-def _short(tool: str) -> str:
-    """Return a tool's name as titles show it; a longer one stands whole among what would run."""
-    return tool if len(tool) <= _MOST_TOOL_CHARS else f"{start_of(tool, _MOST_TOOL_CHARS)}…"
+    quoted = [
+        Fact(label, call_name(text, reveal=reveal)) for label, text in named if text is not None
+    ]
+    return tuple(quoted[:1] + [owner] * bool(record.owner) + quoted[1:])
 
 
 def _size(blocks: Sequence[Block], whole: Sequence[Block]) -> str:

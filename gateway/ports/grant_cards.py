@@ -11,7 +11,7 @@ from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe
 from gateway.domain.safe_text import Visible
 from gateway.policy.grants.grant import ANY_TOOL, PASSES, Effect, Grant
-from gateway.ports.blocks import headline
+from gateway.ports.blocks import headline, quote_name
 from gateway.ports.cards import Fact
 
 SHORT_ID_CHARS = 8
@@ -62,7 +62,8 @@ class GrantCard:
 def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = "") -> GrantCard:
     """Return the card of a grant, with the request that it was made from where there is one."""
     end = grant.end
-    tool = render_safe("every tool" if grant.match.tool == ANY_TOOL else grant.match.tool)
+    named = grant.match.tool
+    tool = render_safe("every tool") if named == ANY_TOOL else quote_name(named)
     icon, word = _state(grant)
     asks = record is not None and not record.erased and not grant.erased
     return GrantCard(
@@ -73,7 +74,7 @@ def grant_card_of(grant: Grant, record: Record | None = None, *, reach: str = ""
         icon=icon,
         word=word,
         tool=tool,
-        summary=f"{word}: {grant.agent} · {tool.text} · {grant.match.scope.value}",
+        summary=f'{word}: "{grant.agent}" · {tool.text} · {grant.match.scope.value}',
         words=render_safe("what it covered was erased" if grant.erased else grant.words),
         asked=headline(record, _HEADLINE_CHARS) if record is not None and asks else None,
         facts=_facts(grant),
@@ -118,8 +119,8 @@ def _state(grant: Grant) -> tuple[str, str]:
 
 def _facts(grant: Grant) -> tuple[Fact, ...]:
     facts = (
-        ("Agent", grant.agent),
-        ("Where", f"session {grant.session}" if grant.session else "all sessions of this agent"),
+        ("Agent", f'"{grant.agent}"'),
+        ("Where", f'session "{grant.session}"' if grant.session else "all sessions of this agent"),
         ("Scope", grant.match.scope.value),
         ("Remembered by", grant.made_by),
         ("With the votes of", _others(grant)),

@@ -28,6 +28,7 @@ from gateway.cli.formatting import format_line, format_request, summarize_action
 from gateway.domain.records import Record
 from gateway.models import Action, Context, Origin
 from gateway.ports.cards import Card, card_of, full_view
+from tests.contract.read_back import Reader
 from tests.contract.texts import PAYLOAD, texts, unescaped
 from tests.discord.limits import TEXT, V2, check_message, units, walk
 from tests.discord.messages import buttons
@@ -52,10 +53,12 @@ def alone(text: str) -> Record:
     return stored(request(arguments={"command": text}))
 
 
-def meant(text: str) -> str:
-    """Return what the pages of `asked` must say, put together."""
-    payload = json.dumps({"p": text}, indent=2, ensure_ascii=False)
-    return f"── command ──\n{text}\n\n── payload ──\n{payload}"
+def assert_all_told(record: Record, pages: str) -> None:
+    """Check that the pages of `asked` say its text and its payload."""
+    reader = Reader(record)
+    found = {label: reader.text(shown) for label, shown in reader.full(pages)}
+    payload = json.dumps(record.request.payload, indent=2, ensure_ascii=False)
+    assert found == {"command": record.arguments["command"], "payload": payload}
 
 
 def everything(record: Record) -> Card:
@@ -102,30 +105,32 @@ def acts(view: Json) -> set[str]:
     return {str(one["action_id"]) for row in rows for one in row["elements"]}
 
 
+BEGINNING = re.compile("── ⟨(?:command|payload)⟩ ──\n.", re.DOTALL)
 NAMES = ("n" * 60, "*" * 60, "😀" * 60, "n" * 61, "*" * 90, "\u202e" * 20, "a\nb", "n" * 5000)
 
 
 def test_every_page_of_discord_together_is_what_runs() -> None:
-    """No page is blank, none is over the limits, the first has text below its label; and as all
-    of them are whole, each has Approve. The attached file says the same."""
+    """No page is blank, none is over the limits, the first has text below its label; Approve stands
+    on the last alone, where all was turned. The attached file says the same."""
     for text in TEXTS:
         record = asked(text)
         pages = list(discord_pages(record))
-        assert unescaped("".join(page for page, _ in pages)) == meant(text)
-        assert unescaped(full_view(record).text) == meant(text)
-        assert pages[0][0].removeprefix("── command ──\n") not in ("", pages[0][0])
+        assert_all_told(record, "".join(page for page, _ in pages))
+        assert_all_told(record, full_view(record).text)
+        assert BEGINNING.match(pages[0][0])
         for page, message in pages:
             assert page
-            assert "Approve" in buttons(message)
+            assert ("Approve" in buttons(message)) == (message is pages[-1][1])
             assert page.count("⟨") == page.count("⟩")
 
 
 def test_every_page_of_slack_together_is_what_runs() -> None:
     """No page is empty or too long; Approve stands on the last alone, where all was turned."""
     for text in TEXTS:
-        pages = list(slack_pages(asked(text)))
-        assert unescaped("".join(page for page, _ in pages)) == meant(text)
-        assert pages[0][0].removeprefix("── command ──\n") not in ("", pages[0][0])
+        record = asked(text)
+        pages = list(slack_pages(record))
+        assert_all_told(record, "".join(page for page, _ in pages))
+        assert BEGINNING.match(pages[0][0])
         assert all(page and units(page) <= modals.PAGE_UNITS for page, _ in pages)
         found = [Act.APPROVE in acts(view) for _, view in pages]
         assert found == [False] * (len(pages) - 1) + [True]
@@ -185,13 +190,14 @@ def assert_named(said: str, record: Record, *, only: bool = True) -> None:
     (argument,) = wanted.arguments
     assert argument in plain or json.dumps(argument, ensure_ascii=False) in plain
     for name in (wanted.tool, wanted.context.host, wanted.context.cwd):
-        assert not only or str(name) in plain
+        quoted = json.dumps(name, ensure_ascii=False)
+        assert not only or str(name) in plain or quoted in plain
 
 
 def test_discord_leaves_out_no_folder_of_what_it_lets_approve() -> None:
     """Where others fill the line of facts, the full view has it, and alone has Approve."""
-    origin = Origin(sender="s" * 160, parent_agent="p" * 64)
-    where = Context(host="h" * 60, cwd="/srv/" + "*" * 55)
+    origin = Origin(sender="*" * 58, parent_agent="*" * 58)
+    where = Context(host="*" * 58, cwd="/srv/" + "*" * 53)
     base = request(arguments={"command": "ls"}, origin=origin, context=where, session="x" * 128)
     record = stored(base)
     message = sent(build_card_view(card_of(record, lines=CARD_LINES, chars=CARD_CHARS), COPY))
@@ -199,7 +205,7 @@ def test_discord_leaves_out_no_folder_of_what_it_lets_approve() -> None:
     ((_, page),) = discord_pages(record)
     assert "Approve" in buttons(page)
     said = "\n".join(one.get("content", "") for one in walk(page["components"]))
-    assert "/srv/" + "\\*" * 55 in said
+    assert "/srv/" + "\\*" * 53 in said
 
 
 def test_a_thousand_arguments_are_no_card_that_slack_refuses() -> None:
@@ -233,7 +239,7 @@ def test_the_terminal_draws_all_that_runs(width: int) -> None:
     for text in TEXTS:
         record = alone(text)
         pages = full_view(record).pages
-        assert len(pages) == 1 and unescaped(pages[0].text) == f"── command ──\n{text}"
+        assert len(pages) == 1 and unescaped(pages[0].text) == f"── ⟨command⟩ ──\n{text}"
         assert _squeezed(_printed(render_text(pages[0]), width)) == _squeezed(pages[0].text)
         card = card_of(record, lines=answering.CARD_LINES, chars=answering.CARD_CHARS)
         if card.complete:

@@ -16,7 +16,8 @@ _PIECES = (
     "\u202e", "\u200b", "\u200d", "\ufe0f", "\r\n", "\n", "\n\n", "\n" * 7, " " * 40, "\t",
     "\x1b[31m",
     "\u0441at", "<@123456789012345678>", "@everyone", "<!channel>", "&lt;", "<b>", "&", "\\", "\\`",
-    "⟨U+0041⟩", "⟩", "…", "── command ──\n", "**", "ls -la /srv", "echo 'x' && ", PAYLOAD,
+    "⟨U+0041⟩", "⟩", "…", "── command ──\n", "── ⟨payload⟩ ──\n",
+    "\n\n── ⟨arguments⟩ ──\n{}", "**", "ls -la /srv", "echo 'x' && ", PAYLOAD,
 )  # fmt: skip
 _ESCAPE = re.compile(
     r"\n⟨(?P<lines>\d+) × U\+000A⟩\n"  # noqa: RUF001 (as it is shown)

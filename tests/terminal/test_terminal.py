@@ -397,11 +397,9 @@ async def test_high_risk_is_never_remembered(world: World) -> None:
 
 async def test_a_long_line_is_folded_not_lost(world: World) -> None:
     """What stands at the right end of a line is seen."""
-    await world.submit(
-        kind=Kind.COMMAND, arguments={"command": "echo " + "x " * 120 + "; rm -rf ~"}
-    )
+    await world.submit(kind=Kind.COMMAND, arguments={"command": "echo " + "x " * 120 + ";rm"})
     async with seated(world) as seat:
-        await seat.sees("Approval needed", "; rm -rf")
+        await seat.sees("Approval needed", ";rm")
 
 
 async def test_copy_takes_what_would_run(world: World) -> None:

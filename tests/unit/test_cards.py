@@ -97,18 +97,18 @@ def test_a_card_says_who_asks_what_and_where() -> None:
     )
     facts = {fact.label: fact.text.text for fact in made.facts}
     assert facts == {
-        "Agent": "bot",
+        "Agent": '"bot"',
         "Asked by": "ann",
-        "On behalf of": "U1 (says the agent)",
-        "Parent agent": "boss",
-        "Session": "default",
-        "Host": "box",
-        "Folder": "/srv/app",
+        "On behalf of (says the agent)": '"U1"',
+        "Parent agent": '"boss"',
+        "Session": '"default"',
+        "Host": '"box"',
+        "Folder": '"/srv/app"',
     }
     assert made.says is not None
     assert made.says.text == "to free space"
-    assert made.title == "⏳ Approval needed · shell"
-    assert made.summary == "Approval needed: bot · shell · medium risk"
+    assert made.title == '⏳ Approval needed · "shell"'
+    assert made.summary == 'Approval needed: "bot" · "shell" · medium risk'
 
 
 def test_a_long_tool_name_is_shown_whole() -> None:

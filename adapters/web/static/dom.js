@@ -46,11 +46,9 @@ function pieces(text, dress) {
 const SIGNS = { "+": "added", "-": "removed", "@": "gap" };
 
 export function lines(given, format) {
-  // The end of the last line is not a line of its own.
-  const rows = given.length > 1 && given.at(-1) === "" ? given.slice(0, -1) : given;
-  if (format === "diff") return rows.map((row) => make("span", { class: `row ${SIGNS[plain(row)[0]] ?? "same"}` }, ...line(row), "\n"));
+  if (format === "diff") return given.map((row) => make("span", { class: `row ${SIGNS[plain(row)[0]] ?? "same"}` }, ...line(row), "\n"));
   const dress = CATCHES[format] ?? null;
-  return rows.flatMap((row, at) => (at ? [document.createTextNode("\n"), ...line(row, dress)] : line(row, dress)));
+  return given.flatMap((row, at) => (at ? [document.createTextNode("\n"), ...line(row, dress)] : line(row, dress)));
 }
 
 export function diff(rows, label) {

@@ -1,0 +1,58 @@
+"""What a surface shows, put together, is what runs, whatever an agent writes: drawn from a seed.
+
+Escapes of ours are undone and masked values put back by their digest. Where it can be approved, all
+of it was shown, and nothing that was masked could act.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from random import Random
+
+import pytest
+
+from tests.contract.hostile_requests import draw_record
+from tests.contract.read_back import Reader, told, what_runs
+from tests.contract.surfaces import SURFACES
+
+QUICK, FULL = 60, 4_500  # of each surface
+
+
+def check(surface: str, seed: int, count: int) -> tuple[int, int]:
+    """Check so many requests; return how many views were read, and how many had an approval."""
+    views = approvable = 0
+    for number in range(count):
+        record = draw_record(Random(f"{seed} {number}"))
+        reader = Reader(record)
+        for view in SURFACES[surface](record, reader):
+            views, approvable = views + 1, approvable + view.offers
+            if view.offers or view.promised:
+                assert view.what is not None, f"{surface}, {seed} {number}: cut"
+                assert told(view.what) == what_runs(record), f"{surface}, {seed} {number}"
+            assert not view.offers or reader.all_data(), f"{surface}, {seed} {number}: hidden"
+    return views, approvable
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_what_is_shown_is_what_runs(surface: str) -> None:
+    """On every surface, and some of it can be approved."""
+    views, approvable = check(surface, 1, QUICK)
+    assert views >= QUICK and approvable > QUICK / 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("surface", SURFACES)
+def test_what_is_shown_is_what_runs_in_thousands(
+    surface: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As above, with another seed each time; `SHOWN_SEED` repeats one."""
+    seed = int(os.environ.get("SHOWN_SEED") or Random().randrange(10**9))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{surface}: seed {seed}, {FULL} requests\n")
+        sys.stdout.flush()
+    views, approvable = check(surface, seed, FULL)
+    with capsys.disabled():
+        sys.stdout.write(f"{surface}: {views} views read, {approvable} with an approval\n")
+    assert approvable > FULL / 4
