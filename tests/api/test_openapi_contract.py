@@ -24,8 +24,8 @@ SEED = "20261123"
 _ENDLESS = "/v1/events"
 
 
-async def run_schemathesis(gate: Replica, token: str, *options: str) -> str:
-    """Run schemathesis against a replica; return what it printed. Fails unless it exits with 0."""
+async def run_schemathesis(gate: Replica, token: str, folder: Path, *options: str) -> str:
+    """Run schemathesis in a folder against a replica; return what it printed, once it passed."""
     assert SCHEMATHESIS is not None, "schemathesis is not installed"
     ann, *others = POLICY.people
     people = (replace(ann, admin=True), *others)
@@ -38,7 +38,7 @@ async def run_schemathesis(gate: Replica, token: str, *options: str) -> str:
         "--request-timeout", "30", *options,
         env={**os.environ, "SCHEMATHESIS_HOOKS": "tests.api.schemathesis_hooks", "NO_COLOR": "1",
              "PYTHONPATH": str(HERE.parents[1])},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     said, _ = await found.communicate()
     printed = said.decode()
@@ -47,9 +47,11 @@ async def run_schemathesis(gate: Replica, token: str, *options: str) -> str:
 
 
 @pytest.mark.parametrize("who", TOKENS)
-async def test_the_document_says_what_the_server_does(gate: Replica, who: str) -> None:
+async def test_the_document_says_what_the_server_does(
+    gate: Replica, who: str, tmp_path: Path
+) -> None:
     """A few messages for each operation, right and wrong ones."""
-    printed = await run_schemathesis(gate, TOKENS[who], "--phases", "fuzzing", "-n", "4")
+    printed = await run_schemathesis(gate, TOKENS[who], tmp_path, "--phases", "fuzzing", "-n", "4")
     assert _passed(printed) > 100, printed
 
 
@@ -57,11 +59,11 @@ async def test_the_document_says_what_the_server_does(gate: Replica, who: str) -
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("who", TOKENS)
 async def test_the_document_says_what_the_server_does_at_length(
-    gate: Replica, who: str, capsys: pytest.CaptureFixture[str]
+    gate: Replica, who: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every keyword of every schema met and broken, and many messages made by chance."""
     options = ("--phases", "examples,coverage,fuzzing", "-n", "200")
-    printed = await run_schemathesis(gate, TOKENS[who], *options)
+    printed = await run_schemathesis(gate, TOKENS[who], tmp_path, *options)
     with capsys.disabled():
         sys.stdout.write(f"\n{who}: {_passed(printed)} messages, seed {SEED}\n")
     assert _passed(printed) > 5000, printed

@@ -18,7 +18,7 @@ from adapters.discord import card_views
 from adapters.discord.custom_ids import DiscordButton
 from adapters.slack import card_blocks, modals
 from adapters.slack.payloads import ModalMetadata
-from adapters.terminal.card_text import render_card, render_line
+from adapters.terminal.card_text import render_card
 from adapters.web.card_json import build_row, build_whole
 from gateway.api.messages import masked_view
 from gateway.cli.formatting import format_line, format_request
@@ -87,7 +87,7 @@ def shown_in_terminal(one: Record) -> str:
     """Return a card and a line as text."""
     card = card_of(one, lines=10**6, chars=10**6)
     console = Console(file=io.StringIO(), width=10_000)
-    console.print(render_card(card, now_ms=one.created), render_line(card))
+    console.print(render_card(card, now_ms=one.created))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return text
 
