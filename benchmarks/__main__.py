@@ -21,6 +21,7 @@ from benchmarks.remembered import grants
 from benchmarks.slack import slack_click_to_wake
 from benchmarks.slack_burst import slack_burst
 from benchmarks.throughput import throughput
+from benchmarks.touching import touching
 from benchmarks.wake import click_to_wake, rule_round_trip
 
 PHASES = (
@@ -34,6 +35,7 @@ PHASES = (
     throughput,
     intake,
     grants,
+    touching,
     memory,
     many_waiters,
     start_up,

@@ -8,6 +8,7 @@ from gateway.domain.policy_document import PolicyRule, RuleEffect
 from gateway.domain.records import Record
 from gateway.models import Context, Kind
 from gateway.policy.allow_deny_rules import fits
+from gateway.policy.calls.command_table import Known, table
 from gateway.policy.calls.patches import files_of_patch
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, MatchResult, Shape
@@ -186,7 +187,65 @@ DOES_MORE = [
     ("go fmt ./a", "go fmt std"),
     ("git checkout main", "git checkout -b main"),
     ("git checkout -b new", "git checkout new"),
+    ("find . -name x", "find -L . -name x"),
+    ("find . -name x", "find . -L -name x"),
 ]
+# Flags that do more of the same, elsewhere or to more: none is hidden in a number of flags.
+TOLD = [
+    ("git stash", "git stash -u", "-u"),
+    ("git stash", "git stash --include-untracked", "--include-untracked"),
+    ("git switch main", "git switch -c x", "-c"),
+    ("git switch main", "git switch --create x", "--create"),
+    ("git switch main", "git switch --detach main", "--detach"),
+    ("git fetch origin", "git fetch -p origin", "-p"),
+    ("git fetch origin", "git fetch --prune origin", "--prune"),
+    ("git fetch", "git fetch --all", "--all"),
+    ("git fetch origin", "git fetch --tags origin", "--tags"),
+    ("git pull", "git pull --prune", "--prune"),
+    ("git pull", "git pull --tags", "--tags"),
+    ("git pull", "git pull --no-rebase", "--no-rebase"),
+    ("git push origin main", "git push -u origin main", "-u"),
+    ("git push origin main", "git push --set-upstream origin main", "--set-upstream"),
+    *((f"cargo {verb}", f"cargo {verb} {flag}", flag.split()[0])
+      for verb in ("build", "check", "test", "clippy")
+      for flag in ("-p other", "--package other", "--workspace", "--all-targets",
+                   "--all-features")),
+    *((f"cargo {verb}", f"cargo {verb} --features x", "--features")
+      for verb in ("build", "check", "test")),
+    ("cargo fmt", "cargo fmt --all", "--all"),
+    ("go test ./...", "go test -bench . ./...", "-bench"),
+    *((f"kubectl {words}", f"kubectl {words} {flag}", flag.split()[0])
+      for words in ("get pods", "describe pod web", "logs web-1")
+      for flag in ("-n kube-system", "--namespace kube-system")),
+    ("kubectl get pods", "kubectl get pods -A", "-A"),
+    ("kubectl get pods", "kubectl get pods --all-namespaces", "--all-namespaces"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "following", "flag"), TOLD)
+def test_a_flag_that_does_more_of_the_same_is_named(first: str, following: str, flag: str) -> None:
+    """Whatever covers the next command says this very flag; a number of flags never does."""
+    remembered, now = (
+        asked("shell", kind=C, arguments={"command": one}) for one in (first, following)
+    )
+    words = covered(remembered, now)
+    assert words
+    assert all(flag in one.partition("no flags but ")[2].split(", ")[0].split() for one in words)
+
+
+@pytest.mark.parametrize("one", table(), ids=lambda one: " ".join((one.program, *one.verbs)))
+def test_flags_that_are_counted_are_harmless(one: Known) -> None:
+    """Of no command of the table does an offer count a flag that does more, with or without one."""
+    for used in (
+        "",
+        *sorted(set(one.flags) - one.harmless),
+    ):
+        value = one.flags[used].value if used else None
+        text = " ".join((one.program, *one.verbs, used, "1" if value else "", "x"))
+        for offer in offers(asked("shell", kind=C, arguments={"command": text})):
+            if "flags that run and write nothing else" in offer.words:
+                (rule,) = [rule for rule in offer.match.rules if rule.command is not None]
+                assert rule.command is not None and set(rule.command.flags) <= one.harmless
 
 
 @pytest.mark.parametrize(("first", "following"), DOES_MORE)

@@ -55,13 +55,15 @@ class Flag:
     """One flag: the kind of its value, if it takes one, and whether that only follows `=`.
 
     Without one that `restrains` the command does more, as without `--dry-run`; with one that
-    `extends` it does more, as with `--fix`.
+    `extends` it does more, as with `--fix`. One that is `told` does more of the same, elsewhere or
+    to more, as `-n prod`: an offer that permits it names every flag that it permits.
     """
 
     value: str | None = None
     optional: bool = False
     restrains: bool = False
     extends: bool = False
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,14 @@ class Known:
     @property
     def harmless(self) -> frozenset[str]:
         """The flags with which it does no more than without."""
-        return frozenset(name for name, flag in self.flags.items() if not flag.extends)
+        return frozenset(
+            name for name, flag in self.flags.items() if not (flag.extends or flag.told)
+        )
+
+    @property
+    def told(self) -> frozenset[str]:
+        """The flags with which it does more of the same: whoever permits them is told of each."""
+        return frozenset(name for name, flag in self.flags.items() if flag.told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,10 +295,10 @@ def _sort_spellings(flags: Iterable[str]) -> list[str]:
 
 
 def _flag(marked: str) -> tuple[str, Flag]:
-    bare = marked.lstrip("!+")
+    bare = marked.lstrip("!+~")
     signs = marked.removesuffix(bare)
     text = bare.replace("--/", "-- ", 1)
-    marks = {"restrains": "!" in signs, "extends": "+" in signs}
+    marks = {"restrains": "!" in signs, "extends": "+" in signs, "told": "~" in signs}
     name, colon, kind = text.partition(":")
     if colon:
         return name, Flag(value=kind, **marks)

@@ -13,7 +13,7 @@ from typing import Any
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask_of, names_secret, start_of
 from gateway.models import Kind
-from gateway.policy.calls.command_table import Operands, ParsedCommand
+from gateway.policy.calls.command_table import Known, Operands, ParsedCommand
 from gateway.policy.calls.paths import is_root
 from gateway.policy.calls.roles import JsonType
 from gateway.policy.calls.touches import Leaf, Touches, touches_of
@@ -55,6 +55,7 @@ LIFETIMES: tuple[tuple[str, str, int | None], ...] = (
     ("revoked", "until revoked", None),
 )
 _LONGEST_OPEN = 300  # what varies and does not fit cannot be said, so it is not offered
+_LONGEST_FLAGS = 160  # of those that are named one by one
 _LONGEST_FIXED = 200  # of what is the same each time, which may be counted instead
 _LONGEST_VALUE = 40
 _ID_LENGTH = 16
@@ -198,10 +199,26 @@ def _patterns(reading: ParsedCommand, folder: str | None) -> Iterator[tuple[Comm
     listed, needed = " ".join(narrow.flags), " ".join(narrow.needs)
     always = f", always with {needed}" if needed else ""
     yield narrow, (f"with no flags but {listed}" if used else "without flags") + always
-    wide = replace(narrow, flags=tuple(sorted(used | known.harmless)), operands=known.operands)
-    if wide != narrow:
-        count = len(wide.flags)
-        yield wide, f"with any of its {count} flags that run and write nothing else{always}"
+    for flags, said in _list_wider(known, used):
+        wide = replace(narrow, flags=tuple(sorted(flags)), operands=known.operands)
+        if wide != narrow:
+            yield wide, said + always
+
+
+def _list_wider(known: Known, used: frozenset[str]) -> Iterator[tuple[frozenset[str], str]]:
+    """Yield more flags than a command had, and how they are told: the harmless ones may be counted,
+    of all others each is named."""
+    harmless, told = used | known.harmless, used | known.told
+    every = harmless | told
+    if every > known.harmless:
+        named = f"with no flags but {' '.join(sorted(every))}"
+        if len(named) <= _LONGEST_FLAGS:
+            yield every, named
+            return
+    if harmless == known.harmless:
+        yield harmless, f"with any of its {len(harmless)} flags that run and write nothing else"
+    if told - known.harmless:
+        yield told, f"with no flags but {' '.join(sorted(told))}"
 
 
 def _command_words(pattern: CommandPattern) -> str:
