@@ -10,7 +10,7 @@ SOURCES := gateway adapters tests benchmarks
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test test-slow test-emulate check format-check lint types imports docs format bench \
+.PHONY: help setup demo quick test test-slow mutants test-emulate check format-check lint types imports docs format bench \
 	screenshots agent-wheel lock clean
 
 help: ## list the targets
@@ -31,6 +31,9 @@ quick: $(READY) ## run the inner loop: units, the core and the client on the rea
 
 test-slow: $(READY) ## run the long tests
 	$(RUN) -m pytest -q -m slow
+
+mutants: $(READY) ## take out each guard on the list and see that a test finds it missing (`ONLY=--chosen`: ten)
+	$(RUN) -m tests.mutants $(ONLY)
 
 # Node 22 and emulate are pinned exactly: without a version npm gives an unrelated package.
 test-emulate: $(READY) ## run the Slack adapter against emulate, from npm

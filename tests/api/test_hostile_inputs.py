@@ -11,7 +11,7 @@ from gateway.policy.grants.grant import Grant, GrantVoter
 from gateway.wire.codec import plain
 from tests.api.replica import Replica, made
 from tests.grants.test_everyday import EVERYDAY
-from tests.grants.test_hostile_inputs import ASK, FOLDER, MORE, TEMPLATES
+from tests.grants.test_hostile_inputs import ASK, FOLDER, MORE, TEMPLATES, TWISTED
 
 CWD = {"context": plain(Context(cwd="/ws"))}
 
@@ -41,6 +41,14 @@ async def test_rows_1_to_24_38_and_39_ask(gate: Replica) -> None:
         found = await outcome(gate, tool="shell", kind=Kind.COMMAND.value, arguments=arguments)
         assert found in ("pending", "refused"), name
         assert (found == "refused") == ("\x00" in text), name
+
+
+async def test_rows_66_to_68_lists_folders_and_patches_ask(gate: Replica) -> None:
+    """As the words of a list, in another folder, or for a file that only some readers see."""
+    await granted(gate, [*TEMPLATES, FOLDER])
+    for tool, kind, arguments in TWISTED:
+        found = await outcome(gate, tool=tool, kind=kind.value, arguments=arguments)
+        assert found == "pending", arguments
 
 
 async def test_rows_11_to_13_a_denial_is_not_escaped_where_a_route_approves(gate: Replica) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +15,15 @@ from gateway.errors import Conflict, Unauthorized
 from gateway.models import Action, Kind, Reason, Status
 from gateway.policy.grants.grant import Effect
 from gateway.ports import Wish
+from gateway.server.app import run_gateway
 from gateway.server.connections import core_over
+from gateway.server.settings import Settings
 from gateway.stores.grants import RedisGrants
 from gateway.stores.groups import RedisGroups
 from gateway.stores.outbox import RedisOutbox
 from gateway.stores.requests import RedisStore
 from tests.approvals.test_grant_creation import GIT_LOG, remember, widest
-from tests.world import World, click, identity, policy
+from tests.world import AGENT, World, click, identity, over_http, policy, request
 
 
 class Broken(RuntimeError):
@@ -137,6 +140,36 @@ class Later:
     def now_ms(self) -> int:
         """Return a time to come."""
         return SystemClock().now_ms() + self.days * 86_400_000
+
+
+async def test_the_clock_ends_no_grant_that_may_still_be_used(world: World) -> None:
+    """A gateway whose clock is ahead takes nothing away, and nothing is announced after the end."""
+    grant = await remember(world, await world.submit(), everywhere=True, lifetime="1d")
+    grants = RedisGrants(world.store)
+    assert not await grants.end(grant, why="expired", by="the clock", only_spent=True)
+    assert (await world.submit()).status is Status.APPROVED
+    assert await grants.end(grant, why="revoked", by="ann")
+    said = await grants.say(
+        grant, "told", before="", after="soon", event="grant_ending", announced=False
+    )
+    assert not said
+    assert "grant_ending" not in {one.type for one in await world.events()}
+
+
+async def test_with_memory_only_a_restart_forgets_all(tmp_path: Path) -> None:
+    """By its setting, a gateway on the same data asks again for what it had remembered."""
+    settings = Settings(data_dir=tmp_path / "state", port=0, adapters=(), grants="memory")
+    for remembered in (1, 0):
+        async with run_gateway(settings) as gateway:
+            if remembered:
+                await policy(gateway.backend.store, Route(approvers=("ann",)))
+                await gateway.backend.credentials.add_agent(AGENT)
+                gateway.core.writer.forget_policy()
+            record, _ = await gateway.core.approvals.submit(request(), over_http())
+            assert record.status is Status.PENDING
+            wish = Remember(everywhere=True, lifetime="revoked") if remembered else None
+            await gateway.core.requests.decide(click(record, remember=wish))
+            assert len(await gateway.core.grants.all()) == remembered
 
 
 async def test_what_nobody_uses_is_dropped_and_memory_forgets_all(world: World) -> None:

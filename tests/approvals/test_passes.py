@@ -98,6 +98,16 @@ async def test_the_next_few_are_counted_read_set_anew_and_reset(world: World) ->
     assert (await world.submit()).status is Status.PENDING
 
 
+async def test_all_goes_through_until_it_is_reset(world: World) -> None:
+    """A pass without a number lets everything through until somebody takes it back."""
+    grant = await passed(world)
+    for number in range(12):
+        done = await world.submit(tool=f"tool{number}")
+        assert done.status is Status.APPROVED
+    await world.core.grants.revoke(grant.id, identity("ann"))
+    assert (await world.submit(tool="tool0")).status is Status.PENDING
+
+
 async def test_a_pass_ends_with_its_session(world: World) -> None:
     """It is gone when the session is."""
     await passed(world)

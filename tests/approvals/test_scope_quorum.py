@@ -98,6 +98,16 @@ async def test_votes_for_different_scopes_do_not_add_up(world: World, asked: Rec
     assert grant.session is not None
 
 
+async def test_who_thinks_again_still_has_one_vote(world: World, asked: Record) -> None:
+    """A vote for another scope takes the place of the first: two people are not three."""
+    await route(world, quorum=3)
+    asked = await world.submit(tool="deploy", arguments={"version": "x"})
+    asked = await vote(world, asked, "ann")
+    asked = await vote(world, asked, "ann", everywhere=True)
+    assert [one.person for one in asked.votes] == ["ann"]
+    assert (await vote(world, asked, "bob", everywhere=True)).status is Status.PENDING
+
+
 async def test_a_removed_voters_voice_is_void(world: World, asked: Record) -> None:
     """It is counted when the next one votes, by the policy of that moment."""
     voted = await vote(world, asked, "ann")

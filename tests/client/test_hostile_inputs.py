@@ -17,7 +17,7 @@ from gateway.policy.grants.grant import GrantVoter
 from gateway.stores.grants import RedisGrants
 from gateway.wire.codec import plain
 from tests.grants.test_everyday import EVERYDAY
-from tests.grants.test_hostile_inputs import ASK, FOLDER, MORE, TEMPLATES
+from tests.grants.test_hostile_inputs import ASK, FOLDER, MORE, TEMPLATES, TWISTED
 from tests.world import AGENT, World, request
 
 HERE = Context(cwd="/ws")
@@ -77,6 +77,15 @@ async def test_rows_26_to_28_folders(world: World, client: AsyncClient) -> None:
     await world.until(lambda found: sum(one.type == "submitted" for one in found) >= len(ids))
     found = [(await world.core.requests.get(one)).status for one in ids]
     assert found == [Status.PENDING, Status.PENDING, Status.APPROVED]
+
+
+async def test_rows_66_to_68_lists_folders_and_patches_ask(
+    world: World, client: AsyncClient
+) -> None:
+    """As the words of a list, in another folder, or for a file that only some readers see."""
+    ids = [await asked(client, tool, arguments, kind=kind) for tool, kind, arguments in TWISTED]
+    await world.until(lambda found: sum(one.type == "submitted" for one in found) >= len(ids))
+    assert set(ids) <= set(await world.store.pending_of(AGENT))
 
 
 async def test_rows_31_to_34_and_37_a_broken_message_is_answered_and_never_shown(

@@ -197,6 +197,20 @@ async def test_a_grant_is_used_by_one_of_several_changes_at_most(store: RedisSto
     assert await store.change_all(changes[1:]) == (WriteResult.SPENT, records[1].id)
 
 
+async def test_a_grant_that_was_taken_back_decides_nothing(store: RedisStore) -> None:
+    """The script itself refuses it, under whatever policy it was found."""
+    grants = RedisGrants(store)
+    match = Match(shape=Shape.TOOL, tool="shell")
+    grant = Grant(
+        id="8" * 32, effect=Effect.DENY, agent=AGENT, match=match, made_by="ann", made_at=1
+    )
+    assert await grants.add(grant) == WriteResult.OK
+    assert await grants.end(grant, why="revoked", by="ann")
+    record = await create_under(store, await store.generation())
+    by = DecidedBy(kind=DeciderKind.GRANT, name=grant.id)
+    assert await store.change_all([denied(record, by=by)]) == (WriteResult.SPENT, record.id)
+
+
 async def test_a_canary_is_nobodys_and_no_transition_approves_it(store: RedisStore) -> None:
     """It stands in no agent's lists, and the script refuses an approval whatever is claimed."""
     made = replace(pending(), canary=True, process=None, attached=())

@@ -6,6 +6,7 @@ import ast
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.frame.tree import ROOT
 
@@ -76,18 +77,62 @@ ROWS = {
     63: ("an exact repeat", "client approvals"),
     64: ("honest text in any script", "web"),
     65: ("an approver in time", "client slack discord web"),
+    66: ("a list that one shell joins", "api client grants calls"),
+    67: ("a folder in an argument", "api client grants calls"),
+    68: ("a patch that readers take differently", "api client grants calls"),
+    69: ("a pass that is not theirs to give", "approvals slack discord web terminal"),
+    70: ("a pass used for what is dangerous", "approvals grants"),
+}
+SURFACES = {"inbox", "terminal", "command line", "Slack", "Discord", "HTTP", "Redis"}
+# Where the tests of a folder, a file or one test come in. Any other says nothing of a surface.
+_PAGES = "contract/test_pages_complete.py::test_"
+PLACES = {
+    "web/": "inbox",
+    "terminal/": "terminal",
+    "cli/": "command line",
+    "slack/": "Slack",
+    "discord/": "Discord",
+    "api/": "HTTP",
+    "client/test_http_transport.py": "HTTP",
+    "client/test_redis_transport.py": "Redis",
+    "client/test_hostile_inputs.py": "Redis",
+    "faults/test_entries.py": "Redis",
+    "faults/test_monsters.py": "Redis",
+    "frame/test_compose.py": "Redis",
+    "approvals/test_grouping.py::test_over_redis_the_refusal_is_an_answer": "Redis",
+    f"{_PAGES}every_page_of_discord_together_is_what_runs": "Discord",
+    f"{_PAGES}every_page_of_slack_together_is_what_runs": "Slack",
+    f"{_PAGES}the_terminal_draws_all_that_runs": "terminal",
+    f"{_PAGES}the_command_line_prints_all_that_runs": "command line",
 }
 FEATURES = 30  # rows on remembering and policy that the systems we learned from have
-_ROW = re.compile(r"^\| ([0-9, ]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([0-9, ]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+_REASON = re.compile(r"^- \*\*([^*]+)\*\*: .", re.MULTILINE)
 
 
-def table() -> dict[int, tuple[str, list[str]]]:
-    """Return the rows of the page: what each is, and the tests it names."""
-    found: dict[int, tuple[str, list[str]]] = {}
-    page = (ROOT / "docs" / "hostile-inputs.md").read_text(encoding="utf-8")
-    for numbers, names, tests in _ROW.findall(page):
+class Row(NamedTuple):
+    """One row of the page: what it is, the tests it names, and why surfaces have none."""
+
+    name: str
+    tests: list[str]
+    reasons: dict[str, str]
+
+
+def read_page() -> str:
+    """Return the page of hostile inputs."""
+    return (ROOT / "docs" / "hostile-inputs.md").read_text(encoding="utf-8")
+
+
+def table() -> dict[int, Row]:
+    """Return the rows of the page by number."""
+    found: dict[int, Row] = {}
+    for numbers, names, tests, without in _ROW.findall(read_page()):
+        reasons: dict[str, str] = {}
+        for part in without.split("; ") if without != "none" else []:
+            surfaces, _, why = part.partition(": ")
+            reasons |= dict.fromkeys(surfaces.split(", "), why)
         for number, name in zip(numbers.split(", "), names.split("; "), strict=True):
-            found[int(number)] = name, re.findall(r"`([^`]+)`", tests)
+            found[int(number)] = Row(name, re.findall(r"`([^`]+)`", tests), reasons)
     return found
 
 
@@ -101,7 +146,7 @@ def named_in(path: Path) -> dict[str, list[str]]:
 
 def test_every_row_stands_on_the_page() -> None:
     """None is left out, and each is what it was."""
-    assert {number: name for number, (name, _) in table().items()} == {
+    assert {number: row.name for number, row in table().items()} == {
         number: name for number, (name, _) in ROWS.items()
     }
 
@@ -116,11 +161,25 @@ def check(name: str) -> None:
 
 def test_every_row_has_tests_that_run_through_its_doors() -> None:
     """None is missing at a door where the input could come in."""
-    for number, (_, tests) in table().items():
-        for name in tests:
+    for number, row in table().items():
+        for name in row.tests:
             check(name)
-        doors = {name.partition("/")[0] for name in tests}
+        doors = {name.partition("/")[0] for name in row.tests}
         assert set(ROWS[number][1].split()) <= doors, number
+
+
+def test_every_surface_of_every_row_has_a_test_or_a_reason() -> None:
+    """Never both, and each reason is one that the page explains."""
+    known = set(_REASON.findall(read_page()))
+    used = set()
+    for number, row in table().items():
+        tested = {
+            place for name in row.tests for start, place in PLACES.items() if name.startswith(start)
+        }
+        assert tested | set(row.reasons) == SURFACES, number
+        assert not tested & set(row.reasons), number
+        used |= set(row.reasons.values())
+    assert used == known
 
 
 def test_every_feature_of_the_compatibility_page_has_a_test() -> None:

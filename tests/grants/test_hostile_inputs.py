@@ -5,10 +5,11 @@ would be written if the hidden part ran.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from gateway.models import Context, Risk, RiskLevel, digest_of
+from gateway.models import Context, Kind, Risk, RiskLevel, digest_of
 from gateway.policy.grants.coverage import covers
 from gateway.policy.grants.grant import Effect, MatchResult, Shape
 from gateway.policy.grants.offers import offers
@@ -235,6 +236,18 @@ def test_row_25_a_permitted_flag_is_covered() -> None:
 
 
 FOLDER = remembered(asked("read_file", arguments={"path": "/ws/a.txt"}))
+# Rows 66 to 68: a list that one shell joins, a folder in an argument, a patch with a second file.
+TWISTED: list[tuple[str, Kind, dict[str, Any]]] = [
+    ("shell", Kind.COMMAND, {"command": ["bash", "-c", "git status; touch M"]}),
+    ("shell", Kind.COMMAND, {"command": ["git status", "touch M"]}),
+    ("shell", Kind.COMMAND, {"command": "git status", "workdir": "/"}),
+    ("shell", Kind.COMMAND, {"command": "git status", "workdir": "../evil"}),
+    ("shell", Kind.COMMAND, {"command": "git status", "cwd": "/ws", "workdir": "/etc"}),
+    ("read_file", Kind.TOOL, {"path": "/ws/a.txt", "workdir": "/etc"}),
+    ("apply_patch", Kind.FILE_CHANGE, {"patch": "--- a/x\n+++ /etc/passwd\n@@ -1 +1 @@\n-a\n+b"}),
+    ("apply_patch", Kind.FILE_CHANGE,
+     {"input": "*** Begin Patch\n*** Update File: a\n*** Add File: ../b\n+x\n*** End Patch"}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,20 @@ async def test_an_allow_rule_approves_what_it_reads_and_nothing_else(world: Worl
         assert (await shell(world, text)).status is Status.PENDING, text
 
 
+async def test_tools_that_only_read_need_nobody(world: World) -> None:
+    """Named in one rule they go on and cite it; what writes asks, and so does what is high risk."""
+    reads = PolicyRule(name="reads", effect=RuleEffect.ALLOW, tools=("get_*", "list_*"))
+    await in_force(world, reads)
+    for tool in ("get_weather", "list_cities"):
+        done = await world.submit(tool=tool, arguments={"city": "Oslo"})
+        assert done.status is Status.APPROVED, tool
+        assert done.decision is not None
+        assert done.decision.decided_by.name == "reads"
+    for tool, level in (("set_weather", RiskLevel.LOW), ("get_weather", RiskLevel.HIGH)):
+        asked = await world.submit(tool=tool, arguments={"city": "Oslo"}, risk=Risk(level=level))
+        assert asked.status is Status.PENDING, tool
+
+
 async def test_a_deny_rule_outranks_grants_and_modes(world: World) -> None:
     """What a person remembered does not pass a rule, nor does auto-approve."""
     first = await shell(world, "rm -rf build")

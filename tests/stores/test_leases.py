@@ -48,3 +48,20 @@ async def test_another_process_takes_nothing_back(world: World) -> None:
     await world.send("sync", {}, process="q" * 16)
     await world.handled()
     assert not (await world.core.requests.get(record.id)).waiting
+
+
+async def test_only_what_a_process_itself_asked_is_given_up_and_once(world: World) -> None:
+    """Neither another process, nor another agent, nor a second look says that nobody waits."""
+    record = await world.submit()
+    store, keys = world.store, world.store.keys
+    for agent, process, told in (
+        (AGENT, "q" * 16, []),
+        ("eve", PROCESS, []),
+        (AGENT, PROCESS, [record.id]),
+        (AGENT, PROCESS, []),
+    ):
+        await store.redis.zrem(keys.processes, f"{AGENT} {PROCESS}")
+        await store.redis.sadd(keys.waiting(agent, process), record.id)
+        assert await store.expire_process(agent, process) == told, (agent, process)
+    kinds = [event.type for event in await world.events(record.id)]
+    assert kinds == ["submitted", "waiter_lost"]
