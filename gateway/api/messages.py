@@ -31,7 +31,7 @@ from gateway.wire.schema import matching
 MAX_WAIT_SECONDS = 60.0
 MAX_PAGE = 200
 CURSOR = re.compile(r"[0-9]{1,20}-[0-9a-f]{32}")
-_LIKE_A_MASK = re.compile(r"⟨(?=secret of |U\+27E8⟩)")
+_LIKE_A_MASK = re.compile(r"⟨(?=secret (?:number )?of |U\+27E8⟩)")
 NONCE = re.compile(r"[0-9A-Za-z_-]{8,64}")
 EVENT_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 

@@ -160,7 +160,7 @@ _DIGEST_CHARS = 8
 _SpanOf = Callable[[re.Match[str]], tuple[int, int]]
 _BETWEEN = '", "'
 _NAMES = re.compile(r"[A-Za-z0-9_-]+")
-_MASK = re.compile(rf"⟨secret of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
+_MASK = re.compile(rf"⟨secret (?:number )?of \d+ characters, SHA-256 [0-9a-f]{{{_DIGEST_CHARS}}}…⟩")
 
 
 def render_safe(text: str, *, reveal: bool = False) -> Visible:
@@ -235,7 +235,9 @@ def _member(name: str, value: Any) -> Any:
         return mask(value)
     named = f"{name}: "
     text = _in_text(f"{named}{value}", len(named))
-    return value if text == str(value) else text
+    if text == str(value):
+        return value
+    return text if isinstance(value, str) else mask_of(str(value), "secret number")
 
 
 def _in_text(text: str, begin: int = 0) -> str:
@@ -340,7 +342,7 @@ def _merge(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield begun
 
 
-def mask_of(secret: str) -> str:
-    """Return what people are shown in the place of a secret."""
+def mask_of(secret: str, what: str = "secret") -> str:
+    """Return what people are shown in the place of a secret; of a JSON number it says so."""
     digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
-    return f"⟨secret of {len(secret)} characters, SHA-256 {digest}…⟩"
+    return f"⟨{what} of {len(secret)} characters, SHA-256 {digest}…⟩"

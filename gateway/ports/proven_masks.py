@@ -27,7 +27,7 @@ HIDDEN = "A masked part could act: reveal and approve it in the inbox."
 
 _MOST_KNOWN = 10_000
 _MOST_MASKS = 100  # in one request that are looked at
-_MASKED = re.compile("⟨secret of [0-9]+ characters")  # also where the rest was cut off
+_MASKED = re.compile("⟨secret (?:number )?of [0-9]+ characters")  # also where the rest was cut off
 _MOST_CHARS = 20_000  # of a text that is taken apart into words
 _NAME = r"(?:password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|token|authorization)"
 _SCHEMES = r"(?:bearer|basic|token) "

@@ -23,7 +23,9 @@ _LABEL = (
     r"|name of the (?:tool|host|folder)"
 )
 _HEADING = re.compile(rf"(?:\A|\n\n)── ⟨(?P<label>{_LABEL})⟩ ──\n")
-_MASK = re.compile(r"⟨secret of (?P<size>\d+) characters, SHA-256 (?P<digest>[0-9a-f]{8})…⟩")
+_MASK = re.compile(
+    r"⟨secret (?P<number>number )?of (?P<size>\d+) characters, SHA-256 (?P<digest>[0-9a-f]{8})…⟩"
+)
 _NAMED = re.compile(r'argument (?P<name>".*")')
 _TOKEN = re.compile(r"[A-Za-z0-9_.+/=-]+")
 _KEY = re.compile(r"(?:\\n|[A-Za-z0-9+/=\n])+")
@@ -55,7 +57,8 @@ class Reader:
 
     def __init__(self, record: Record) -> None:
         self._pool = list(_texts_in(record))
-        self._numbers = {str(one): one for one in _numbers_in(json.loads(what_runs(record)))}
+        numbers = _numbers_in(json.loads(what_runs(record)))
+        self._pool += [str(one) for one in numbers]
         self.hidden: set[str] = set()
 
     def text(self, shown: str) -> str:
@@ -73,11 +76,11 @@ class Reader:
         return found
 
     def said(self, value: Any) -> Any:
-        """Return a JSON value of the HTTP API with each masked value in its place. There a number
-        that is a secret is masked as text is: of that one value the type is not told."""
+        """Return a JSON value of the HTTP API with each masked value in its place; a mask says
+        of a number that it is one."""
         if isinstance(value, str):
-            if (mask := _MASK.fullmatch(value)) and (number := self._numbers.get(self._find(mask))):
-                return number
+            if (mask := _MASK.fullmatch(value)) and mask["number"]:
+                return json.loads(self._find(mask))
             made, done = [], 0
             for mask in _MASK.finditer(value):
                 made += [_unspelled(value[done : mask.start()]), self._find(mask)]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.domain.redaction import mask, render_safe, start_of
+from gateway.domain.redaction import mask, masks_in, render_safe, start_of
 from tests.fake_secrets import WORDS, fake_secrets
 
 KEY = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
@@ -131,3 +131,11 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
 def test_the_search_takes_time_that_grows_with_the_length_alone(text: str) -> None:
     """300 000 characters of what looks like the beginning of something."""
     assert render_safe(text * (300_000 // len(text))).segments
+
+
+def test_a_masked_number_is_told_from_the_same_text() -> None:
+    """What runs with `123456` is not what runs with `"123456"`, also where neither is shown."""
+    number, text = mask({"password": 123456}), mask({"password": "123456"})
+    assert number != text
+    assert number["password"].startswith("⟨secret number of 6 characters, SHA-256 8d969eef")
+    assert masks_in(number) == {number["password"]}
