@@ -217,7 +217,7 @@ class GrantCreation:
         policy, match = await self._writer.fresh_policy(), Match(shape=shape, tool=ANY_TOOL)
         backer = _may_pass(policy, agent, match, identity)
         if not any(one.name == session for one in await self._store.sessions(agent)):
-            raise NotFound(f"{agent} has no open session of that name; see gateway sessions")
+            raise InvalidRequest(f"{agent} has no open session of that name; see gateway sessions")
         now = self._clock.now_ms()
         grant = Grant(
             id=new_id(),

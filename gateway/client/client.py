@@ -163,9 +163,6 @@ class AsyncClient:
         content: when one of them, or a link on the way to it, has changed at the end, the approval
         is refused. Raises InvalidRequest.
         """
-        where = context or _here()
-        if files:
-            where = replace(where, files={**where.files, **hash_files(files)})
         if roles:
             check_roles(roles)
         draft = ApprovalRequest(
@@ -180,7 +177,7 @@ class AsyncClient:
             hint=hint,
             preview=preview,
             payload=payload,
-            context=where,
+            context=_where(context, files),
             origin=origin or Origin(),
             questions=tuple(questions),
             schema=schema,
@@ -450,6 +447,12 @@ def _until(request: ApprovalRequest) -> float:
     """Return when the client stops waiting, in seconds of the loop's clock."""
     now = asyncio.get_running_loop().time()
     return now + (request.timeout or _NO_DEADLINE) + MARGIN_SECONDS
+
+
+def _where(context: Context | None, files: Sequence[str]) -> Context:
+    """Return where it would run, with the files that are bound."""
+    where = context or _here()
+    return replace(where, files={**where.files, **hash_files(files)}) if files else where
 
 
 def _here() -> Context:

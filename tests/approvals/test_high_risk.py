@@ -190,7 +190,7 @@ async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
     assert confirms == {f"This is high risk. Have you read all of it? ⚠️ {QUOTED}."}
     crowd = AgentGroup(agent="bot", revision=1, records=(record,))
     (listed,) = digest_card(crowd, "", "").blocks
-    assert listed.text.text.startswith(f"⚠️ {QUOTED} · read_file")
+    assert listed.text.text.startswith(f'⚠️ {QUOTED} · "read_file"')
     secret = "ghp_" + "a1B2c3D4e5" * 3
     masked = await world.submit(tool="read_file", arguments={"path": f"/a/.ssh/{secret}"})
     (finding,) = card_of(masked, lines=9, chars=99).findings

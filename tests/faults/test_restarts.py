@@ -55,7 +55,7 @@ class Load:
                     await self.machine.decide(item)
             except (GatewayError, OSError):
                 await moment()
-            await asyncio.sleep(0.05)
+            await moment()
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ class Wall:
             "message": nonce,
             "target": CHANNEL,
             "id": card.request_id,
-            "tool": card.tool.text,
+            "tool": json.loads(card.tool.text),  # it stands quoted
             "revision": card.revision,
             "status": card.status.value,
         }

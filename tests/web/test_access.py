@@ -121,7 +121,7 @@ async def test_every_control_has_a_role_and_a_name(box: Inbox, page: Page) -> No
     ):
         assert (role, name) in controls
     articles = [one for one in await page.tree() if one[0] == "article"]
-    assert sorted(name for _, name in articles) == ["edit_file", "question", "shell"]
+    assert sorted(name for _, name in articles) == ['"edit_file"', '"question"', '"shell"']
 
 
 async def test_what_happens_is_announced_politely(box: Inbox, page: Page) -> None:
@@ -129,7 +129,8 @@ async def test_what_happens_is_announced_politely(box: Inbox, page: Page) -> Non
     record = await box.ask(**COMMAND)
     await page.until("document.getElementById('announce').textContent === 'A new request waits.'")
     await page.press("Approve")
-    await page.until("document.getElementById('announce').textContent === 'Approved: deployer'")
+    said = "document.getElementById('announce').textContent"
+    await page.until(f"{said} === 'Approved: \"deployer\"'")
     live = await page.evaluate("document.getElementById('announce').getAttribute('aria-live')")
     assert live == "polite"
     assert await page.evaluate(f"Boolean({card(record)}.querySelector('[aria-live]'))") is False

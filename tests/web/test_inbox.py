@@ -135,7 +135,7 @@ async def test_a_high_risk_needs_a_second_tap(box: Inbox, page: Page) -> None:
 async def test_a_form_is_answered(box: Inbox, page: Page) -> None:
     """Every kind of field, and the secret one is not in the record."""
     record = await box.ask(**QUESTION)
-    await page.fill("input[type=text]", "Aurora")
+    await page.fill(".card input[type=text]", "Aurora")
     await page.fill("input[type=number]", "3")
     await page.fill("input[type=password]", "hunter2")
     select = f"{card(record)}.querySelector('select')"

@@ -85,7 +85,7 @@ async def test_what_was_typed_survives_a_redraw(box: Inbox, page: Page) -> None:
 async def test_a_form_survives_a_redraw_and_a_lost_line(box: Inbox, page: Page) -> None:
     """Answers typed halfway are there after a change and after a reload of the list."""
     record = await box.ask(**QUESTION)
-    await page.fill("input[type=text]", "Aurora")
+    await page.fill(".card input[type=text]", "Aurora")
     await page.fill("input[type=password]", "hunter2")
     await box.claim(record)
     await page.until(f"{card(record)}.textContent.includes('bob is looking at it')")

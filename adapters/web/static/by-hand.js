@@ -32,7 +32,7 @@ export function handForm(lifetimes, say) {
     make("div", { class: "two" }, field("Answer", effect), field("For how long", lifetime)),
     field("Session (optional)", session, "Its name. Left empty, it holds in all sessions of the agent."),
     make("div", { class: "acts" }, send), found);
-  return make("details", { class: "card hand" }, make("summary", {}, "Remember something by hand"), form);
+  return make("details", { class: "hand" }, make("summary", {}, "Remember something by hand"), form);
 
   function read() {
     const body = { agent: agent.value.trim(), effect: effect.value, tool: tool.value.trim(), kind: kind.value };
