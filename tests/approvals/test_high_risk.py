@@ -111,27 +111,31 @@ async def test_what_is_remembered_approves_no_high_risk(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "found"),
+    ("mode", "found", "level"),
     [
-        (Guardrails.SHADOW, REMOVES_FOLDERS),
-        (Guardrails.ASK, REMOVES_FOLDERS),
-        (Guardrails.OFF, ()),
+        (Guardrails.SHADOW, REMOVES_FOLDERS, RiskLevel.MEDIUM),
+        (Guardrails.ASK, REMOVES_FOLDERS, RiskLevel.HIGH),
+        (Guardrails.OFF, (), RiskLevel.MEDIUM),
     ],
 )
 async def test_findings_are_stored_and_told_to_approvers_alone(
-    world: World, mode: Guardrails, found: tuple[str, ...]
+    world: World, mode: Guardrails, found: tuple[str, ...], level: RiskLevel
 ) -> None:
-    """None where guardrails are off; no agent reads them, and the risk is as it was."""
+    """None where guardrails are off, and no agent reads them. They raise the risk only where they
+    are in force; what shows no sign is as it was."""
     await in_force(world, Mode.ASK, guardrails=mode)
     record = await world.core.requests.get((await world.submit(**REMOVES)).id)
-    assert (record.findings, record.risk.level) == (found, RiskLevel.MEDIUM)
+    assert (record.findings, record.risk.level) == (found, level)
+    assert record.alarms is (level is RiskLevel.HIGH)
     assert [one.text for one in card_of(record, lines=9, chars=99).findings] == [
         f"Guardrail: {one}, in command" for one in found
     ]
     assert masked_view(record).get("findings", []) == [f"{one}, in command" for one in found]
     assert "findings" not in plain(view(record, whole=False))
     assert "findings" not in plain(record.state_for(record.process))
-    assert (await world.core.requests.get((await world.submit()).id)).findings == ()
+    harmless = await world.core.requests.get((await world.submit()).id)
+    assert (harmless.findings, harmless.raised) == ((), ())
+    assert harmless.risk == Risk(level=RiskLevel.MEDIUM)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +194,7 @@ async def test_a_hostile_path_stays_within_its_quotation(world: World) -> None:
     assert confirms == {f"This is high risk. Have you read all of it? ⚠️ {QUOTED}."}
     crowd = AgentGroup(agent="bot", revision=1, records=(record,))
     (listed,) = digest_card(crowd, "", "").blocks
-    assert listed.text.text.startswith(f"⚠️ {QUOTED} · read_file")
+    assert listed.text.text.startswith(f'⚠️ {QUOTED} · "read_file"')
     secret = "ghp_" + "a1B2c3D4e5" * 3
     masked = await world.submit(tool="read_file", arguments={"path": f"/a/.ssh/{secret}"})
     (finding,) = card_of(masked, lines=9, chars=99).findings

@@ -10,7 +10,7 @@ from gateway.domain.parsing import parse_request
 from gateway.domain.policy_document import Mode
 from gateway.domain.records import Remember, likeness, locate_finding
 from gateway.errors import Conflict, InvalidRequest
-from gateway.models import Action, ApprovalRequest, Status
+from gateway.models import Action, ApprovalRequest, Reason, Status
 from gateway.policy.chain import ALLOW, RESPOND
 from gateway.policy.grants.grant import Effect
 from gateway.policy.grants.offers import offers
@@ -18,7 +18,7 @@ from gateway.ports.cards import card_of
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import build, plain
 from tests.approvals.test_high_risk import Saying, in_force
-from tests.world import World, assembled, click, request
+from tests.world import World, assembled, click, over_http, request
 
 PERSON = "A person must answer: the agent demands it"
 
@@ -73,6 +73,25 @@ async def test_auto_deny_denies_it_all_the_same(world: World) -> None:
     """Asking instead would let through what the route refuses."""
     await in_force(world, Mode.AUTO_DENY)
     assert (await world.submit(human=True)).status is Status.DENIED
+
+
+async def test_the_demand_is_not_lost_on_a_request_that_is_known(world: World) -> None:
+    """The same id and content, sent again, and only now with the demand: it is refused, though the
+    first was approved by a mode. Sent again with and then without it, the demand stands."""
+    await in_force(world)
+    first = request()
+    done, _ = await world.approvals.submit(first, over_http())
+    assert done.status is Status.APPROVED
+    with pytest.raises(Conflict, match="does not demand a person"):
+        await world.approvals.submit(replace(first, human=True), over_http())
+    demanding = request(human=True)
+    for human in (True, True, False):
+        again, _ = await world.approvals.submit(replace(demanding, human=human), over_http())
+        assert (again.status, again.request.human) == (Status.PENDING, True)
+    withdrawn = request(human=True)
+    await world.approvals.cancel(withdrawn.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
+    late, _ = await world.approvals.submit(withdrawn, over_http())
+    assert late.status is Status.CANCELLED
 
 
 def test_the_wire_carries_it() -> None:
