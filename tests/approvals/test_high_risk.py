@@ -131,11 +131,24 @@ async def test_findings_are_stored_and_told_to_approvers_alone(
         f"Guardrail: {one}, in command" for one in found
     ]
     assert masked_view(record).get("findings", []) == [f"{one}, in command" for one in found]
-    assert "findings" not in plain(view(record, whole=False))
+    assert not {"findings", "raised"} & plain(view(record, whole=False)).keys()
+    assert ("raised" in masked_view(record)) is record.alarms
     assert "findings" not in plain(record.state_for(record.process))
     harmless = await world.core.requests.get((await world.submit()).id)
     assert (harmless.findings, harmless.raised) == ((), ())
     assert harmless.risk == Risk(level=RiskLevel.MEDIUM)
+
+
+async def test_what_is_only_worth_a_look_is_high_risk_where_guardrails_deny(world: World) -> None:
+    """It is for people there, and no less than where they only ask."""
+    await in_force(world, guardrails=Guardrails.DENY)
+    looks = {"command": "ls", "sudo": True}
+    record = await world.submit(tool="shell", kind=Kind.COMMAND, arguments=looks)
+    assert (record.status, record.risk.level, record.alarms) == (
+        Status.PENDING,
+        RiskLevel.HIGH,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,10 @@ LOW = RiskRule(name="low", level=RiskLevel.LOW, reason="a trifle")
 class Reviewer:
     """An operator's decider that answers as it is told to, and raises the risk of what is dear."""
 
-    name, priority = "reviewer", 600
+    priority = 600
 
-    def __init__(self, effect: str = CONTINUE, risk: Any = PAYS) -> None:
-        self.effect, self.risk = effect, risk
+    def __init__(self, effect: str = CONTINUE, risk: Any = PAYS, name: str = "reviewer") -> None:
+        self.effect, self.risk, self.name = effect, risk, name
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
         """Say so of what holds `dear`; nothing of the rest. It fails at what is `broken`."""
@@ -140,11 +140,11 @@ async def test_a_decider_lowers_no_risk(
 
 
 @pytest.mark.parametrize("effect", [CONTINUE, ALLOW])
+@pytest.mark.parametrize("unknown", ["highest", "high", 3])
 async def test_a_level_that_there_is_not_is_a_failure(
-    server_url: str, namespace: str, effect: str
+    server_url: str, namespace: str, effect: str, unknown: Any
 ) -> None:
     """It could have meant high: nothing below may allow, and neither does this answer."""
-    unknown: Any = "highest"
     reviewer = Reviewer(effect, Risk(level=unknown))
     async with assembled(server_url, namespace, (reviewer,)) as world:
         await in_force(world)
@@ -245,6 +245,14 @@ async def test_a_decider_takes_no_alarm_of_the_guardrails_away(
         kept = await world.core.requests.get(record.id)
         assert kept.risk.reasons == ("Risk raised by the guardrails", SAID)
         assert kept.alarms
+
+
+async def test_each_decider_that_raised_it_is_named(server_url: str, namespace: str) -> None:
+    """Also one that is asked when it is high already."""
+    deciders = (Reviewer(), Reviewer(ASK, name="clerk"))
+    async with assembled(server_url, namespace, deciders) as world:
+        record = await world.submit(arguments=DEAR)
+        assert record.risk.reasons == (SAID, SAID.replace("reviewer", "clerk"))
 
 
 def test_only_what_lies_above_lifts_a_risk() -> None:

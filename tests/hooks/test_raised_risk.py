@@ -79,13 +79,23 @@ async def test_each_hook_raises_it_in_its_own_name(staged: Staged) -> None:
 async def test_a_risk_that_nobody_understands_is_a_failure(
     staged: Staged, method: str, risk: Any
 ) -> None:
-    """It could have meant high: nothing below allows."""
+    """It could have meant high: nothing below allows, and nothing of it is shown."""
     stage = await staged(puppet=hook())
     await stage.auto_approve()
     yes = {"approved": True} if method == "approve_tool" else {"action": "continue"}
     assert (await stage.asked({"all": {method: yes}})).status is Status.APPROVED
     record = await stage.asked({"all": {method: {**yes, "risk": risk}}})
-    assert record.status is Status.PENDING
+    assert (record.status, record.raised) == (Status.PENDING, ())
+
+
+@pytest.mark.parametrize("level", ["highest", None, 3])
+async def test_another_hooks_refusal_counts_beside_such_a_risk(staged: Staged, level: Any) -> None:
+    """As beside any other failure of a hook."""
+    stage = await staged(bad=hook("bad"), strict=hook("strict"))
+    bad = {"approve_tool": {"approved": True, "risk": {"level": level}}}
+    no = {"approve_tool": {"approved": False, "reason": "no"}}
+    record = await stage.asked({"bad": bad, "strict": no})
+    assert record.status is Status.DENIED
 
 
 async def test_a_hook_lowers_no_risk(staged: Staged) -> None:
