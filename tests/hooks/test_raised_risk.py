@@ -14,6 +14,14 @@ from tests.world import click
 
 HIGH: dict[str, Any] = {"level": "high", "reasons": ["touches pay"]}
 SAID = "Risk raised by hook puppet: touches pay"
+STRANGE: list[Any] = [
+    "high",
+    {"level": "highest"},
+    {"level": ["high"]},
+    {"reasons": ["x"]},
+    {"level": "high", "reasons": "x"},
+    {"level": "high", "reasons": [1]},
+]
 CHANGED = {"action": "modify", "call": {"tool": "thing", "arguments": {"x": 2}}}
 
 
@@ -64,17 +72,7 @@ async def test_each_hook_raises_it_in_its_own_name(staged: Staged) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "risk",
-    [
-        "high",
-        {"level": "highest"},
-        {"level": ["high"]},
-        {"reasons": ["x"]},
-        {"level": "high", "reasons": "x"},
-        {"level": "high", "reasons": [1]},
-    ],
-)
+@pytest.mark.parametrize("risk", STRANGE)
 @pytest.mark.parametrize("method", ["before_tool", "approve_tool"])
 async def test_a_risk_that_nobody_understands_is_a_failure(
     staged: Staged, method: str, risk: Any
@@ -88,11 +86,11 @@ async def test_a_risk_that_nobody_understands_is_a_failure(
     assert (record.status, record.raised) == (Status.PENDING, ())
 
 
-@pytest.mark.parametrize("level", ["highest", None, 3])
-async def test_another_hooks_refusal_counts_beside_such_a_risk(staged: Staged, level: Any) -> None:
+@pytest.mark.parametrize("risk", STRANGE)
+async def test_another_hooks_refusal_counts_beside_such_a_risk(staged: Staged, risk: Any) -> None:
     """As beside any other failure of a hook."""
     stage = await staged(bad=hook("bad"), strict=hook("strict"))
-    bad = {"approve_tool": {"approved": True, "risk": {"level": level}}}
+    bad = {"approve_tool": {"approved": True, "risk": risk}}
     no = {"approve_tool": {"approved": False, "reason": "no"}}
     record = await stage.asked({"bad": bad, "strict": no})
     assert record.status is Status.DENIED
