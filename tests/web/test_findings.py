@@ -28,7 +28,7 @@ async def test_a_finding_is_red_where_guardrails_are_in_force(box: Inbox, page: 
     await watch(box.gateway.core, box.gateway.backend.store, Guardrails.ASK)
     record = await box.ask(**REMOVES)
     finding = f"{card(record)}.querySelector('.finding')"
-    assert await page.until(f"{finding}?.textContent") == ALARM
+    assert await page.until(f"{finding}?.textContent") == FOUND
     assert await page.evaluate(stands_in(finding, "--stop"))
     assert RAISED in await page.evaluate(f"{card(record)}.querySelector('.reasons').textContent")
     await page.press("Approve")
