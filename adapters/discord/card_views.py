@@ -252,8 +252,8 @@ def _render_findings(card: Card, room: int) -> str:
     for one in card.findings:
         left = room - sum(count_units(line) + 1 for line in lines) - 3
         if left < _LEAST:
-            return "\n".join([*lines, "⚠️ …"])
-        lines.append(f"⚠️ {escape_line(one.text, left)}")
+            return "\n".join([*lines, f"{card.sign} …"])
+        lines.append(f"{card.sign} {escape_line(one.text, left)}")
     return "\n".join(lines)
 
 

@@ -322,7 +322,7 @@ def render_because(card: Card, budget: TextBudget) -> Iterator[Json]:
 def render_findings(card: Card, budget: TextBudget) -> Iterator[Json]:
     """Return the guardrail findings, one line each."""
     if card.findings:
-        lines = (f"⚠️ {one_line(one.text)}" for one in card.findings)
+        lines = (f"{card.sign} {one_line(one.text)}" for one in card.findings)
         yield context(*(plain(budget.take(line, _FACT_UNITS * 2)) for line in lines))
 
 

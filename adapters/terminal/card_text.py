@@ -27,6 +27,7 @@ _EDGE = {
 _SIGNS = {"+": "green", "-": "red", "@": "cyan"}
 _LEXERS = {"shell": "bash", "json": "json"}
 _WARNING = "bold yellow"
+_ALARM = "bold red"
 _MINUTE, _HOUR = 60, 3600
 
 HELP = """\
@@ -114,8 +115,9 @@ def _render_facts(card: Card) -> Iterator[RenderableType]:
 
 def render_findings(card: Card) -> Iterator[Text]:
     """Return the guardrail findings, one line each."""
+    sign, style = ("🔴 ", _ALARM) if card.alarms else ("⚠ ", _WARNING)
     for one in card.findings:
-        yield Text("⚠ ", style=_WARNING).append_text(render_text(one, _WARNING))
+        yield Text(sign, style=style).append_text(render_text(one, style))
 
 
 def _render_content(card: Card) -> Iterator[RenderableType]:

@@ -82,6 +82,7 @@ def _build_view(card: Card, record: Record, *, reveal: bool = False) -> JsonObje
         "agent": record.request.agent,
         "facts": [[fact.label, build_line(fact.text.segments)] for fact in card.facts],
         "reasons": [build_line(reason.segments) for reason in card.reasons],
+        "alarms": card.alarms,
         "findings": [build_line(finding.segments) for finding in card.findings],
         "because": _build_optional_line(card.asks_because),
         "says": _build_optional_line(card.says),

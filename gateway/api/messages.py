@@ -11,6 +11,7 @@ from pydantic import Field
 from gateway.domain.parsing import check_agent_reason, check_request
 from gateway.domain.records import Record, Remember, Session, Vote
 from gateway.domain.redaction import mask
+from gateway.domain.risk_rules import RaisedRisk
 from gateway.errors import InvalidRequest
 from gateway.models import (
     AGENT_REASONS,
@@ -194,9 +195,10 @@ class RequestView(Wire):
 
     `arguments` are what would run now, `digest` theirs; `shown_since` is the first revision that
     shows them. Agents get it without `decision`, `votes`, `note`, `findings`, which are what the
-    guardrails found, and `asks_because`, which says what kept a remembered approval from covering
-    it: a decision reaches only the process that may act on it. Approvers get secrets masked, unless
-    they ask for one request with `reveal`; so the digest of what they read may be another one.
+    guardrails found, `raised`, which says who raised the risk, and `asks_because`, which says what
+    kept a remembered approval from covering it: a decision reaches only the process that may act on
+    it. Approvers get secrets masked, unless they ask for one request with `reveal`; so the digest
+    of what they read may be another one.
     """
 
     request: ApprovalRequest
@@ -218,6 +220,7 @@ class RequestView(Wire):
     report: Report | None = None
     erased: bool = False
     findings: tuple[str, ...] = ()
+    raised: tuple[RaisedRisk, ...] = ()
     asks_because: str = ""
 
 
@@ -297,6 +300,7 @@ def view(record: Record, *, whole: bool) -> RequestView:
         deadline=record.deadline,
         route=record.route,
         risk=record.risk,
+        raised=record.raised if whole else (),
         arguments=record.arguments,
         quorum=record.quorum,
         owner=record.owner,

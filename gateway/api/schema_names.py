@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gateway import models
 from gateway.api import batches, grants, hooks, messages, operation, paused_agents, tools
-from gateway.domain import policy_document, records, statistics
+from gateway.domain import policy_document, records, risk_rules, statistics
 from gateway.policy.calls import command_table
 from gateway.policy.grants import grant, offers, past_coverage
 
@@ -73,6 +73,7 @@ SCHEMA_NAMES: dict[type, str] = {
     messages.Requests: "Requests",
     grant.Suspension: "Rest",
     grants.Revoked: "Revoked",
+    risk_rules.RaisedRisk: "RaisedRisk",
     models.Risk: "Risk",
     models.RiskLevel: "RiskLevel",
     grant.Rule: "Rule",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gateway.approvals.aborted_turns import end_siblings
 from gateway.approvals.grant_creation import GrantCreation
 from gateway.approvals.transitions import Clicker, ClickResult, apply_click, nonce_of, outcome_words
-from gateway.approvals.writer import Writer
+from gateway.approvals.writer import Writer, raised_data
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Click, Record
 from gateway.domain.store import Store, Transition
@@ -23,7 +23,7 @@ from gateway.models import Action, Reason, RiskLevel, Status
 from gateway.policy.authorization import Approver, approver, with_valid_votes
 from gateway.policy.chain import ALLOW, ASK, MODIFY, Chain
 from gateway.policy.grants.grant import Grant
-from gateway.policy.guardrails import assess
+from gateway.policy.guardrails import assess, weigh
 from gateway.ports.blocks import draw, weight_of
 from gateway.ports.desk import Groups
 from gateway.ports.proven_masks import NEEDS_ALL_SEEN, MaskProofs
@@ -162,17 +162,18 @@ class ClickJudge:
         itself, does not allow them."""
         after = assess(effect.after, policy)
         request = replace(after.request, arguments=after.arguments)
-        if after.risk.level is RiskLevel.HIGH and not click.confirmed:
-            raise Unconfirmed("the edited arguments are high risk: confirm them")
-        approver(policy, after, click.identity)
+        _check_edited(after, click, policy)
         route = policy.route_for(request.agent, request.tool)
         # Judged as if the agent had asked so: hooks are asked all that they are asked then.
         asked = replace(after, request=request, edited=None)
-        verdict = await self._chain.decide(asked, route)
+        judged, verdict = await self._chain.decide(asked, route)
         if verdict is not None and verdict.effect not in (ALLOW, ASK):
             wants = "would change" if verdict.effect == MODIFY else "refuses"
             why = f": {verdict.message}" if verdict.message else ""
             raise InvalidRequest(f"{verdict.by.name} {wants} the edited arguments{why}")
+        if judged.raised != after.raised:
+            after = weigh(after.copy_with(raised=judged.raised), policy)
+            _check_edited(after, click, policy)
         return effect._replace(after=after)
 
     async def _refuse_hidden(self, record: Record, click: Click) -> None:
@@ -205,6 +206,16 @@ def _step(record: Record, effect: ClickResult, policy: PolicyDocument) -> Transi
     )
 
 
+def _check_edited(after: Record, click: Click, policy: PolicyDocument) -> None:
+    """Raise Unconfirmed or Unauthorized where an edit is of high risk, and this click not enough
+    for that."""
+    if after.risk.level is RiskLevel.HIGH and not click.confirmed:
+        raise Unconfirmed("the edited arguments are high risk: confirm them")
+    approver(policy, after, click.identity)
+
+
 def _event_data(after: Record) -> JsonObject:
     """Return what the event of a vote says; that of an ending says what its decision says."""
-    return {} if after.final else {"digest": after.digest, "votes": plain(after.votes)}
+    if after.final:
+        return {}
+    return {"digest": after.digest, "votes": plain(after.votes), **raised_data(after)}

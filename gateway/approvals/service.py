@@ -11,7 +11,15 @@ from dataclasses import replace
 
 from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.transitions import erase_content, is_news
-from gateway.approvals.writer import LATE, STOPPED, TOMBSTONE_DIGEST, TOO_LATE, Creation, Writer
+from gateway.approvals.writer import (
+    LATE,
+    STOPPED,
+    TOMBSTONE_DIGEST,
+    TOO_LATE,
+    Creation,
+    Writer,
+    raised_data,
+)
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Outcome, Record
 from gateway.domain.redaction import mask, start_of
@@ -235,6 +243,9 @@ class Approvals:
         if record.request.digest not in (request.digest, TOMBSTONE_DIGEST):
             await self._note_refused(request.id, origin.agent, "the id has another digest")
             raise Conflict("the id is taken by a request with other content")
+        if request.human and not record.request.human and record.request.digest == request.digest:
+            await self._note_refused(request.id, origin.agent, "only now it demands a person")
+            raise Conflict("the id is taken by a request that does not demand a person")
         if waiter is None:
             await self._answer(record, origin)
             return record
@@ -246,6 +257,7 @@ class Approvals:
         request = record.request
         tool = mask(request.tool)
         data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
+        data |= raised_data(record)
         shadows = await self._chain.shadows(record)
         return {**data, "shadow": mask(plain(shadows))} if shadows else data
 

@@ -115,6 +115,8 @@ def erase_content(record: Record) -> Record:
         record,
         request=request,
         edited=None,
+        risk=replace(record.risk, reasons=()),
+        raised=tuple(replace(one, reasons=()) for one in record.raised),
         findings=(),
         asks_because="",
         finding_places=(),

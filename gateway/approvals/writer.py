@@ -15,6 +15,7 @@ from gateway.approvals.transitions import close_record
 from gateway.domain.clock import Clock
 from gateway.domain.policy_document import REQUESTER, PolicyDocument, Route, adapters_of
 from gateway.domain.records import Outcome, Record
+from gateway.domain.redaction import mask
 from gateway.domain.store import (
     MessageContext,
     RequestWriter,
@@ -34,7 +35,7 @@ from gateway.errors import (
 from gateway.models import MAX_LIFE_SECONDS, ApprovalRequest, Decision, Reason, Status
 from gateway.policy.grant_deciders import GrantBook
 from gateway.policy.guardrails import assess
-from gateway.wire.codec import JsonObject
+from gateway.wire.codec import JsonObject, plain
 from gateway.wire.signatures import Signer
 
 # A cancel that overtakes its submit leaves a record with this digest, which no action can have.
@@ -367,6 +368,11 @@ def posts(record: Record, policy: PolicyDocument) -> bool:
     """Whether cards are posted for a request."""
     request = record.request
     return bool(adapters_of(policy.route_for(request.agent, request.tool).targets))
+
+
+def raised_data(record: Record) -> JsonObject:
+    """Return what an event says of who raised a request's risk, secrets masked; nothing without."""
+    return {"raised": mask(plain(record.raised))} if record.raised else {}
 
 
 def queues_of(route: Route, owner: str | None, policy: PolicyDocument) -> tuple[str, ...]:

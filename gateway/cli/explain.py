@@ -15,6 +15,7 @@ from gateway.cli.redis_access import connect_backend, operator_core
 from gateway.domain.policy_document import PolicyDocument
 from gateway.domain.records import Record
 from gateway.domain.redaction import mask
+from gateway.domain.risk_rules import lift
 from gateway.domain.safe_text import make_visible
 from gateway.errors import InvalidRequest
 from gateway.models import ApprovalRequest, Context, Kind, digest_of, new_id
@@ -95,7 +96,7 @@ def _build_answer(
 ) -> JsonObject:
     request = record.request
     route = policy.route_for(request.agent, request.tool)
-    risk = policy.risk_of(request, request.arguments)
+    risk = lift(record.risk, [raised for one in opinions for raised in one.raised])
     decided = find_decisive(opinions)
     result = f"{decided.effect} by {decided.decider}" if decided else "people are asked"
     return {
@@ -145,7 +146,8 @@ def _print_answer(answer: dict[str, Any]) -> None:
     who = ", ".join(answer["approvers"]) or "nobody"
     print(f"route {answer['route']}: {answer['quorum']} of {who}")
     print(f"shown in {', '.join(answer['targets'])}")
-    print(f"risk {risk['level']}{''.join(f': {reason}' for reason in risk['reasons'])}")
+    because = "".join(f": {reason}" for reason in risk["reasons"])
+    print(make_visible(f"risk {risk['level']}{because}").text.replace("\n", " "))
     print(f"kill switch: {'on, everything is denied' if answer['stopped'] else 'off'}")
     for one in answer["arguments"]:
         address = make_visible(one["address"]).text
@@ -159,4 +161,6 @@ def _print_answer(answer: dict[str, Any]) -> None:
         print(make_visible(f"remembered {one['id'][:8]}, {one['words']}: {why}").text)
     for one in answer["deciders"]:
         print(f"{one['priority']:5} {one['decider']:16} {one['effect']} {one['message']}".rstrip())
+        for raised in one["raised"]:
+            print(make_visible(f"      raises the risk to {raised['level']}").text)
     print(f"result: {answer['result']}")

@@ -15,6 +15,7 @@ from typing import Any
 
 from gateway.domain.clock import SystemClock
 from gateway.domain.reading_order import put_short_first
+from gateway.domain.risk_rules import GUARDRAILS, finding_sign
 from gateway.domain.safe_text import ascii_escaped, make_visible
 from gateway.models import Action
 from gateway.wire.outcome_text import sentence
@@ -77,7 +78,8 @@ def format_line(record: dict[str, Any]) -> str:
     """Return a request in one line that begins with its ID@REVISION."""
     request = record["request"]
     # First in the line, so that no text of the agent can imitate or hide a finding.
-    found = "".join(f"⚠️ Guardrail: {one}  " for one in _findings(record))
+    sign = _sign(record)
+    found = "".join(f"{sign} Guardrail: {one}  " for one in _findings(record))
     return (
         f"{id_and_revision(record)}  {record['status']:9}  {record['risk']['level']:6}  "
         f"{_when(record)}  {found}{_quote(request['agent']):18} {_quote(request['tool']):20} "
@@ -134,7 +136,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if because := record.get("asks_because"):
         yield "why", make_visible(because).text.replace("\n", " ")
     for finding in _findings(record):
-        yield "⚠️ guardrail", finding
+        yield f"{_sign(record)} guardrail", finding
     if record.get("quorum", 1) > 1:
         yield "needs", f"{record['quorum']} people"
     yield from _what_runs(record)
@@ -156,6 +158,13 @@ def _what_runs(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _quote(name: str) -> str:
     """Return a name that an agent chose, so that it cannot pass for words of ours."""
     return make_visible(json.dumps(name, ensure_ascii=False)).text
+
+
+def _sign(record: dict[str, Any]) -> str:
+    """Return what stands before findings: red where they raised the risk, else amber."""
+    return finding_sign(
+        alarms=any(one["decider"] == GUARDRAILS for one in record.get("raised", ()))
+    )
 
 
 def _findings(record: dict[str, Any]) -> list[str]:

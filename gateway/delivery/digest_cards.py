@@ -11,6 +11,7 @@ from gateway.delivery.posting_and_editing import Copies, Subject
 from gateway.domain.clock import Clock
 from gateway.domain.records import Record
 from gateway.domain.redaction import render_safe, start_of
+from gateway.domain.risk_rules import finding_sign
 from gateway.domain.safe_text import Segment, Visible
 from gateway.models import Kind, RiskLevel, Status
 from gateway.ports.blocks import Block, headline, quote_name, warnings
@@ -216,5 +217,5 @@ def _line(record: Record) -> list[Segment]:
     alike = f" (and {record.alike} the same)" if record.alike else ""
     found: list[Segment] = []
     for one in warnings(record)[:1]:
-        found += [("⚠️ ", False), *one.segments, (" · ", False)]
+        found += [(f"{finding_sign(alarms=record.alarms)} ", False), *one.segments, (" · ", False)]
     return [*found, *tool.segments, (": ", False), *first.segments, (alike, False)]

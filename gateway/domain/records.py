@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from gateway.domain.redaction import mask, start_of
+from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk
 from gateway.models import (
     Action,
     ApprovalRequest,
@@ -139,6 +140,8 @@ class Record(Wire):
     request may free arguments too. Where something is decided, the policy of that moment counts for
     all three (`PolicyDocument.declare`). `asks_because` is a sentence without secrets: what
     kept a remembered approval of the same tool from covering it; empty where none was near.
+    `raised` are who raised the risk beyond what the policy and the agent say: it is part of `risk`,
+    and kept apart from it because what would run may be assessed anew.
     """
 
     request: ApprovalRequest
@@ -161,6 +164,7 @@ class Record(Wire):
     consumers: tuple[str, ...] = ()
     waiting: bool = True
     risk: Risk = field(default_factory=lambda: Risk(level=RiskLevel.MEDIUM))
+    raised: tuple[RaisedRisk, ...] = ()
     findings: tuple[str, ...] = ()
     finding_places: tuple[str, ...] = ()
     edited: JsonObject | None = None
@@ -211,6 +215,11 @@ class Record(Wire):
     def for_people(self) -> bool:
         """Whether only people may approve it: its risk is high, or the agent demands a person."""
         return self.request.human or self.risk.level is RiskLevel.HIGH
+
+    @property
+    def alarms(self) -> bool:
+        """Whether the guardrails raised its risk: they are in force, and found something."""
+        return any(one.decider == GUARDRAILS for one in self.raised)
 
     @property
     def signs(self) -> tuple[str, ...]:

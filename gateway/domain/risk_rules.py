@@ -15,6 +15,26 @@ from gateway.wire.codec import JsonObject, Wire
 
 _RISK_ORDER = tuple(RiskLevel)
 
+GUARDRAILS = "the guardrails"
+"""In whose name a record is assessed as high risk because of findings; no link of the chain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaisedRisk(Wire):
+    """That a decider raised a request's risk: the link of the chain, who people read did it, to
+    which level, and why."""
+
+    decider: str
+    by: str
+    level: RiskLevel
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What people read of it."""
+        said = f"Risk raised by {self.by}"
+        return tuple(f"{said}: {reason}" for reason in self.reasons) or (said,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskRule(Wire):
@@ -62,6 +82,27 @@ def raise_risk(risk: Risk, claimed: Risk | None) -> Risk:
         return risk
     reasons = tuple(f"the agent says: {reason}" for reason in claimed.reasons)
     return Risk(level=claimed.level, reasons=risk.reasons + (reasons or ("the agent says so",)))
+
+
+def is_lower(level: RiskLevel, other: RiskLevel) -> bool:
+    """Whether a level lies below another one."""
+    return _RISK_ORDER.index(level) < _RISK_ORDER.index(other)
+
+
+def lift(risk: Risk, raised: Iterable[RaisedRisk]) -> Risk:
+    """Return `risk`, lifted by all who raised it beyond what it was; none of them lowers it."""
+    above = [one for one in raised if is_lower(risk.level, one.level)]
+    if not above:
+        return risk
+    level = max((one.level for one in above), key=_RISK_ORDER.index)
+    reasons = tuple(said for one in above for said in one.sentences)
+    return Risk(level=level, reasons=risk.reasons + reasons)
+
+
+def finding_sign(*, alarms: bool) -> str:
+    """Return what stands before a finding, where there are no colours: red where the guardrails
+    are in force, amber in shadow."""
+    return "🔴" if alarms else "⚠️"
 
 
 def searchable_text(parts: Iterable[JsonObject]) -> str:

@@ -6,39 +6,53 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from gateway.domain.json_schema import check_schema
 from gateway.domain.policy_document import Mode, PolicyDocument, Route
 from gateway.domain.records import REVIEWS, Outcome, Record
 from gateway.domain.redaction import start_of
+from gateway.domain.risk_rules import RaisedRisk, is_lower, lift
 from gateway.errors import InvalidRequest
 from gateway.models import Action, DecidedBy, DeciderKind, Reason, RiskLevel, Status, digest_of
 from gateway.policy.decider import Decider, Verdict
-from gateway.policy.guardrails import assess
+from gateway.policy.guardrails import assess, weigh
 from gateway.wire.codec import Wire
 
 log = logging.getLogger("gateway.policy")
 
 ALLOW, DENY, ASK = "allow", "deny", "ask"
 MODIFY, RESPOND = "modify", "respond"
+CONTINUE = "continue"  # no opinion, but perhaps a higher risk
 NO_OPINION, FAILED = "no opinion", "failed"  # what `gateway explain` says besides
 LATER = "later"  # a slow decider is asked once the request is stored
 HIGH_RISK = "would allow it, but high risk is for people to decide"
 DEMANDED = "would answer it, but the agent demands a person"
 A_PERSON = "a person must answer: the agent demands it"
 
+_MOST_REASONS, _MOST_REASON = 8, 300
+
+
+class Judged(NamedTuple):
+    """A record, with what deciders raised its risk to, and what they want done; None asks
+    people."""
+
+    record: Record
+    verdict: Verdict | None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """One decider's answer to one request, for `gateway explain`."""
+    """One decider's answer to one request, for `gateway explain`, and what it raised the risk
+    to."""
 
     decider: str
     priority: int
     effect: str
     message: str = ""
+    raised: tuple[RaisedRisk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,23 +91,23 @@ class Chain:
         self._shadowing = [one for one in self._deciders if isinstance(one, HasShadows)]
         self._reasoning = [one for one in self._deciders if isinstance(one, HasReasons)]
 
-    async def decide(self, record: Record, route: Route, *, stored: bool = True) -> Verdict | None:
-        """Return the first answer; None means people decide.
+    async def decide(self, record: Record, route: Route, *, stored: bool = True) -> Judged:
+        """Return the first answer, and the record with its risk as high as deciders raised it.
 
         Before the request is `stored`, a decider with `after_storing` is not asked, and neither is
         what stands below it: the answer is `later`.
 
         After a decider has asked for people, or has failed, nothing below it may allow any more:
         a missing answer could have been a denial. Denials still count. Whoever would allow what is
-        high risk asks for people instead.
+        high risk asks for people instead, also where a decider before it has just raised it.
         """
         people = False
         for decider in self._deciders:
             if not stored and getattr(decider, "after_storing", False):
                 by = DecidedBy(kind=DeciderKind.RULE, name=decider.name)
-                return Verdict(effect=LATER, by=by)
+                return Judged(record, Verdict(effect=LATER, by=by))
             try:
-                verdict = await _answer(decider, record, route, self._seconds)
+                record, verdict = await _answer(decider, record, route, self._seconds)
             except Exception:
                 # It may be anybody's code. Without its answer people are asked: see above.
                 log.exception("a decider failed", extra={"event": "decider_failed"})
@@ -102,9 +116,9 @@ class Chain:
             if verdict is None:
                 continue
             if _decides(verdict.effect, people):
-                return verdict
+                return Judged(record, verdict)
             people = True
-        return None
+        return Judged(record, None)
 
     async def shadows(self, record: Record) -> list[Shadow]:
         """Return what rules in shadow would have done; one that fails says so."""
@@ -132,19 +146,31 @@ class Chain:
 
     async def explain(self, record: Record, route: Route) -> list[Opinion]:
         """Return what each decider answers, in the order they are asked."""
-        return [await self._opinion(decider, record, route) for decider in self._deciders]
+        found: list[Opinion] = []
+        for decider in self._deciders:
+            record, opinion = await self._opinion(decider, record, route)
+            found.append(opinion)
+        return found
 
-    async def _opinion(self, decider: Decider, record: Record, route: Route) -> Opinion:
+    async def _opinion(
+        self, decider: Decider, record: Record, route: Route
+    ) -> tuple[Record, Opinion]:
+        raised: tuple[RaisedRisk, ...] = ()
         try:
-            verdict = await _answer(decider, record, route, self._seconds)
+            record, verdict = await _answer(decider, record, route, self._seconds)
         except Exception as error:
             # That it fails is what the operator wants to know.
             effect, message = FAILED, str(error) or type(error).__name__
         else:
             effect = verdict.effect if verdict else NO_OPINION
             message = verdict.message if verdict else await _in_shadow(decider, record)
-        return Opinion(
-            decider=decider.name, priority=decider.priority, effect=effect, message=message
+            raised = tuple(one for one in record.raised if one.decider == decider.name)
+        return record, Opinion(
+            decider=decider.name,
+            priority=decider.priority,
+            effect=effect,
+            message=message,
+            raised=raised,
         )
 
 
@@ -171,8 +197,9 @@ def _decides(effect: str, people: bool) -> bool:
     return effect in (DENY, MODIFY) or (effect != ASK and not people)
 
 
-async def _answer(decider: Decider, record: Record, route: Route, limit: float) -> Verdict | None:
-    """Return a decider's answer; raises for one that comes too late, or that nobody can act on.
+async def _answer(decider: Decider, record: Record, route: Route, limit: float) -> Judged:
+    """Return a decider's answer, and the record as it left its risk; raises for one that comes too
+    late, or that nobody can act on.
 
     The only place where a decider's leave becomes one: it never does for what is high risk,
     or where the agent demands a person.
@@ -184,17 +211,52 @@ async def _answer(decider: Decider, record: Record, route: Route, limit: float) 
         async with asyncio.timeout(seconds):
             verdict = await decider.decide(record, route)
     if verdict is None:
-        return None
-    known = (ALLOW, DENY, ASK, MODIFY, RESPOND)
+        return Judged(_hear(record, decider, ()), None)
+    known = (ALLOW, DENY, ASK, MODIFY, RESPOND, CONTINUE)
     if verdict.effect not in known or (verdict.effect == MODIFY and verdict.arguments is None):
         raise ValueError(f"{decider.name} says {verdict.effect!r}")
     if verdict.by.kind not in (DeciderKind.RULE, DeciderKind.GRANT):
         raise ValueError(f"{decider.name} decides in the name of a {verdict.by.kind}")
+    record = _hear(record, decider, _raised_by(decider, verdict))
+    if verdict.effect == CONTINUE:
+        return Judged(record, None)
     if record.request.human and verdict.effect in (ALLOW, RESPOND):
-        return replace(verdict, effect=ASK, message=DEMANDED)
+        return Judged(record, replace(verdict, effect=ASK, message=DEMANDED))
     if verdict.effect == ALLOW and record.risk.level is RiskLevel.HIGH:
-        return replace(verdict, effect=ASK, message=HIGH_RISK)
-    return verdict
+        return Judged(record, replace(verdict, effect=ASK, message=HIGH_RISK))
+    return Judged(record, verdict)
+
+
+def _raised_by(decider: Decider, verdict: Verdict) -> Iterator[RaisedRisk]:
+    """Yield what an answer raises the risk to; raises ValueError for no risk that there is."""
+    own = ((f"decider {verdict.by.name}", verdict.risk),) if verdict.risk is not None else ()
+    for by, risk in (*own, *((one.by, one) for one in verdict.raised)):
+        if not isinstance(risk.level, RiskLevel):
+            raise ValueError(f"{decider.name} raises the risk to {risk.level!r}")
+        reasons = tuple(start_of(one, _MOST_REASON) for one in risk.reasons[:_MOST_REASONS])
+        yield RaisedRisk(decider=decider.name, by=by, level=risk.level, reasons=reasons)
+
+
+def _hear(record: Record, decider: Decider, raised: Iterable[RaisedRisk]) -> Record:
+    """Return the record with its risk raised by a decider that answered.
+
+    Asked anew about a whole call, it takes back what it raised before. Asked only about what was
+    changed since, by a hook, it adds to that.
+    """
+    before = record.raised
+    if record.edited is None:
+        before = tuple(one for one in before if one.decider != decider.name)
+    found = tuple(raised)
+    for one in found:
+        if is_lower(one.level, record.risk.level):
+            log.warning(
+                "a decider would lower the risk, which none can: it stays",
+                extra={"event": "risk_not_lowered", "decider": one.by},
+            )
+    risen = tuple(one for one in found if not is_lower(one.level, record.risk.level))
+    if not risen and before == record.raised:
+        return record
+    return record.copy_with(raised=(*before, *risen), risk=lift(record.risk, risen))
 
 
 class ModeDecider:
@@ -224,8 +286,7 @@ async def judge(
 
     Before it is `stored`, what slow deciders have to say first is left to `approvals.hook_reviews`.
     """
-    route = policy.route_for(record.request.agent, record.request.tool)
-    verdict = await chain.decide(record, route, stored=stored)
+    record, verdict = await _judge_weighed(chain, record, policy, stored=stored)
     if verdict is not None and verdict.effect == LATER:
         return replace(record, queues=(REVIEWS,)), None
     if verdict is not None and verdict.effect == MODIFY:
@@ -234,12 +295,22 @@ async def judge(
         except InvalidRequest as error:
             # What the hook wanted changed must not run as it was.
             return record, _outcome_of(record, replace(verdict, effect=DENY, message=str(error)))
-        verdict = await chain.decide(record, route)
+        record, verdict = await _judge_weighed(chain, record, policy)
     outcome = None if verdict is None else _outcome_of(record, verdict)
     if outcome is None:
         asks_because = A_PERSON if record.request.human else await chain.asks_because(record)
         record = record.copy_with(asks_because=asks_because)
     return record, outcome
+
+
+async def _judge_weighed(
+    chain: Chain, record: Record, policy: PolicyDocument, *, stored: bool = True
+) -> Judged:
+    route = policy.route_for(record.request.agent, record.request.tool)
+    judged = await chain.decide(record, route, stored=stored)
+    if judged.record.raised == record.raised:
+        return judged
+    return Judged(weigh(judged.record, policy), judged.verdict)
 
 
 def _modify(record: Record, verdict: Verdict, policy: PolicyDocument) -> Record:

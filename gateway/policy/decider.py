@@ -8,17 +8,21 @@ from typing import Any, Protocol
 
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
-from gateway.models import DecidedBy, Reason
+from gateway.domain.risk_rules import RaisedRisk
+from gateway.models import DecidedBy, Reason, Risk
 from gateway.wire.codec import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A decider's answer: `effect` is allow, deny or ask, `by` is what the decision will cite.
+    """A decider's answer: `effect` is allow, deny, ask or continue, `by` is what the decision will
+    cite.
 
     Ask means that people decide: nothing below may allow any more, though it may deny. Only hooks
     modify (with other `arguments`, which the chain then judges) and respond (with a `result`
-    instead of running anything). `abort` stops the turn or the agent with a denial.
+    instead of running anything). `abort` stops the turn or the agent with a denial. Continue is no
+    opinion but for the `risk`, which any answer may raise and none can lower: people read who
+    raised it and why. Hooks, which answer together, each have theirs in `raised`.
     """
 
     effect: str
@@ -28,6 +32,8 @@ class Verdict:
     abort: str | None = None
     arguments: JsonObject | None = None
     result: Any = None
+    risk: Risk | None = None
+    raised: tuple[RaisedRisk, ...] = ()
 
 
 class Decider(Protocol):

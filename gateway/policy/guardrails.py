@@ -16,6 +16,8 @@ from itertools import chain
 from gateway.domain.policy_document import Guardrails, PolicyDocument
 from gateway.domain.records import Record
 from gateway.domain.redaction import start_of
+from gateway.domain.risk_rules import GUARDRAILS, RaisedRisk, lift
+from gateway.models import RiskLevel
 from gateway.policy.calls.paths import components, delicate_word
 from gateway.policy.calls.tables import rows
 from gateway.policy.calls.touches import PathEffect, Touches, touches_of
@@ -25,6 +27,7 @@ _MOST_FOUND = 8
 _MOST_PATH = 80
 _CHANGING = frozenset({PathEffect.DELETE, PathEffect.WRITE})
 _ROOT = frozenset({"root", "0"})
+_ALARM = RaisedRisk(decider=GUARDRAILS, by="the guardrails", level=RiskLevel.HIGH)
 
 _SIGNS = tuple(
     (says, tuple(hints.split()), re.compile(pattern, re.IGNORECASE))
@@ -36,16 +39,27 @@ _WORDS = re.compile(r"[^\s\"'`;|&<>()=,\[\]{}]+")
 def assess(record: Record, policy: PolicyDocument) -> Record:
     """Return a record with the risk and the findings of what it would run now, under a policy.
 
-    Whatever makes a record, or changes what it would run, has it assessed anew.
+    Whatever makes a record, or changes what it would run, has it assessed anew. What deciders
+    raised is kept: they are asked anew, or it still counts. Guardrails in force raise the risk of
+    what they find something in.
     """
-    request = replace(record.request, arguments=record.arguments)
     watched = policy.guardrails is not Guardrails.OFF
     found = find_signs(record) if watched else ()
-    return record.copy_with(
-        risk=policy.risk_of(request, record.arguments),
+    in_force = policy.guardrails in (Guardrails.ASK, Guardrails.DENY)
+    others = tuple(one for one in record.raised if one.decider != GUARDRAILS)
+    assessed = record.copy_with(
         findings=tuple(one.words for one in found),
         finding_places=tuple(one.place for one in found),
+        raised=(_ALARM, *others) if found and in_force else others,
     )
+    return weigh(assessed, policy)
+
+
+def weigh(record: Record, policy: PolicyDocument) -> Record:
+    """Return a record with the risk of what it would run now: by a policy, and by who raised it."""
+    request = replace(record.request, arguments=record.arguments)
+    base = policy.risk_of(request, record.arguments)
+    return record.copy_with(risk=lift(base, record.raised))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from gateway.domain.records import Record, company
 from gateway.domain.redaction import holds_secrets, render_safe
+from gateway.domain.risk_rules import finding_sign
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
 from gateway.models import Action, Execution, FieldKind, Kind, Reason, RiskLevel, Status
 from gateway.ports.blocks import (
@@ -93,7 +94,8 @@ class Card:
     control to approve: the full view has it. Nor is there one anywhere where a mask `hides` what
     could act: only the inbox has it, once the card is revealed. `notices` are warnings in our
     words, `findings` those of guardrails, in which paths that the agent named stand quoted.
-    `asks_because` is what kept a remembered approval from covering it.
+    With `alarms` they raised the risk, and stand in red, else in amber. `asks_because` is what kept
+    a remembered approval from covering it.
     `progress` counts a quorum. `outcome` says who decided and why, `result` what the agent reported
     since. `editable` is the text to edit, None when it may not be shown. `calls` are who is called
     by name, as the platform's identities and groups. One that does not `ask` stands for requests
@@ -135,6 +137,7 @@ class Card:
     editable: str | None
     controls: tuple[Control, ...]
     findings: tuple[Visible, ...] = ()
+    alarms: bool = False
     asks_because: Visible | None = None
     asks: bool = True
     paused: int | None = None
@@ -146,6 +149,11 @@ class Card:
     def title(self) -> str:
         """The state and the tool, in one line."""
         return f"{self.icon} {self.word} · {self.tool.text}"
+
+    @property
+    def sign(self) -> str:
+        """What stands before each finding: red where they count, amber in shadow."""
+        return finding_sign(alarms=self.alarms)
 
     @property
     def final(self) -> bool:
@@ -252,6 +260,7 @@ def card_of(
         editable=_editable(record, reveal=reveal),
         controls=_controls(record, seen=complete and not hidden),
         findings=warnings(record),
+        alarms=record.alarms,
         asks_because=why_asked(record),
         remembers=frozenset() if hidden else _remembers(record, complete=complete),
     )
@@ -416,7 +425,8 @@ def _control(action: Action, record: Record) -> Control:
     label, style = _LABELS[action]
     high = record.risk.level is RiskLevel.HIGH
     confirms = high and action not in (Action.DENY, Action.ABORT)
-    found = "".join(f" ⚠️ {one.text}." for one in warnings(record))
+    sign = finding_sign(alarms=record.alarms)
+    found = "".join(f" {sign} {one.text}." for one in warnings(record))
     return Control(
         action=action,
         label=label,

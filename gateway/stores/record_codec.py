@@ -16,6 +16,7 @@ from pydantic_core import to_json
 
 from gateway.domain.records import AuditEvent, Claim, Record, ScopeQuorum, Vote, summary
 from gateway.domain.redaction import bug
+from gateway.domain.risk_rules import RaisedRisk
 from gateway.models import ApprovalRequest, Decision, Report, Risk, RiskLevel, Status
 from gateway.wire.codec import JsonObject, build, plain
 
@@ -57,6 +58,9 @@ def _count(number: int) -> str:
     return str(number or "")
 
 
+Raised = tuple[RaisedRisk, ...]
+
+
 def _later(revision: int) -> str:
     return "" if revision == 1 else str(revision)
 
@@ -76,9 +80,9 @@ def _write_asked(digests: tuple[str, str]) -> str:
 
 
 def _about(
-    values: tuple[str, int, Risk, str | None, ScopeQuorum, bool, JsonObject, bool, str],
+    values: tuple[str, int, Risk, str | None, ScopeQuorum, bool, JsonObject, bool, str, Raised],
 ) -> str:
-    route, quorum, risk, owner, scopes, harmless, declared, trusted, asks_because = values
+    route, quorum, risk, owner, scopes, harmless, declared, trusted, asks_because, raised = values
     about: JsonObject = {"route": route}
     if quorum != 1:
         about["quorum"] = quorum
@@ -96,6 +100,8 @@ def _about(
         about["trusted"] = True
     if asks_because:
         about["asks_because"] = asks_because
+    if raised:
+        about["raised"] = plain(raised)
     return dumps(about)
 
 
@@ -120,6 +126,7 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], Callable[[Any], str]], ...] = (
             "declared",
             "trusted",
             "asks_because",
+            "raised",
         ),
         _about,
     ),
@@ -221,6 +228,7 @@ def record_from(request_id: str, fields: dict[str, str]) -> Record:
         declared=about.get("declared", {}),
         trusted=about.get("trusted", False),
         asks_because=about.get("asks_because", ""),
+        raised=tuple(build(RaisedRisk, one) for one in about.get("raised", ())),
         process=fields.get("process"),
         attached=tuple(fields.get("attached", "").split()),
         consumers=tuple(fields.get("consumer", "").split()),

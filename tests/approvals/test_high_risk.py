@@ -111,27 +111,44 @@ async def test_what_is_remembered_approves_no_high_risk(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "found"),
+    ("mode", "found", "level"),
     [
-        (Guardrails.SHADOW, REMOVES_FOLDERS),
-        (Guardrails.ASK, REMOVES_FOLDERS),
-        (Guardrails.OFF, ()),
+        (Guardrails.SHADOW, REMOVES_FOLDERS, RiskLevel.MEDIUM),
+        (Guardrails.ASK, REMOVES_FOLDERS, RiskLevel.HIGH),
+        (Guardrails.OFF, (), RiskLevel.MEDIUM),
     ],
 )
 async def test_findings_are_stored_and_told_to_approvers_alone(
-    world: World, mode: Guardrails, found: tuple[str, ...]
+    world: World, mode: Guardrails, found: tuple[str, ...], level: RiskLevel
 ) -> None:
-    """None where guardrails are off; no agent reads them, and the risk is as it was."""
+    """None where guardrails are off, and no agent reads them. They raise the risk only where they
+    are in force; what shows no sign is as it was."""
     await in_force(world, Mode.ASK, guardrails=mode)
     record = await world.core.requests.get((await world.submit(**REMOVES)).id)
-    assert (record.findings, record.risk.level) == (found, RiskLevel.MEDIUM)
+    assert (record.findings, record.risk.level) == (found, level)
+    assert record.alarms is (level is RiskLevel.HIGH)
     assert [one.text for one in card_of(record, lines=9, chars=99).findings] == [
         f"Guardrail: {one}, in command" for one in found
     ]
     assert masked_view(record).get("findings", []) == [f"{one}, in command" for one in found]
-    assert "findings" not in plain(view(record, whole=False))
+    assert not {"findings", "raised"} & plain(view(record, whole=False)).keys()
+    assert ("raised" in masked_view(record)) is record.alarms
     assert "findings" not in plain(record.state_for(record.process))
-    assert (await world.core.requests.get((await world.submit()).id)).findings == ()
+    harmless = await world.core.requests.get((await world.submit()).id)
+    assert (harmless.findings, harmless.raised) == ((), ())
+    assert harmless.risk == Risk(level=RiskLevel.MEDIUM)
+
+
+async def test_what_is_only_worth_a_look_is_high_risk_where_guardrails_deny(world: World) -> None:
+    """It is for people there, and no less than where they only ask."""
+    await in_force(world, guardrails=Guardrails.DENY)
+    looks = {"command": "ls", "sudo": True}
+    record = await world.submit(tool="shell", kind=Kind.COMMAND, arguments=looks)
+    assert (record.status, record.risk.level, record.alarms) == (
+        Status.PENDING,
+        RiskLevel.HIGH,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gateway.domain.parsing import parse_request
-from gateway.domain.policy_document import Mode
-from gateway.domain.records import Remember, likeness, locate_finding
+from gateway.domain.policy_document import Mode, PolicyRule, RuleEffect
+from gateway.domain.records import Record, Remember, likeness, locate_finding
 from gateway.errors import Conflict, InvalidRequest
-from gateway.models import Action, ApprovalRequest, Status
+from gateway.models import Action, ApprovalRequest, Reason, Risk, RiskLevel, Status
+from gateway.policy.allow_deny_rules import fits
 from gateway.policy.chain import ALLOW, RESPOND
-from gateway.policy.grants.grant import Effect
+from gateway.policy.grants.coverage import what_differs
+from gateway.policy.grants.grant import ANY_TOOL, Effect, Match, MatchResult, Shape
 from gateway.policy.grants.offers import offers
 from gateway.ports.cards import card_of
 from gateway.wire.canonical_json import canonical
 from gateway.wire.codec import build, plain
 from tests.approvals.test_high_risk import Saying, in_force
-from tests.world import World, assembled, click, request
+from tests.grants.making import allowed, command, granted, offer_of, remembered
+from tests.world import World, assembled, click, over_http, request
 
 PERSON = "A person must answer: the agent demands it"
 
@@ -69,10 +74,57 @@ async def test_an_approval_of_it_is_not_remembered(world: World) -> None:
     assert (await world.core.requests.get(record.id)).status is Status.PENDING
 
 
+@pytest.mark.parametrize(
+    "more", [{"human": True}, {"risk": Risk(level=RiskLevel.HIGH)}], ids=["human", "high"]
+)
+@pytest.mark.parametrize("link", ["exact", "pattern", "pass", "rule"])
+def test_each_link_that_allows_leaves_it_to_people(link: str, more: dict[str, Any]) -> None:
+    """By itself, whatever the chain would make of its answer; the very same call without it is
+    allowed. So is high risk left."""
+    asked = command("ls")
+    exact = granted(offer_of(asked, Shape.EXACT).match)
+    everything = Match(shape=Shape.ALL, tool=ANY_TOOL)
+    session = granted(everything, session="default", expires_at=1000)
+    rule = PolicyRule(name="yes", effect=RuleEffect.ALLOW, commands=("ls",))
+    allows: dict[str, Callable[[Record], bool]] = {
+        "exact": lambda one: allowed([exact], one),
+        "pattern": lambda one: allowed([remembered(asked)], one),
+        "pass": lambda one: allowed([session], one),
+        "rule": lambda one: fits(rule, one) is MatchResult.YES,
+    }
+    assert allows[link](asked)
+    assert not allows[link](command("ls", **more))
+
+
+def test_what_kept_an_approval_from_covering_it_is_told() -> None:
+    """As `gateway explain` says it of each remembered approval."""
+    said = what_differs(remembered(command("ls")), command("ls", human=True))
+    assert said == "the agent demands a person"
+
+
 async def test_auto_deny_denies_it_all_the_same(world: World) -> None:
     """Asking instead would let through what the route refuses."""
     await in_force(world, Mode.AUTO_DENY)
     assert (await world.submit(human=True)).status is Status.DENIED
+
+
+async def test_the_demand_is_not_lost_on_a_request_that_is_known(world: World) -> None:
+    """The same id and content, sent again, and only now with the demand: it is refused, though the
+    first was approved by a mode. Sent again with and then without it, the demand stands."""
+    await in_force(world)
+    first = request()
+    done, _ = await world.approvals.submit(first, over_http())
+    assert done.status is Status.APPROVED
+    with pytest.raises(Conflict, match="does not demand a person"):
+        await world.approvals.submit(replace(first, human=True), over_http())
+    demanding = request(human=True)
+    for human in (True, True, False):
+        again, _ = await world.approvals.submit(replace(demanding, human=human), over_http())
+        assert (again.status, again.request.human) == (Status.PENDING, True)
+    withdrawn = request(human=True)
+    await world.approvals.cancel(withdrawn.id, over_http(), reason=Reason.CANCELLED_BY_AGENT)
+    late, _ = await world.approvals.submit(withdrawn, over_http())
+    assert late.status is Status.CANCELLED
 
 
 def test_the_wire_carries_it() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from gateway.client.http_pool import HttpPool
 from gateway.models import new_id
 from tests.cli.shell import Shell
 from tests.cli.test_answering import agent, ask, submit
-from tests.danger import FOUND, PATH, QUOTED
+from tests.danger import ALARM, FOUND, PATH, QUOTED, RAISED, UNSEEN
 
 __all__ = ["agent"]
 
@@ -26,6 +27,32 @@ def test_a_finding_is_listed_and_shown_and_read_by_programs(up: Shell, agent: Ht
     up.run("deny", found)
     harmless = ask(agent, new_id(), command="ls")
     assert "uardrail" not in up.run("pending") + up.run("show", harmless)
+
+
+def test_a_finding_in_force_is_red_and_raises_the_risk(
+    up: Shell, agent: HttpPool, tmp_path: Path
+) -> None:
+    """In the list, in full, for programs and in `explain`; a rule in shadow is read nowhere but by
+    the operator's `explain`."""
+    path = tmp_path / "policy.toml"
+    rule = f'[[rules]]\nname = "{UNSEEN}"\neffect = "deny"\ntools = ["*"]\nshadow = true\n'
+    owner = '[[people]]\nname = "owner"\n[[routes]]\napprovers = ["owner"]\n'
+    path.write_text('guardrails = "ask"\n' + rule + owner, encoding="utf-8")
+    up.run("apply", str(path))
+    removes = {"kind": "command", "tool": "shell", "arguments": {"command": "rm -rf build"}}
+    found = submit(agent, new_id(), **removes)
+    listed, shown = up.run("pending"), up.run("show", found)
+    assert ALARM in listed
+    assert "🔴 guardrail" in shown
+    assert f'high "{RAISED}"' in shown
+    read = json.loads(up.run("show", "--json", found))
+    assert [one["by"] for one in read["raised"]] == ["the guardrails"]
+    assert "raised" not in agent.call("GET", f"/v1/requests/{found}")
+    assert UNSEEN not in listed + shown + json.dumps(read)
+    assert UNSEEN not in str(agent.call("GET", f"/v1/requests/{found}"))
+    told = up.run("explain", "sly", "shell", "--", "rm", "-rf", "build")
+    assert f"risk high: {RAISED}" in told
+    assert UNSEEN in told
 
 
 def test_a_hostile_path_is_inert_there(up: Shell, agent: HttpPool) -> None:

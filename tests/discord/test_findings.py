@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from gateway.domain.policy_document import Guardrails
 from gateway.models import Risk, RiskLevel
-from tests.danger import FOUND, HOSTILE, QUOTED, REMOVES, WIDEST
+from tests.danger import ALARM, FOUND, HOSTILE, QUOTED, RAISED, REMOVES, UNSEEN, WIDEST, watch
 from tests.discord.messages import shown_text
 from tests.discord.pictures import HOSTILE as HOSTILE_TEXT
 from tests.discord.pictures import pending_with
@@ -28,6 +29,32 @@ async def test_a_finding_is_on_the_card_and_in_the_full_view(stage: Stage) -> No
     _, harmless = await stage.asked()
     assert "Guardrail" not in shown_text(harmless)
     assert "⚠️" not in shown_text(harmless)
+
+
+async def test_a_finding_is_red_where_guardrails_are_in_force(stage: Stage) -> None:
+    """On the card, in the full view, and where it is confirmed; the risk is high."""
+    await watch(stage.core, stage.gateway.backend.store, Guardrails.ASK)
+    escaped = ALARM.replace(":", "\\:")
+    _, shown = await stage.asked(**REMOVES)
+    await stage.shows(shown, escaped, RAISED)
+    assert "⚠️" not in shown_text(shown)
+    assert escaped in private_text(await stage.click(stage.server.ann, shown, "Details"))
+    assert ALARM in private_text(await stage.click(stage.server.ann, shown, "Approve…")).replace(
+        "\\", ""
+    )
+    _, harmless = await stage.asked()
+    assert not [word for word in ("Guardrail", "🔴", RAISED) if word in shown_text(harmless)]
+
+
+async def test_rules_in_shadow_are_seen_nowhere(stage: Stage) -> None:
+    """Neither on the card nor in the full view; findings of the guardrails are."""
+    await watch(stage.core, stage.gateway.backend.store, Guardrails.SHADOW)
+    _, shown = await stage.asked(**REMOVES)
+    await stage.shows(shown, ESCAPED)
+    view = await stage.click(stage.server.ann, shown, "Details")
+    for text in (shown_text(shown), private_text(view)):
+        assert ESCAPED in text
+        assert UNSEEN not in text.replace("\\", "")
 
 
 def test_the_longest_findings_keep_to_the_limits() -> None:

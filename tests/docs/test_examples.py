@@ -50,7 +50,7 @@ async def test_the_deciders_of_the_policy_page_decide_as_it_says() -> None:
         exec(compile(code, "docs/policy.md", "exec", dont_inherit=True), names)
 
     async def said(decider: Any, record: Record) -> str | None:
-        verdict = await Chain([decider]).decide(record, Route())
+        verdict = (await Chain([decider]).decide(record, Route())).verdict
         opinions = await Chain([decider]).explain(record, Route())
         return verdict.effect if verdict else opinions[0].effect
 

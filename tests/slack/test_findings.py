@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.danger import FOUND, HOSTILE, QUOTED, REMOVES
+from gateway.domain.policy_document import Guardrails
+from tests.danger import ALARM, FOUND, HOSTILE, QUOTED, RAISED, REMOVES, UNSEEN, watch
 from tests.slack.office import HIGH, Office, form, shown
 
 
@@ -30,6 +31,32 @@ async def test_a_finding_is_on_the_card_and_stays(office: Office) -> None:
     _, harmless = await office.asked()
     assert "Guardrail" not in shown(harmless)
     assert "⚠️" not in shown(harmless)
+
+
+async def test_a_finding_is_red_where_guardrails_are_in_force(office: Office) -> None:
+    """On the card, before and after the decision, and where it is confirmed; the risk is high."""
+    await watch(office.world.core, office.world.store, Guardrails.ASK)
+    _, message = await office.asked(**REMOVES)
+    for part in (ALARM, f"🔴 High risk: {RAISED}", f"of it? {ALARM}."):
+        assert part in str(message.blocks)
+    assert FOUND not in str(message.blocks)
+    _, harmless = await office.asked()
+    assert not [word for word in ("Guardrail", "🔴", RAISED) if word in str(harmless.blocks)]
+
+
+async def test_rules_in_shadow_are_seen_nowhere(office: Office) -> None:
+    """Not on the card, not in Home, not in the full view; findings of the guardrails are."""
+    await watch(office.world.core, office.world.store, Guardrails.SHADOW)
+    _, message = await office.asked(**REMOVES)
+    ann = office.ann
+    await ann.open_home()
+    await office.slack.until(lambda: "UANN" in office.slack.workspace().homes)
+    await ann.click(message, "Details")
+    await form(ann, "read")
+    await office.slack.until(lambda: FOUND in office.modal_says(ann))
+    seen = str(message.blocks) + str(ann.home) + office.modal_says(ann)
+    assert "🔴" not in seen
+    assert UNSEEN not in seen
 
 
 async def test_a_finding_is_in_lists_and_details(office: Office) -> None:

@@ -10,7 +10,7 @@ from gateway.domain.policy_document import Mode, Route
 from gateway.domain.records import Record
 from gateway.models import DecidedBy, DeciderKind, Risk, RiskLevel
 from gateway.policy.chain import ALLOW, ASK, DENY, LATER, Chain, ModeDecider, find_decisive
-from gateway.policy.decider import Verdict
+from gateway.policy.decider import Decider, Verdict
 from tests.unit.test_transitions import form, record
 
 
@@ -32,6 +32,11 @@ class Fixed:
         return Verdict(effect=self.effect, by=by)
 
 
+async def decided(deciders: list[Decider], *, stored: bool = True) -> Verdict | None:
+    """Return what a chain of these says to a request."""
+    return (await Chain(deciders).decide(record(), Route(), stored=stored)).verdict
+
+
 class Slow(Fixed):
     """One that is asked once the request is stored."""
 
@@ -41,13 +46,13 @@ class Slow(Fixed):
 async def test_a_slow_decider_is_asked_once_the_request_is_stored() -> None:
     """What stands above it answers at once; neither it nor what stands below is asked before."""
     slow, low = Slow("slow", 5, None), Fixed("low", 1, ALLOW)
-    before = await Chain([low, slow]).decide(record(), Route(), stored=False)
+    before = await decided([low, slow], stored=False)
     assert before is not None
     assert (before.effect, slow.asked, low.asked) == (LATER, 0, 0)
-    after = await Chain([low, slow]).decide(record(), Route())
+    after = await decided([low, slow])
     assert after is not None
     assert (after.effect, slow.asked, low.asked) == (ALLOW, 1, 1)
-    denied = await Chain([slow, Fixed("high", 9, DENY)]).decide(record(), Route(), stored=False)
+    denied = await decided([slow, Fixed("high", 9, DENY)], stored=False)
     assert denied is not None
     assert (denied.effect, slow.asked) == (DENY, 1)
 
@@ -59,7 +64,7 @@ async def test_what_explain_names_is_what_decides(effects: tuple[str | None, ...
     """Whatever the deciders say, in whatever order."""
     deciders = [Fixed(f"d{number}", 9 - number, one) for number, one in enumerate(effects)]
     chain = Chain(deciders)
-    verdict = await chain.decide(record(), Route())
+    verdict = (await chain.decide(record(), Route())).verdict
     told = find_decisive(await chain.explain(record(), Route()))
     found = verdict and (verdict.effect, verdict.by.name)
     assert found == (told and (told.effect, told.decider))
@@ -68,22 +73,22 @@ async def test_what_explain_names_is_what_decides(effects: tuple[str | None, ...
 async def test_the_highest_priority_answers_first_and_ends_it() -> None:
     """First answer wins; those below are not asked."""
     low, high, none = Fixed("low", 1, ALLOW), Fixed("high", 9, DENY), Fixed("none", 99, None)
-    verdict = await Chain([low, none, high]).decide(record(), Route())
+    verdict = await decided([low, none, high])
     assert verdict is not None
     assert (verdict.effect, verdict.by.name, low.asked) == (DENY, "high", 0)
 
 
 async def test_no_answer_means_people() -> None:
     """An empty chain, or one without opinions, asks."""
-    assert await Chain([]).decide(record(), Route()) is None
-    assert await Chain([Fixed("none", 1, None)]).decide(record(), Route()) is None
+    assert await decided([]) is None
+    assert await decided([Fixed("none", 1, None)]) is None
 
 
 async def test_after_a_failure_nothing_allows_any_more_but_denials_count() -> None:
     """A decider that fails could have denied, so nothing below it may allow."""
     broken = Fixed("broken", 9, "broken")
-    assert await Chain([broken, Fixed("allow", 1, ALLOW)]).decide(record(), Route()) is None
-    verdict = await Chain([broken, Fixed("deny", 1, DENY)]).decide(record(), Route())
+    assert await decided([broken, Fixed("allow", 1, ALLOW)]) is None
+    verdict = await decided([broken, Fixed("deny", 1, DENY)])
     assert verdict is not None
     assert verdict.effect == DENY
 
@@ -127,7 +132,7 @@ async def test_an_answer_that_nobody_can_act_on_is_a_failure(
             """Answer strangely."""
             return Verdict(effect=effect, by=DecidedBy(kind=kind, name="ann"))
 
-    assert await Chain([Strange(), Fixed("allow", 1, ALLOW)]).decide(record(), Route()) is None
+    assert await decided([Strange(), Fixed("allow", 1, ALLOW)]) is None
 
 
 @pytest.mark.parametrize(
@@ -138,7 +143,7 @@ async def test_no_decider_allows_high_risk(effects: tuple[str | None, ...]) -> N
     so."""
     high = replace(record(), risk=Risk(level=RiskLevel.HIGH))
     chain = Chain([Fixed(f"d{number}", 9 - number, one) for number, one in enumerate(effects)])
-    verdict = await chain.decide(high, Route())
+    verdict = (await chain.decide(high, Route())).verdict
     opinions = await chain.explain(high, Route())
     told = find_decisive(opinions)
     assert (verdict and verdict.effect) == (DENY if DENY in effects else None)
@@ -161,5 +166,5 @@ async def test_who_names_no_time_of_its_own_has_the_chains() -> None:
             return None
 
     chain = Chain([Hanging(), Fixed("allow", 1, ALLOW)], seconds=0.01)
-    assert await chain.decide(record(), Route()) is None
+    assert (await chain.decide(record(), Route())).verdict is None
     assert [one.effect for one in await chain.explain(record(), Route())] == ["failed", ALLOW]

@@ -4,12 +4,52 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.policy_document import Guardrails
 from gateway.models import Action, Risk, RiskLevel
-from tests.danger import FOUND, HOSTILE, QUOTED, REMOVES
+from tests.danger import ALARM, FOUND, HOSTILE, QUOTED, RAISED, REMOVES, UNSEEN, watch
 from tests.web.chromium import Page
 from tests.web.inbox import Inbox, card
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+
+def stands_in(one: str, name: str) -> str:
+    """Return an expression: whether an element is written in a colour of the page's."""
+    wanted = f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()"
+    return (
+        f"(() => {{ const probe = document.createElement('i'); probe.style.color = {wanted};"
+        f" document.body.append(probe); const found = getComputedStyle(probe).color;"
+        f" probe.remove(); return found === getComputedStyle({one}).color }})()"
+    )
+
+
+async def test_a_finding_is_red_where_guardrails_are_in_force(box: Inbox, page: Page) -> None:
+    """The risk is high, and the confirmation repeats it; a harmless request is as ever."""
+    await watch(box.gateway.core, box.gateway.backend.store, Guardrails.ASK)
+    record = await box.ask(**REMOVES)
+    finding = f"{card(record)}.querySelector('.finding')"
+    assert await page.until(f"{finding}?.textContent") == FOUND
+    assert await page.evaluate(stands_in(finding, "--stop"))
+    assert RAISED in await page.evaluate(f"{card(record)}.querySelector('.reasons').textContent")
+    await page.press("Approve")
+    said = await page.until(f"{card(record)}.querySelector('.sure')?.textContent")
+    assert f"{ALARM}." in said
+    await box.decide(record, Action.DENY)
+    harmless = await box.ask()
+    text = await page.until(f"{card(harmless)}?.textContent")
+    assert not [word for word in ("Guardrail", "🔴", "⚠️", "High risk") if word in text]
+
+
+async def test_rules_in_shadow_are_seen_nowhere(box: Inbox, page: Page) -> None:
+    """Neither while it waits, nor in what the page was sent; findings of the guardrails are."""
+    await watch(box.gateway.core, box.gateway.backend.store, Guardrails.SHADOW)
+    record = await box.ask(**REMOVES)
+    assert await page.until(f"{card(record)}.querySelector('.finding')?.textContent") == FOUND
+    assert UNSEEN not in await page.evaluate("document.documentElement.outerHTML")
+    sent = await page.evaluate(
+        f"fetch('/inbox/api/requests/{record.id}').then((answer) => answer.text())"
+    )
+    assert ("removes folders whole" in sent, UNSEEN in sent) == (True, False)
 
 
 async def test_a_finding_is_on_the_card_opened_or_not(box: Inbox, page: Page) -> None:
@@ -19,14 +59,7 @@ async def test_a_finding_is_on_the_card_opened_or_not(box: Inbox, page: Page) ->
     record = await box.ask(**{**REMOVES, "arguments": long})
     finding = f"{card(record)}.querySelector('.finding')"
     assert await page.until(f"{finding}?.textContent") == FOUND
-    warns = "getComputedStyle(document.documentElement).getPropertyValue('--warn').trim()"
-    colour = f"getComputedStyle({finding}).color"
-    probe = (
-        f"(() => {{ const one = document.createElement('i'); one.style.color = {warns};"
-        f" document.body.append(one); const found = getComputedStyle(one).color;"
-        f" one.remove(); return found === {colour} }})()"
-    )
-    assert await page.evaluate(probe)
+    assert await page.evaluate(stands_in(finding, "--warn"))
     await page.press("Open everything")
     await page.until(f"{card(record)}.textContent.includes('echo 399')")
     assert await page.evaluate(f"{finding}.textContent") == FOUND

@@ -47,7 +47,8 @@ export function because(item) {
 }
 
 export function found(item) {
-  return item.findings.map((finding) => make("p", { class: "notice finding" }, "⚠️ ", ...line(finding)));
+  const look = item.alarms ? "alarm" : "notice";
+  return item.findings.map((finding) => make("p", { class: `${look} finding` }, "⚠️ ", ...line(finding)));
 }
 
 export function warnings(item) {

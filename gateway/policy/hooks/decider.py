@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Record
-from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Reason
-from gateway.policy.chain import ALLOW, DENY, MODIFY, RESPOND
+from gateway.domain.risk_rules import RaisedRisk
+from gateway.models import ApprovalRequest, DecidedBy, DeciderKind, Reason, Risk
+from gateway.policy.chain import ALLOW, CONTINUE, DENY, MODIFY, RESPOND
 from gateway.policy.decider import Verdict
 from gateway.policy.hooks.host import HookHost
 from gateway.policy.hooks.replies import HookAction, HookReply, ToolCall
@@ -30,25 +34,27 @@ class HookLink:
         self.seconds = host.slowest
 
     async def decide(self, record: Record, route: Route) -> Verdict | None:
-        """Return what the hooks want; None when none of them objects."""
+        """Return what the hooks want, and to what they raise the risk; None for a question."""
         request = record.request
         if request.questions:
             return None
         call = ToolCall(tool=request.tool, arguments=record.arguments)
         about = about_request(request)
+        risks: tuple[tuple[str, Risk], ...] = ()
         # What a hook changed is not changed once more, only approved or refused.
         if record.edited is None:
-            changed, answer, by = await self._host.before_tool(call, about)
+            changed, answer, by, risks = await self._host.before_tool(call, about)
             unchanged = answer.action is HookAction.MODIFY and changed.same_as(call)
             if answer.action is not HookAction.CONTINUE and not unchanged:
-                return _to_verdict(call, changed, answer, by)
+                return _raising(_to_verdict(call, changed, answer, by), risks)
         answers = await self._host.approve_tool(call, about)
+        risks += tuple((name, one.risk) for name, one in answers if one.risk)
         refused = next((one for one in answers if not one[1].approved), None)
         if refused is not None:
-            return _verdict(DENY, refused[0], refused[1].reason)
-        if answers and self._host.allows():
-            return _verdict(ALLOW, ", ".join(name for name, _ in answers), "")
-        return None
+            return _raising(_verdict(DENY, refused[0], refused[1].reason), risks)
+        allows = bool(answers) and self._host.allows()
+        names = ", ".join(name for name, _ in answers)
+        return _raising(_verdict(ALLOW if allows else CONTINUE, names, ""), risks)
 
 
 def links(host: HookHost) -> list[HookLink]:
@@ -87,7 +93,16 @@ def meta_of(request: ApprovalRequest) -> JsonObject:
     }
 
 
-def _to_verdict(call: ToolCall, changed: ToolCall, answer: HookReply, by: str) -> Verdict | None:
+def _raising(verdict: Verdict, risks: Iterable[tuple[str, Risk]]) -> Verdict:
+    """Return a verdict that raises the risk as the hooks did, each in its own name."""
+    raised = (
+        RaisedRisk(decider=HookLink.name, by=f"hook {name}", level=one.level, reasons=one.reasons)
+        for name, one in risks
+    )
+    return replace(verdict, raised=tuple(raised))
+
+
+def _to_verdict(call: ToolCall, changed: ToolCall, answer: HookReply, by: str) -> Verdict:
     if answer.action is HookAction.DENY_TOOL:
         return _verdict(DENY, by, answer.reason)
     if answer.action in _ABORTS:

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from gateway.models import Risk
 from gateway.policy.hooks.config import Hook, read_hooks
 from gateway.policy.hooks.process import HookFailed, HookProcess
 from gateway.policy.hooks.replies import (
@@ -24,6 +25,16 @@ from gateway.wire.codec import JsonObject
 
 # Which member of the parameters each of these may change.
 _CHANGES = {"before_llm": "request", "after_llm": "response", "after_tool": "result"}
+
+
+class Intercepted(NamedTuple):
+    """A call as hooks left it, the answer that ended it or the last one, whose it is, and the risks
+    that they raised, each with the hook's name."""
+
+    call: ToolCall
+    answer: HookReply
+    by: str
+    risks: tuple[tuple[str, Risk], ...]
 
 
 class HookHost:
@@ -51,18 +62,15 @@ class HookHost:
         together = [one.hook.timeout for one in self.list_interceptors("approve_tool")]
         return one_by_one + max(together, default=0.0) + 1.0
 
-    async def before_tool(
-        self, call: ToolCall, about: JsonObject
-    ) -> tuple[ToolCall, HookReply, str]:
-        """Ask each hook in turn about the call as those before left it.
-
-        Returns the call, the answer that ended it or the last one, and whose it is. Raises
-        HookFailed: a hook without an answer could have refused.
-        """
+    async def before_tool(self, call: ToolCall, about: JsonObject) -> Intercepted:
+        """Ask each hook in turn about the call as those before left it. Raises HookFailed: a hook
+        without an answer could have refused."""
         answer, by = HookReply(action=HookAction.CONTINUE), ""
+        risks: list[tuple[str, Risk]] = []
         for hook in self.list_interceptors("before_tool"):
             params = {**about, "tool": call.tool, "arguments": call.arguments}
             found = tool_answer(await hook.ask("hook.before_tool", params))
+            risks += [(hook.name, found.risk)] if found.risk else []
             if found.action is HookAction.CONTINUE:
                 continue
             if found.action is HookAction.RESPOND and not hook.hook.may_respond:
@@ -71,7 +79,7 @@ class HookHost:
             if found.action is not HookAction.MODIFY or found.call is None:
                 break
             call = found.call
-        return call, answer, by
+        return Intercepted(call, answer, by, tuple(risks))
 
     async def approve_tool(
         self, call: ToolCall, about: JsonObject

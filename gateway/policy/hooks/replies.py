@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from gateway.domain.redaction import start_of
+from gateway.models import Risk, RiskLevel
 from gateway.policy.hooks.process import HookFailed
 from gateway.wire.codec import JsonObject
 
@@ -52,13 +53,15 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookReply:
-    """An interceptor's answer. `call` and `body` are what it changed, `result` its response."""
+    """An interceptor's answer. `call` and `body` are what it changed, `result` its response, `risk`
+    what it would raise the risk to."""
 
     action: HookAction
     reason: str = ""
     call: ToolCall | None = None
     result: JsonObject | None = None
     body: JsonObject | None = None
+    risk: Risk | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,7 @@ class HookApproval:
 
     approved: bool
     reason: str = ""
+    risk: Risk | None = None
 
 
 def tool_answer(raw: Any) -> HookReply:
@@ -77,7 +81,9 @@ def tool_answer(raw: Any) -> HookReply:
     if action is HookAction.MODIFY and call is None:
         raise HookFailed("a hook modifies a call without saying to what")
     result = _result(values.get("result")) if action is HookAction.RESPOND else None
-    return HookReply(action=action, reason=_reason(values), call=call, result=result)
+    return HookReply(
+        action=action, reason=_reason(values), call=call, result=result, risk=_risk(values)
+    )
 
 
 def other_answer(raw: Any, member: str) -> HookReply:
@@ -98,7 +104,20 @@ def approval(raw: Any) -> HookApproval:
     values = _object(raw)
     if not isinstance(values.get("approved"), bool):
         raise HookFailed("a hook does not say whether it approves")
-    return HookApproval(approved=values["approved"], reason=_reason(values))
+    return HookApproval(approved=values["approved"], reason=_reason(values), risk=_risk(values))
+
+
+def _risk(values: JsonObject) -> Risk | None:
+    """Return what a hook raises the risk to; None without. One that nobody knows is a failure."""
+    if values.get("risk") is None:
+        return None
+    raw = _object(values["risk"])
+    level, reasons = raw.get("level"), raw.get("reasons", [])
+    if level not in tuple(RiskLevel) or not isinstance(reasons, list):
+        raise HookFailed("a hook raises the risk to a level that there is not")
+    if not all(isinstance(one, str) for one in reasons):
+        raise HookFailed("a hook gives a reason that is no text")
+    return Risk(level=RiskLevel(level), reasons=tuple(reasons))
 
 
 def _object(raw: Any) -> JsonObject:
