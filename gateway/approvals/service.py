@@ -13,7 +13,7 @@ from gateway.approvals.grant_lifecycle import GrantLifecycle
 from gateway.approvals.transitions import erase_content, is_news
 from gateway.approvals.writer import LATE, STOPPED, TOMBSTONE_DIGEST, TOO_LATE, Creation, Writer
 from gateway.domain.policy_document import PolicyDocument
-from gateway.domain.records import Outcome, Record
+from gateway.domain.records import Outcome, Record, told_edits
 from gateway.domain.redaction import mask, start_of
 from gateway.domain.store import MessageContext, Store, Transition, WriteResult
 from gateway.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unreachable
@@ -246,6 +246,7 @@ class Approvals:
         request = record.request
         tool = mask(request.tool)
         data = {"digest": request.digest, "kind": request.kind.value, "tool": tool}
+        data |= told_edits(record)
         shadows = await self._chain.shadows(record)
         return {**data, "shadow": mask(plain(shadows))} if shadows else data
 
