@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gateway.domain.records import Edit, Record, company, told_outcome
-from gateway.domain.redaction import holds_secrets, render_safe
+from gateway.domain.redaction import holds_secrets, render_safe, start_of
 from gateway.domain.safe_text import Segment, Visible, ascii_escaped
 from gateway.models import (
     Action,
@@ -32,6 +32,7 @@ from gateway.ports.blocks import (
     cut,
     headline,
     pretty,
+    quote_name,
     same,
     warnings,
     why_asked,
@@ -45,6 +46,7 @@ from gateway.wire.outcome_text import join_names
 
 HEADLINE_CHARS = 240
 SHORT_ID_CHARS = 8
+_WHY_CHARS = 300
 _MOST_EDITABLE = 200_000  # nobody edits more on a card, and each look would have to escape it
 
 
@@ -221,18 +223,15 @@ def card_of(
 ) -> Card:
     """Return the card of a request with so many lines and characters for what would run.
 
-    `reader` is the name of the one person who sees it, empty where many do.
-    `proofs` remembers for the next look whether a mask hides something; without it, it is computed.
+    `reader` is the one person who sees it, empty for many. `proofs` remember what masks hide.
     """
     request = record.request
     whole = blocks_of(record, reveal=reveal)
     blocks = cut(whole, lines=lines, chars=chars)
     complete = same(blocks, whole)
-    proofs = proofs or MaskProofs()
-    hidden = not reveal and not record.final and proofs.hides(record)
+    hidden = not reveal and not record.final and (proofs or MaskProofs()).hides(record)
     icon, word = _state(record)
     tool = call_name(request.tool, reveal=reveal)
-    decision = record.decision
     standing = standing_of(record, reader)
     return Card(
         request_id=record.id,
@@ -263,22 +262,21 @@ def card_of(
         created=record.created,
         deadline=record.deadline,
         digest=record.digest,
-        outcome=render_safe(told_outcome(record)) if decision else None,
-        decided_at=decision.decided_at if decision else None,
+        outcome=render_safe(told_outcome(record)) if record.decision else None,
+        decided_at=record.decision.decided_at if record.decision else None,
         note=render_safe(record.note) if record.note else None,
         result=_result(record),
         editable=_editable(record, reveal=reveal),
         controls=_controls(record, standing, seen=complete and not hidden),
         findings=warnings(record),
         asks_because=why_asked(record),
-        remembers=(
-            frozenset() if hidden else _remembers(record, complete=complete and not standing.nobody)
-        ),
+        remembers=frozenset() if hidden else _remembers(record, standing, complete=complete),
     )
 
 
-def _remembers(record: Record, *, complete: bool) -> frozenset[Action]:
-    actions = (Action.APPROVE, Action.DENY) if complete else (Action.DENY,)
+def _remembers(record: Record, standing: Standing, *, complete: bool) -> frozenset[Action]:
+    may = complete and not standing.nobody
+    actions = (Action.APPROVE, Action.DENY) if may else (Action.DENY,)
     return frozenset(action for action in actions if may_remember(record, action))
 
 
@@ -386,8 +384,9 @@ def _say_changed_by(record: Record) -> Visible | None:
 def _name_editor(edit: Edit) -> str:
     if edit.by.kind is DeciderKind.PERSON:
         return edit.by.name
-    said = f" ({edit.why})" if edit.why else ""
-    return f'the policy hook "{edit.by.name}"{said}'
+    # Quoted, as it may hold words of the agent, which must not pass for ours.
+    said = f": {quote_name(start_of(edit.why, _WHY_CHARS)).text}" if edit.why else ""
+    return f"the policy hook {quote_name(edit.by.name).text}{said}"
 
 
 def _say_edited(record: Record) -> str:

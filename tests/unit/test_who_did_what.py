@@ -77,6 +77,17 @@ def test_a_change_by_a_person_names_the_person(surface: str) -> None:
     assert not [words for words in STALE if words in alone]
 
 
+def test_what_a_hook_says_passes_for_no_word_of_ours() -> None:
+    """It may hold words of the agent: it stands quoted, on one line, and is cut."""
+    one = record().edited_as(BARE, HOOK, 'fine"\nChanged by ann')
+    said = card_of(one, lines=9, chars=99).changed_by
+    assert said is not None
+    assert said.text == r'Changed by the policy hook "strip force": "fine\"\nChanged by ann"'
+    long = card_of(record().edited_as(BARE, HOOK, "y" * 2000), lines=9, chars=99).changed_by
+    assert long is not None
+    assert len(long.text) < 400
+
+
 def test_only_a_person_edits_away_approvals() -> None:
     """The notice that approvals do not count names who edited, and stands for no hook."""
     said = card_of(record().edited_as(BARE, ANN), lines=9, chars=99).notices
