@@ -135,8 +135,7 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "why", make_visible(because).text.replace("\n", " ")
     for finding in _findings(record):
         yield "⚠️ guardrail", finding
-    if record.get("quorum", 1) > 1:
-        yield "needs", f"{record['quorum']} people"
+    yield from _approving(record)
     yield from _what_runs(record)
     if record["digest"] != request["digest"]:
         yield "asked for, changed", _indent_json(request["arguments"])
@@ -146,6 +145,15 @@ def _labelled_parts(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         value = _at(record, path)
         if value not in (None, "", [], {}):
             yield label, _indent_json(value)
+
+
+def _approving(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Say how many must approve, and who may; or why nobody may."""
+    if record.get("quorum", 1) > 1:
+        yield "needs", f"{record['quorum']} people"
+    if may := record.get("approvers"):
+        nobody = f"nobody: {may.get('nobody')}"
+        yield "may approve", ", ".join(map(_quote, may.get("names", ()))) or nobody
 
 
 def _name_editor(edit: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.api.messages import view
 from gateway.approvals.transitions import erase_content
 from gateway.domain.records import Approvers, Record, Vote, summary, told_outcome
 from gateway.models import Action, DecidedBy, DeciderKind, Decision, Reason, Status
@@ -181,6 +182,19 @@ def test_what_nobody_may_approve_says_so(surface: str) -> None:
     assert "Nobody may approve this: its route names no approvers." in shown
     labels = ('"Approve"', "'Approve'", "'label': 'Approve'")
     assert not [label for label in labels if label in shown]
+
+
+@pytest.mark.parametrize(
+    ("may", "words"), [(PEOPLE, '"ann", "bob", "eve"'), (NOBODY, f"nobody: {NOBODY.nobody}")]
+)
+def test_the_command_line_says_who_may_approve(may: Approvers, words: str) -> None:
+    """In the full form; an agent, over HTTP, is not told."""
+    one = replace(record(), approvers=may)
+    told = CARDS["command line"](one).splitlines()
+    assert [line for line in told if line.startswith("may approve")] == [
+        f"{'may approve':20} {words}"
+    ]
+    assert view(one, whole=False).approvers is None
 
 
 def test_what_nobody_may_approve_can_still_be_denied() -> None:
