@@ -121,9 +121,6 @@ class ClickJudge:
             raise Conflict(f"this was decided already: {told_outcome(record)}")
         await self._refuse_hidden(record, click)
         counted = with_valid_votes(policy, who.route, record)
-        standing = standing_of(
-            counted.copy_with(approvers=who_may_approve(policy, counted)), who.name
-        )
         effect = apply_click(
             counted,
             click,
@@ -131,7 +128,7 @@ class ClickJudge:
             now=self._writer.now(),
             sign=self._writer.sign,
             wished=lambda shown: self._remembering.check_wish(policy, shown, click, who),
-            again=standing.words,
+            again=_waits_for(policy, counted, who.name),
         )
         if click.action is Action.EDIT:
             effect = await self._review_edit(effect, click, policy)
@@ -193,6 +190,14 @@ class ClickJudge:
                 "a masked part of this could act, so it is approved in the inbox only, once it is "
                 "revealed there (`gateway login NAME` prints a link to the inbox)"
             )
+
+
+def _waits_for(policy: PolicyDocument, record: Record, name: str) -> str:
+    """Say to who has voted who is missing."""
+    if not record.votes:
+        return ""
+    seen = record.copy_with(approvers=who_may_approve(policy, record))
+    return standing_of(seen, name).words
 
 
 def _step(record: Record, effect: ClickResult, policy: PolicyDocument) -> Transition:

@@ -105,7 +105,8 @@ def who_may_approve(policy: PolicyDocument, record: Record) -> Approvers:
     people = {one: person.name for person in policy.people for one in person.identities}
     names = dict.fromkeys(people.get(one, one) for one in route.approvers)
     if not route.self_approval or record.risk.level is RiskLevel.HIGH:
-        names = dict.fromkeys(one for one in names if one not in requesters(policy, record))
+        asked = requesters(policy, record)
+        names = dict.fromkeys(one for one in names if one not in asked)
     known = {person.name for person in policy.people}
     # Any other entry is an identity or a group of a platform, and the platform knows who is in it.
     may = tuple(one for one in names if one in known or ":" in one)
