@@ -9,9 +9,11 @@ import pytest
 from gateway.domain.policy_document import Route
 from gateway.domain.records import Approvers, Identity, Query, Record, Remember
 from gateway.errors import Conflict, Unauthorized
-from gateway.models import Action, Risk, RiskLevel, Status
+from gateway.models import Action, DecidedBy, DeciderKind, Risk, RiskLevel, Status
+from gateway.policy.chain import MODIFY
+from gateway.policy.decider import Verdict
 from gateway.ports.cards import card_of
-from tests.world import World, click, identity, over_http, policy, request
+from tests.world import World, assembled, click, identity, over_http, policy, request
 
 PAIR = Route(approvers=("ann", "bob", "eve"), quorum=2)
 ROLE = "slack:T1/S9"
@@ -147,3 +149,31 @@ async def test_a_stranger_is_in_no_list(world: World) -> None:
     guest = Identity(platform="slack", id="T1/U77", groups=(ROLE,))
     assert await world.core.requests.may_decide(guest, record) is None
     assert record.approvers == Approvers(names=(ROLE,))
+
+
+class HouseRules:
+    """A decider of an operator's that changes a call before it is stored."""
+
+    name = "house rules"
+    priority = 50
+
+    async def decide(self, record: Record, route: Route) -> Verdict | None:
+        """Change each call once."""
+        if record.edited is not None:
+            return None
+        by = DecidedBy(kind=DeciderKind.RULE, name=self.name)
+        return Verdict(effect=MODIFY, by=by, message="x is safer", arguments={"x": 1})
+
+
+async def test_who_changed_a_call_before_it_was_stored_is_kept(
+    server_url: str, namespace: str
+) -> None:
+    """It is named from the start: in the record as others read it, and in the first event."""
+    async with assembled(server_url, namespace, (HouseRules(),)) as world:
+        record = await world.submit()
+        kept = await world.core.requests.get(record.id)
+        assert [(edit.by.name, edit.why) for edit in kept.editors] == [
+            ("house rules", "x is safer")
+        ]
+        (submitted,) = await world.events(record.id)
+        assert [edit["by"]["name"] for edit in submitted.data["edits"]] == ["house rules"]

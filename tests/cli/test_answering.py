@@ -175,7 +175,7 @@ def test_the_history_says_when_who_and_whether_it_was_edited(up: Shell, agent: H
         assert f"+00:00 {ended}" in line
     told = up.run("show", asked)
     assert told.index('"ls -a"') < told.index("asked for, changed") < told.index('"ls"')
-    assert f"\n{'changed by':20} \"owner\"" in told
+    assert f'\n{"changed by":20} "owner"' in told
     assert "not today" in up.run("show", other)
 
 
